@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal, overload
 
 import numpy as np
 
@@ -14,9 +15,10 @@ from tensorexpr.codegen.folding import folded
 from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.codegen.gpu_code import GpuCode
 from tensorexpr.codegen.gpu_function import GpuFunction
-from tensorexpr.codegen.schedule import Schedule
-from tensorexpr.codegen.schedule import schedule as plain_schedule
-from tensorexpr.codegen.stages import default_schedule
+from tensorexpr.codegen.handle import Schedule
+from tensorexpr.codegen.schedule import Planned
+from tensorexpr.codegen.schedule import schedule as planned_schedule
+from tensorexpr.codegen.stages import PLAIN, default_schedule
 from tensorexpr.codegen.target import H200, Gpu, Target, host_target
 from tensorexpr.errors import ArgumentError, DefinitionError, TargetError, user_location
 from tensorexpr.hints import checked, suggestion
@@ -32,7 +34,7 @@ _LONGEST = 60  # characters of a wrong argument that an error shows
 
 @checked()
 def build(
-    outputs: Tensor | Sequence[Tensor] | Schedule,
+    outputs: Tensor | Sequence[Tensor] | Schedule | Planned,
     inputs: Sequence[Tensor] | None = None,
     target: str = "cpu",
     *,
@@ -58,7 +60,7 @@ def build(
     """
     check_target(target)
     check_precision(precision)
-    if isinstance(outputs, Schedule):
+    if isinstance(outputs, Schedule | Planned):
         if isinstance(outputs.target, Gpu):
             if precision not in ("float32", outputs.target.precision):
                 raise TargetError(
@@ -124,10 +126,26 @@ def _order(program: Program, inputs: Sequence[Tensor]) -> tuple[int, ...]:
     return tuple(given.index(name) for name in wanted)
 
 
+@overload
+def schedule(
+    outputs: Tensor | Sequence[Tensor],
+    target: Literal["cpu"] = "cpu",
+    inputs: Sequence[Tensor] | None = None,
+    *,
+    precision: str = "float32",
+) -> Schedule: ...
+@overload
+def schedule(
+    outputs: Tensor | Sequence[Tensor], target: Literal["cuda"], inputs: Sequence[Tensor] | None = None, *, precision: str = "float32"
+) -> Planned: ...
+@overload
+def schedule(
+    outputs: Tensor | Sequence[Tensor], target: str, inputs: Sequence[Tensor] | None = None, *, precision: str = "float32"
+) -> Schedule | Planned: ...
 @checked()
 def schedule(
     outputs: Tensor | Sequence[Tensor], target: str = "cpu", inputs: Sequence[Tensor] | None = None, *, precision: str = "float32"
-) -> Schedule:
+) -> Schedule | Planned:
     """The plain schedule of tensors: every definition by itself, loops in the order in which it is written.
 
     `print(s)` is the loop nest. Nothing is inlined, so every tensor that was named has a stage. `precision` is that of `build`,
@@ -141,14 +159,34 @@ def schedule(
     """
     check_target(target)
     check_precision(precision)
-    program = simplify(program_from(outputs, inputs, "te.schedule"), inline=False)
-    return Schedule(plain_schedule(program, machine_of(target, precision)).state, _names(outputs, inputs), isinstance(outputs, Tensor))
+    written = program_from(outputs, inputs, "te.schedule")
+    program = simplify(written, inline=False)
+    machine, names, single = machine_of(target, precision), _names(outputs, inputs), isinstance(outputs, Tensor)
+    if machine.is_gpu:
+        return Planned(planned_schedule(program, machine).state, names, single)
+    return Schedule.plain(program, machine, names=names, single=single, written=written)
 
 
+@overload
+def autoschedule(
+    outputs: Tensor | Sequence[Tensor],
+    target: Literal["cpu"] = "cpu",
+    inputs: Sequence[Tensor] | None = None,
+    *,
+    precision: str = "float32",
+) -> Schedule: ...
+@overload
+def autoschedule(
+    outputs: Tensor | Sequence[Tensor], target: Literal["cuda"], inputs: Sequence[Tensor] | None = None, *, precision: str = "float32"
+) -> Planned: ...
+@overload
+def autoschedule(
+    outputs: Tensor | Sequence[Tensor], target: str, inputs: Sequence[Tensor] | None = None, *, precision: str = "float32"
+) -> Schedule | Planned: ...
 @checked()
 def autoschedule(
     outputs: Tensor | Sequence[Tensor], target: str = "cpu", inputs: Sequence[Tensor] | None = None, *, precision: str = "float32"
-) -> Schedule:
+) -> Schedule | Planned:
     """The schedule that `build` uses by default: from an analysis of the program alone, or as tuned where there is a record of it
     (`te.tune`); `origin` says which. `precision` is that of `build`. Raises as `build` does.
 
@@ -159,15 +197,21 @@ def autoschedule(
     """
     check_target(target)
     check_precision(precision)
-    found = default_schedule(fold_constants(program_from(outputs, inputs, "te.autoschedule")), machine_of(target, precision))
-    return Schedule(found.state, _names(outputs, inputs), isinstance(outputs, Tensor), found.origin)
+    written = fold_constants(program_from(outputs, inputs, "te.autoschedule"))
+    found = default_schedule(written, machine_of(target, precision))
+    names, single = _names(outputs, inputs), isinstance(outputs, Tensor)
+    if isinstance(found, Schedule):
+        return Schedule(found.form, found.target, names, single, found.origin, written)
+    if found.target.is_gpu:
+        return Planned(found.state, names, single, found.origin)
+    return Schedule.of_planned(found, simple=found.origin != PLAIN, names=names, single=single, written=written)
 
 
 def _names(outputs: Tensor | Sequence[Tensor], inputs: Sequence[Tensor] | None) -> dict[str, str]:
     return names_of([outputs] if isinstance(outputs, Tensor) else outputs, inputs)
 
 
-def build_schedule(scheduled: Schedule, order: tuple[int, ...] | None = None) -> CompiledFunction:
+def build_schedule(scheduled: Schedule | Planned, order: tuple[int, ...] | None = None) -> CompiledFunction:
     """Compiles a schedule; `order` says where each input of its program stands among the arguments."""
     signature = signature_of(scheduled.program, scheduled.single)
     if isinstance(scheduled.target, Gpu):

@@ -20,10 +20,11 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from tensorexpr.codegen import disk
+from tensorexpr.codegen.handle import Schedule
 from tensorexpr.codegen.llvm import Interface, NativeCode, ObjectCode, emit, host, nest_assembly, nest_code
 from tensorexpr.codegen.memo import Memo
 from tensorexpr.codegen.nest import Alloc, Block, CheckSite, For, If
-from tensorexpr.codegen.schedule import Schedule
+from tensorexpr.codegen.schedule import Planned
 from tensorexpr.codegen.stages import PLAIN, Stages, made_of_program, made_of_schedule
 from tensorexpr.codegen.target import host_target
 from tensorexpr.codegen.tuning.lookup import record_for
@@ -116,14 +117,16 @@ def executable_of(program: Program) -> Built:
     return _built(("program", *_key(program), lines, *tuned), program, lines, text, look_at(lambda: program))
 
 
-def executable_of_schedule(schedule: Schedule) -> Built:
-    """The executable of a schedule: lowered, compiled for this machine, or found."""
+def executable_of_schedule(schedule: Schedule | Planned) -> Built:
+    """The executable of a schedule: lowered, compiled for this machine, or found. Of nests the text counts, in which instructions are what
+    they do and not a name."""
     program, lines = schedule.program, _lines(schedule.program)
+    words = str(schedule.nest) if isinstance(schedule, Schedule) else schedule.as_python()
 
     def text() -> str:
-        return f"{print_program(program, _UNBROKEN)}\n{schedule.as_python()}"
+        return f"{print_program(program, _UNBROKEN)}\n{words}"
 
-    key = ("schedule", *_key(program), lines, schedule.as_python(), schedule.target)
+    key = ("schedule", *_key(program), lines, words, schedule.target)
     look = Look(lambda finish, plainly: made_of_schedule(schedule, finish, plainly))
     return _built(key, program, lines, text, look)
 

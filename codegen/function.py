@@ -23,13 +23,14 @@ from tensorexpr.codegen.auto.measure import facts_here
 from tensorexpr.codegen.context import Context, Names, Symbol, extents_of
 from tensorexpr.codegen.cost import Cost, cost_of
 from tensorexpr.codegen.executable import Built, Look
+from tensorexpr.codegen.handle import Schedule
 from tensorexpr.codegen.llvm import NativeFunction
 from tensorexpr.codegen.llvm.abi import ALIGNMENT
 from tensorexpr.codegen.llvm.call import Callable, Plan, Row, empty, link, native_calls
 from tensorexpr.codegen.llvm.pool import pool
 from tensorexpr.codegen.nest import CheckSite, LoopNest
 from tensorexpr.codegen.profiling import Profile, Stamped, counted, median_call, profiled
-from tensorexpr.codegen.schedule import Schedule
+from tensorexpr.codegen.schedule import Planned
 from tensorexpr.errors import ArgumentError, OutOfBoundsError, TargetError, user_location
 from tensorexpr.hints import suggestion
 from tensorexpr.integers.effort import DomainTooComplex, at_most
@@ -377,7 +378,7 @@ class CompiledFunction(Callable):
         return self._look.stages.program
 
     @property
-    def schedule(self) -> Schedule:
+    def schedule(self) -> Schedule | Planned:
         """How the program is computed."""
         return self._look.stages.schedule
 

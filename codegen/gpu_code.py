@@ -12,8 +12,9 @@ from tensorexpr.codegen import disk
 from tensorexpr.codegen.cuda import nvrtc
 from tensorexpr.codegen.cuda.emit import emit
 from tensorexpr.codegen.cuda.source import PRELUDE, Source
+from tensorexpr.codegen.handle import Schedule
 from tensorexpr.codegen.nest import LoopNest
-from tensorexpr.codegen.schedule import Schedule
+from tensorexpr.codegen.schedule import Planned
 from tensorexpr.codegen.stages import PLAIN, Stages, made_of_program, made_of_schedule
 from tensorexpr.codegen.target import Target
 from tensorexpr.fallback import first_sound
@@ -38,7 +39,7 @@ class GpuCode:
         return GpuCode(lambda plain: made_of_program(program, machine, _text, plain), plainly)
 
     @staticmethod
-    def of_schedule(schedule: Schedule) -> GpuCode:
+    def of_schedule(schedule: Schedule | Planned) -> GpuCode:
         """The code of a schedule that a user made."""
         return GpuCode(lambda plainly: made_of_schedule(schedule, _text, plainly))
 
@@ -48,7 +49,7 @@ class GpuCode:
         return self.stages.program
 
     @property
-    def schedule(self) -> Schedule:
+    def schedule(self) -> Schedule | Planned:
         """How it is computed."""
         return self.stages.schedule
 

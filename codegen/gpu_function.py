@@ -27,10 +27,11 @@ from tensorexpr.codegen.cuda.run import REPORT, Ready, made_ready
 from tensorexpr.codegen.cuda.uploads import uploaded
 from tensorexpr.codegen.function import CompiledFunction, Entry
 from tensorexpr.codegen.gpu_code import GpuCode
+from tensorexpr.codegen.handle import Schedule
 from tensorexpr.codegen.llvm.abi import ALIGNMENT as WORKSPACE_ALIGNMENT
 from tensorexpr.codegen.nest import Buffer, LoopNest
 from tensorexpr.codegen.profiling import Profile
-from tensorexpr.codegen.schedule import Schedule
+from tensorexpr.codegen.schedule import Planned
 from tensorexpr.errors import ArgumentError, TargetError, user_location
 from tensorexpr.hints import suggestion
 from tensorexpr.interpret import extent_value
@@ -315,7 +316,7 @@ class GpuFunction(CompiledFunction):
         return self._code().program
 
     @property
-    def schedule(self) -> Schedule:
+    def schedule(self) -> Schedule | Planned:
         """How the program is computed."""
         return self._code().schedule
 

@@ -22,6 +22,7 @@ It shares no step with schedules and their lowering, so that it is right where t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from tensorexpr import dtypes
 from tensorexpr.bounds import PROVED, check_access
@@ -64,9 +65,24 @@ Element = Callable[[tuple[Expr, ...]], Expr]
 """The element of a tensor at indices."""
 
 
+class Plain(NamedTuple):
+    """The plain nest of a program, the buffer in which each tensor is kept, those in bodies of scans included, and the statements that
+    compute each definition, by its name."""
+
+    nest: LoopNest
+    buffers: Mapping[str, str]
+    blocks: Mapping[str, Block]
+
+
 def plain_nest(program: Program, name: str = "main") -> LoopNest:
     """The plain nest of a program, for any target. Ensures: `verify_nest` accepts it, and it computes what the program means."""
-    return _Plain(program).nest(name)
+    return plainly(program, name).nest
+
+
+def plainly(program: Program, name: str = "main") -> Plain:
+    """The plain nest of a program, and what of it is which definition."""
+    made = _Plain(program)
+    return Plain(made.nest(name), made.targets, made.blocks)
 
 
 @record(frozen=False)
@@ -128,6 +144,7 @@ class _Plain:
         self.workspace: list[Buffer] = []
         self.checks: dict[CheckSite, int] = {}
         self.kernels: list[Kernel] = []
+        self.blocks: dict[str, Block] = {}
 
     def nest(self, name: str) -> LoopNest:
         program = self.program
@@ -205,13 +222,15 @@ class _Plain:
     def definition(self, definition: Definition, outer: tuple[Axis, ...]) -> Block:
         match definition:
             case Define():
-                return self.define(definition, outer)
+                block = self.define(definition, outer)
             case Scatter():
-                return self.scatter(definition, outer)
+                block = self.scatter(definition, outer)
             case Segments():
-                return self.segments(definition, outer)
+                block = self.segments(definition, outer)
             case Scan():
-                return self.scan(definition, outer)
+                block = self.scan(definition, outer)
+        self.blocks[definition.results[0][0]] = block
+        return block
 
     def define(self, definition: Define, outer: tuple[Axis, ...]) -> Block:
         def body(place: _Place) -> None:

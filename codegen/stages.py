@@ -1,30 +1,33 @@
 """The stages of a program on its way to code: simplified, scheduled, lowered, checked; and the plain form of each.
 
-The default form is made by everything that makes code fast, of a long program in pieces (`pieces`). Where some of it fails (see
-`tensorexpr.fallback`), simpler forms are tried, in which less can fail: the plain schedule, every definition by itself with its loops in
-order and no pass of the lowering that is there for speed, of the simplified program, then of the program as written. On a GPU the plain
-schedule has a thread per point. Last comes the plain nest, which neither the simplifier nor schedules nor their lowering had a hand in; on
-a GPU one thread runs it.
+The default form is made by everything that makes code fast: by planners, of a long program in pieces (`pieces`), and by the search over
+nests, whose nest is taken where the model of cost says that it is clearly faster (`auto.search.contest`). Where some of it fails (see
+`tensorexpr.fallback`), that of the planners alone comes next, then simpler forms, in which less can fail: the plain schedule, every
+definition by itself with its loops in order and no pass of the lowering that is there for speed, of the simplified program, then of the
+program as written. On a GPU the plain schedule has a thread per point. Last comes the plain nest, which neither the simplifier nor
+schedules nor their lowering had a hand in; on a GPU one thread runs it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
+from tensorexpr.codegen.auto.search import faster
+from tensorexpr.codegen.handle import Schedule
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest, Store
 from tensorexpr.codegen.nest_proofs import Verdict, prove
 from tensorexpr.codegen.nest_verify import verify_nest
 from tensorexpr.codegen.pieces import nest_of_pieces, pieces_of
 from tensorexpr.codegen.plain import plain_nest
-from tensorexpr.codegen.schedule import Schedule
+from tensorexpr.codegen.schedule import Planned
 from tensorexpr.codegen.schedule import schedule as plain_schedule
 from tensorexpr.codegen.schedule.auto_gpu import plan_points
-from tensorexpr.codegen.target import Gpu, Target
+from tensorexpr.codegen.target import Gpu, Target, host_target
 from tensorexpr.codegen.tuning.lookup import ANALYTIC, is_tuned, scheduled, simplified
-from tensorexpr.errors import InternalError, ScheduleError
+from tensorexpr.errors import DefinitionError, InternalError, ScheduleError
 from tensorexpr.fallback import Failure, first_sound
 from tensorexpr.ir import Const, Expr, Program, integer
 from tensorexpr.simplify import simplify
@@ -34,6 +37,7 @@ from tensorexpr.traversal import walk
 log = logging.getLogger("tensorexpr.proofs")
 
 PLAIN = "the plain schedule"
+SEARCH = "the search over nests"
 MOST_WRITTEN = 100_000
 """Operations of one kernel, with those of loops that are unrolled for each of their iterations: ten seconds of LLVM."""
 
@@ -43,22 +47,25 @@ class Stages(NamedTuple):
     loop nest with what its proof found; and why it is not the form that was wanted. Where the code is `own`, a user made the schedule."""
 
     program: Program
-    made_by: Callable[[], Schedule] | None
+    made_by: Callable[[], Schedule | Planned] | None
     nest: LoopNest
     verdict: Verdict
     failure: Failure | None = None
     own: bool = False
 
     @property
-    def schedule(self) -> Schedule:
-        """The schedule; of a program that was made in pieces, that of the whole, which the same model makes. Raises `ScheduleError` where
-        no schedule led to the nest."""
+    def schedule(self) -> Schedule | Planned:
+        """The schedule; of a program that was made in pieces, that of the whole, which the same model makes; of a GPU as its planners
+        made it. Raises `ScheduleError` where no schedule led to the nest."""
         if self.made_by is None:
             raise ScheduleError(
                 f"{', '.join(self.program.outputs)}: expected code made by a schedule, got the plain nest, the last form of a build",
                 hint='.source("nest") shows its loops',
             )
-        return self.made_by()
+        found = self.made_by()
+        if isinstance(found, Planned) and not found.target.is_gpu:
+            return Schedule.of_planned(found, simple=found.origin != PLAIN)
+        return found
 
 
 Made = TypeVar("Made")
@@ -70,25 +77,32 @@ def made_of_program(program: Program, target: Target, finish: Callable[[Stages],
     Raises what `first_sound` does. With `plainly` the default form is not tried: it failed before.
     """
 
-    return _made(program, target, finish, ("the default schedule", lambda: _by_default(program, target)), plainly)
+    forms = [("the default schedule", lambda: _by_default(program, target))]
+    if not target.is_gpu:
+        forms.append(("the schedule of the planners", lambda: _by_default(program, target, searching=False)))
+    return _made(program, target, finish, forms, plainly)
 
 
-def default_schedule(program: Program, target: Target) -> Schedule:
+def default_schedule(program: Program, target: Target) -> Schedule | Planned:
     """The schedule of a program by default; the plain one where that cannot be made."""
-    forms = [
-        (
-            "the default schedule",
-            lambda: _default_schedule(simplified(program, target), target, lambda: simplify(program, inline=False))[0],
-        ),
+
+    def made(searching: bool) -> Schedule | Planned:
+        simple = simplified(program, target)
+        whole = not pieces_of(simple) or is_tuned(simple, target)
+        return _default_schedule(simple, target, lambda: simplify(program, inline=False), searching and whole)[0]
+
+    forms: list[tuple[str, Callable[[], Schedule | Planned]]] = [
+        ("the default schedule", lambda: made(True)),
+        *([] if target.is_gpu else [("the schedule of the planners", lambda: made(False))]),
         (PLAIN, lambda: _plainly(simplify(program, inline=False), target)),
     ]
     return first_sound(", ".join(program.outputs), forms, lambda: print_program(program))[0]
 
 
-def made_of_schedule(schedule: Schedule, finish: Callable[[Stages], Made], plainly: bool = False) -> tuple[Stages, Made]:
+def made_of_schedule(schedule: Schedule | Planned, finish: Callable[[Stages], Made], plainly: bool = False) -> tuple[Stages, Made]:
     """As `made_of_program`, of a schedule that a user made; raises `ScheduleError` where that cannot be lowered."""
-    own = not schedule.origin.startswith((ANALYTIC, "tuned", PLAIN))
-    return _made(schedule.program, schedule.target, finish, ("this schedule", lambda: _lowered(schedule)._replace(own=own)), plainly)
+    own = not schedule.origin.startswith((ANALYTIC, "tuned", PLAIN, SEARCH))
+    return _made(schedule.program, schedule.target, finish, [("this schedule", lambda: _lowered(schedule)._replace(own=own))], plainly)
 
 
 def plain_stages(program: Program, target: Target) -> Stages:
@@ -97,7 +111,7 @@ def plain_stages(program: Program, target: Target) -> Stages:
 
 
 def _made(
-    program: Program, target: Target, finish: Callable[[Stages], Made], wanted: tuple[str, Callable[[], Stages]], plainly: bool
+    program: Program, target: Target, finish: Callable[[Stages], Made], wanted: Sequence[tuple[str, Callable[[], Stages]]], plainly: bool
 ) -> tuple[Stages, Made]:
     def of(name: str, make: Callable[[], Stages]) -> tuple[str, Callable[[], tuple[Stages, Made]]]:
         def all_of_it() -> tuple[Stages, Made]:
@@ -107,17 +121,17 @@ def _made(
         return name, all_of_it
 
     forms = [
-        of(*wanted),
+        *(of(*form) for form in wanted),
         of(PLAIN, lambda: plain_stages(simplify(program, inline=False), target)),
         of(f"{PLAIN} of the program as written", lambda: plain_stages(program, target)),
         of("the plain nest", lambda: _proved(program, None, plain_nest(program), isinstance(target, Gpu))),
     ]
     what = ", ".join(program.outputs)
-    (stages, made), failure = first_sound(what, forms[1:] if plainly else forms, lambda: print_program(program))
+    (stages, made), failure = first_sound(what, forms[len(wanted) :] if plainly else forms, lambda: print_program(program))
     return stages._replace(failure=failure), made
 
 
-def _scheduled(program: Program, target: Target) -> Schedule:
+def _scheduled(program: Program, target: Target) -> Planned:
     """The default schedule of a simplified program."""
     try:
         return scheduled(program, target)
@@ -125,27 +139,44 @@ def _scheduled(program: Program, target: Target) -> Schedule:
         raise InternalError(f"default schedule: {error.message}", hint=error.hint) from error
 
 
-def _default_schedule(program: Program, target: Target, plain: Callable[[], Program]) -> tuple[Schedule, LoopNest]:
-    """The default schedule of a simplified program, with its nest: that of the `plain` program where kernels would be too long."""
-    schedule = _scheduled(program, target)
-    nest = lower(schedule)
-    if max((_written(kernel.body) for kernel in nest.kernels), default=0) <= MOST_WRITTEN:
-        return schedule, nest
-    schedule = _plainly(plain(), target)
-    return schedule, lower(schedule, plain=True)
+def _default_schedule(
+    program: Program, target: Target, plain: Callable[[], Program], searching: bool
+) -> tuple[Schedule | Planned, LoopNest]:
+    """The default schedule of a simplified program, with its nest: that of the search where it is clearly faster than that of the planners;
+    that of the `plain` program where kernels would be too long."""
+    planned = _scheduled(program, target)
+    nest = lower(planned)
+    if not _is_short(nest):
+        planned = _plainly(plain(), target)
+        return planned, lower(planned, plain=True)
+    if not searching or target != host_target() or planned.origin != ANALYTIC:
+        return planned, nest
+    try:
+        found = faster(program, nest)
+    except (ScheduleError, DefinitionError) as error:  # ours: no user made this schedule, nor its terms
+        raise InternalError(f"{SEARCH}: {error.message}", hint=error.hint) from error
+    if found is None or not _is_short(found.nest):
+        return planned, nest
+    schedule = Schedule.of_candidate(program, target, found, origin=SEARCH)
+    return schedule, schedule.nest
 
 
-def _whole(program: Program, target: Target, plain: Callable[[], Program]) -> Stages:
-    schedule, nest = _default_schedule(program, target, plain)
+def _is_short(nest: LoopNest) -> bool:
+    """Whether no kernel is longer than a compiler takes well."""
+    return max((_written(kernel.body) for kernel in nest.kernels), default=0) <= MOST_WRITTEN
+
+
+def _whole(program: Program, target: Target, plain: Callable[[], Program], searching: bool) -> Stages:
+    schedule, nest = _default_schedule(program, target, plain, searching)
     return _proved(schedule.program, schedule, nest, isinstance(target, Gpu))
 
 
-def _by_default(program: Program, target: Target) -> Stages:
+def _by_default(program: Program, target: Target, searching: bool = True) -> Stages:
     simple = simplified(program, target)
     pieces = pieces_of(simple)
     if not pieces or is_tuned(simple, target):
-        return _whole(simple, target, lambda: simplify(program, inline=False))
-    nest, verdict = nest_of_pieces(simple, pieces, target, lambda piece, target: _whole(piece, target, lambda: piece)[2:4])
+        return _whole(simple, target, lambda: simplify(program, inline=False), searching)
+    nest, verdict = nest_of_pieces(simple, pieces, target, lambda piece, target: _whole(piece, target, lambda: piece, False)[2:4])
     return Stages(simple, lambda: _scheduled(simple, target), verify_nest(nest), verdict)
 
 
@@ -170,7 +201,7 @@ def _operations(expr: Expr) -> int:
     return sum(1 for _ in walk(expr))
 
 
-def _plainly(program: Program, target: Target) -> Schedule:
+def _plainly(program: Program, target: Target) -> Planned:
     schedule = plain_schedule(program, target)
     schedule.origin = PLAIN
     if isinstance(target, Gpu):
@@ -178,11 +209,13 @@ def _plainly(program: Program, target: Target) -> Schedule:
     return schedule
 
 
-def _lowered(schedule: Schedule, plain: bool = False) -> Stages:
+def _lowered(schedule: Schedule | Planned, plain: bool = False) -> Stages:
+    if isinstance(schedule, Schedule):
+        return _proved(schedule.program, schedule, schedule.nest, isinstance(schedule.target, Gpu))
     return _proved(schedule.program, schedule, lower(schedule, plain=plain), isinstance(schedule.target, Gpu))
 
 
-def _proved(program: Program, schedule: Schedule | None, nest: LoopNest, launched: bool) -> Stages:
+def _proved(program: Program, schedule: Schedule | Planned | None, nest: LoopNest, launched: bool) -> Stages:
     verdict = prove(verify_nest(nest), quick=True, launched=launched)
     if verdict.refuted:
         raise InternalError(f"the verifier refuses its loops: {verdict.refuted[0].about}", term=verdict.refuted[0])

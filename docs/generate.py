@@ -19,7 +19,7 @@ from tensorexpr.benchmarks import readme
 from tensorexpr.codegen.cuda.emit import emit as emit_cuda
 from tensorexpr.codegen.llvm import Machine, emit
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.schedule import autoschedule
+from tensorexpr.codegen.schedule import Planned, autoschedule
 from tensorexpr.codegen.target import H200, Target
 from tensorexpr.simplify import simplify
 
@@ -50,7 +50,7 @@ def gradient() -> Gradient:
 
 
 @functools.cache
-def schedule() -> te.Schedule:
+def schedule() -> Planned:
     """The default schedule of the gradient on the fixed machine."""
     return autoschedule(simplify(te.program_of(list(gradient()), [W, Y_BAR])), Target("cpu", 256, 16, 2))
 

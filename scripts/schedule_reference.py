@@ -1,130 +1,91 @@
-"""Writes docs/schedules.md from the docstrings of the primitives: `python scripts/schedule_reference.py`. A test compares it."""
+"""Writes docs/schedules.md from the pages of rewrites: `python scripts/schedule_reference.py`. A test compares it."""
 
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import textwrap
-from collections.abc import Callable
+from itertools import groupby
 from pathlib import Path
 from types import ModuleType
 
-from tensorexpr.codegen.schedule import (
-    Schedule,
-    StageHandle,
-    alongside,
-    bind,
-    binding,
-    cache,
-    clone,
-    common,
-    compute_at,
-    compute_with,
-    fetching,
-    fuse,
-    inline,
-    intrinsics,
-    legality,
-    own,
-    parallel,
-    part,
-    partition,
-    pipeline,
-    placement,
-    recompute,
-    redirect,
-    reorder,
-    rfactor,
-    serial,
-    skewing,
-    slide,
-    sort,
-    split,
-    staging,
-    stream,
-    sweeps,
-    tensorize,
-    tile,
-    unroll,
-    vectorize,
-    widths,
-)
+from tensorexpr.codegen.handle import Schedule, StageHandle
+from tensorexpr.codegen.schedule import StageHandle as PlannedHandle
+from tensorexpr.codegen.schedule import bind, intrinsics
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "schedules.md"
-Places = tuple[Callable[..., object] | ModuleType, ...]
 STAGE, WHOLE = "s[C]", "s"
-FAMILIES: tuple[tuple[str, tuple[tuple[str, Places], ...]], ...] = (
+FAMILIES: tuple[tuple[str, tuple[tuple[str, str | None], ...]], ...] = (
     (
         "The list of loops",
-        (
-            ("split", (split.split, legality._check_split)),
-            ("fuse", (fuse.fuse,)),
-            ("reorder", (reorder.reorder, legality._check_group, legality._check_tile, legality._check_enclosing)),
-            ("tile", (tile.tile, split.split)),
-        ),
+        (("split", "loops.split"), ("fuse", "loops.fuse"), ("reorder", "loops.reorder"), ("tile", None)),
     ),
     (
         "How a loop runs",
         (
-            ("parallel", (parallel.parallel, legality._check_parallel, legality._check_written_out, binding.check_shifted)),
-            (
-                "vectorize",
-                (vectorize.vectorize, legality._check_copies, legality._check_vector, legality._check_written_out, binding.check_shifted),
-            ),
-            ("unroll", (unroll.unroll, legality._check_copies, legality._check_written_out)),
-            ("serial", (serial.serial,)),
-            ("alongside", (alongside.alongside,)),
-            ("compute_with", (compute_with.compute_with,)),
-            ("bind", (bind.bind, binding)),
-            ("tensorize", (tensorize.tensorize, tensorize, intrinsics.match, intrinsics.intrinsic_named)),
+            ("parallel", "loops.kinds"),
+            ("vectorize", None),
+            ("unroll", None),
+            ("serial", None),
+            ("bind", None),
+            ("tensorize", "loops.tensorize"),
+            ("alongside", "kernels.order"),
+            ("compute_with", "data.merge"),
         ),
     ),
     (
         "Where a definition is computed",
         (
-            ("compute_at", (compute_at.compute_at, placement)),
-            ("inline", (inline.inline, inline.with_program)),
-            ("recompute", (recompute.recompute,)),
-            ("share", (recompute.share,)),
-            ("common", (common.common,)),
-            ("clone", (clone.clone,)),
-            ("rfactor", (rfactor.rfactor, rfactor)),
-            ("own", (own.own, own)),
-            ("partition", (partition.partition, partition)),
-            ("sort", (sort.sort, sort)),
-            ("part", (part.part, part)),
-            ("pipeline", (pipeline.pipeline, pipeline)),
-            ("slide", (slide.slide, slide)),
-            ("sweep", (sweeps.sweep, sweeps._Analysis)),
-            ("skew", (skewing.skew, skewing)),
+            ("compute_at", "data.fuse_at"),
+            ("inline", "data.inline"),
+            ("rfactor", "kernels.separate"),
+            ("slide", "data.slide"),
+            ("pipeline", "data.pipeline"),
         ),
     ),
     (
         "Where tensors are kept",
-        (
-            ("stage", (staging.stage,)),
-            ("cache", (cache.cache, cache)),
-            ("store_as", (widths.store_as,)),
-            ("redirect", (redirect.redirect,)),
-            ("stream", (stream.stream,)),
-            ("prefetch", (fetching.prefetch,)),
-        ),
+        (("stage", "kernels.pack"), ("cache", "data.stage"), ("stream", "kernels.memory"), ("prefetch", None)),
+    ),
+    (
+        "All of a schedule",
+        (("rewrite", None), ("simplify", None), ("planned", None)),
     ),
 )
+"""The words, each with the page whose rewrite it is; None where another word has that page, or the word is several rewrites."""
 INTRODUCTION = """# Schedules
 
-A schedule says how a program runs: for every definition its loops in order, how each runs, and where the definition is computed. It
-never changes a result, but that sums and products of floats may be taken in another, fixed, order (splitting, reordering or vectorizing
-a reduction, `rfactor`), and what the remark of an instruction says (`tensorize`).
+A schedule says how a program runs, as a nest of loops and the calls that made it of the plain one. It never changes a result, but that sums
+and products of floats may be taken in another, fixed, order (reordering or vectorizing a reduction, `rfactor`), and what the remark of an
+instruction says (`tensorize`).
 
 `te.schedule(outputs)` is the plain schedule, each definition by itself and all loops serial; `te.autoschedule(outputs)` the one that
 `te.build` uses by default. Both are the same kind of object: `print(s)` is the loop nest, `s.as_python()` the calls that rebuild it
-from the plain schedule, `te.build(s)` compiles it. `s[C]` is a handle on the loops of the definition `C` (a tensor or its name). Loops
-are named by strings, first the names of the axes. A primitive that is illegal raises `te.ScheduleError` with the reason, and changes
-nothing.
+from the plain schedule, `s.nest` the nest as a value, `te.build(s)` compiles it. `s[C]` is a handle on the loops of the definition `C` (a
+tensor or its name). A word that is illegal raises `te.ScheduleError` with the reason, and changes nothing; no word asks whether an extent
+divides.
 
-Below, `[..., i, ...]` is a list of loops, outermost first. What stands under *Refused* begins the message; `...` stands for names and
-numbers.
+Loops are named by strings, first the names of the axes. In the nest names are unique: where two definitions have an axis `i`, their loops
+are `i` and `i_1`. `s[C]` says `i` for that of `C`, whatever the nest calls it, and understands the nest's names, too.
+
+Every word is a rewrite of nests; below stands what its page says: what before, what after, and when it is legal. What stands under
+*Refused* begins the messages; `...` stands for names and numbers.
+"""
+
+GPU = """## On a GPU
+
+A schedule for `target="cuda"`, and what the planners make that choose a default schedule where the search of nests was not taken, is made
+of words of definitions, which are older than the nests: they change how a definition is lowered. `te.schedule(outputs, "cuda")` gives such
+a schedule. On a CPU their calls are the text in `s.planned(...)`.
+
+| call | what it does |
+|---|---|
+{rows}
+
+### `s[C].bind(axis, gpu_axis)`
+
+{bind}
 """
 
 
@@ -172,8 +133,8 @@ figures of the nearest machine count. A GPU's are published ones, and its costs 
 
 WHOLE_SCHEDULES = """## Whole schedules
 
-A product whose second operand lies in panels, with a tile of accumulators in registers. With tiles of 6 by 64 elements and panels as wide,
-on AVX-512, this is as fast as the default schedule of a product of 1024 x 1024.
+A product whose second operand lies in panels, with a tile of accumulators in registers. On AVX-512, tiles of 6 by 64 elements with panels
+as wide fill the registers.
 
 ```python
 >>> import numpy as np
@@ -194,17 +155,17 @@ on AVX-512, this is as fast as the default schedule of a product of 1024 x 1024.
 def kernel_1() -> c:
     for j_o in parallel(range(0, 4)):
         for i_o in range(0, 11):
-            c_sum: local(f32[6, 16])
+            sum: local(f32[6, 16])
             for i_i in unroll(range(0, 6)):
                 for j_i in vectorize(range(0, 16)):
-                    c_sum[i_i, j_i] = 0.0
+                    sum[i_i, j_i] = 0.0
             for k in range(0, 48):
                 for i_i in unroll(range(0, 6)):
                     for j_i in vectorize(range(0, 16)):
-                        c_sum[i_i, j_i] = c_sum[i_i, j_i] + a[minimum(i_o * 6, 58) + i_i, k] * b_staged[j_o, k, j_i]
+                        sum[i_i, j_i] = sum[i_i, j_i] + a[minimum(i_o * 6, 58) + i_i, k] * b_staged[j_o, k, j_i]
             for i_i in unroll(range(0, 6)):
                 for j_i in vectorize(range(0, 16)):
-                    c[minimum(i_o * 6, 58) + i_i, j_i + j_o * 16] = c_sum[i_i, j_i]
+                    c[minimum(i_o * 6, 58) + i_i, j_i + j_o * 16] = sum[i_i, j_i]
 >>> x, y = np.ones((64, 48), np.float32), np.ones((48, 64), np.float32)
 >>> bool((te.build(s)(x, y) == 48).all())
 True
@@ -224,18 +185,18 @@ A blur along rows, then along columns, a tile of both at a time; no more than th
 >>> s["rows"].vectorize("j")
 >>> print("\\n".join(str(s).splitlines()[4:]))
 def kernel_0() -> blur:
-    for i_o in range(0, 4):
-        for j_o in range(0, 4):
-            rows_1: local(f32[18, 32])
-            for i in range(i_o * 16, i_o * 16 + 18):
+    for i_1_o in range(0, 4):
+        for j_1_o in range(0, 4):
+            rows: local(f32[18, 32])
+            for i in range(i_1_o * 16, i_1_o * 16 + 18):
                 for j in vectorize(range(0, 32)):
-                    rows_1[i - i_o * 16, j] = (
-                        (x[i, j + j_o * 32] + x[i, j + j_o * 32 + 1] + x[i, j + j_o * 32 + 2]) / 3.0
+                    rows[i - i_1_o * 16, j] = (
+                        (x[i, j + j_1_o * 32] + x[i, j + j_1_o * 32 + 1] + x[i, j + j_1_o * 32 + 2]) / 3.0
                     )
-            for i_i in range(0, 16):
-                for j_i in vectorize(range(0, 32)):
-                    blur[i_i + i_o * 16, j_i + j_o * 32] = (
-                        (rows_1[i_i, j_i] + rows_1[i_i + 1, j_i] + rows_1[i_i + 2, j_i]) / 3.0
+            for i_1_i in range(0, 16):
+                for j_1_i in vectorize(range(0, 32)):
+                    blur[i_1_i + i_1_o * 16, j_1_i + j_1_o * 32] = (
+                        (rows[i_1_i, j_1_i] + rows[i_1_i + 1, j_1_i] + rows[i_1_i + 2, j_1_i]) / 3.0
                     )
 >>> s["blur"].parallel(i_o)
 >>> again = te.schedule(blur)
@@ -262,39 +223,107 @@ A convolution as a product with windows (`im2col`), of which there are those of 
 True
 
 ```
+
+A long sum in parts that cores share: the sums of blocks are a definition of their own, whose blocks run in parallel and in lanes.
+
+```python
+>>> v = te.placeholder((te.dim("n"),), name="v")
+>>> s = te.schedule(te.compute((), lambda: te.sum(lambda k: v[k] * v[k], v.shape[0]), name="t"))
+>>> k_o, k_i = s["t"].split("k", 256)
+>>> (parts,) = s["t"].rfactor(k_o)
+>>> parts, s[parts].loops, s["t"].loops
+('t_k_o', ('k_o', 'k_i'), ('k_i', 'k_o'))
+>>> s[parts].parallel(k_o)
+>>> lane, inner = s[parts].split(k_i, 16)
+>>> s[parts].vectorize(inner)
+>>> float(te.build(s)(np.ones(1000, np.float32)))
+1000.0
+
+```
+
+Rows that windows share are computed once: a ring keeps them.
+
+```python
+>>> s = te.schedule(blur)
+>>> s["rows"].compute_at("blur", "i")
+>>> s["rows"].slide()
+>>> print("\\n".join(str(s).splitlines()[4:]))
+def kernel_0() -> blur:
+    rows: local(f32[3, 128])
+    for i_1 in range(0, 64):
+        for i in range(where(i_1 > 0, i_1 + 2, i_1), i_1 + 3):
+            for j in range(0, 128):
+                rows[i % 3, j] = (x[i, j] + x[i, j + 1] + x[i, j + 2]) / 3.0
+        for j_1 in range(0, 128):
+            blur[i_1, j_1] = (rows[i_1 % 3, j_1] + rows[(i_1 + 1) % 3, j_1] + rows[(i_1 + 2) % 3, j_1]) / 3.0
+
+```
 """
 
 
-def section(word: str, places: Places) -> str:
-    """A primitive: its call, its rewrite, what it does, an example, and what it refuses."""
+def section(word: str, page: str | None) -> str:
+    """A word: its call, what it does, the page of its rewrite, and what that refuses."""
     owner = StageHandle if hasattr(StageHandle, word) else Schedule
-    parameters = [str(p.replace(annotation=inspect.Parameter.empty)) for p in inspect.signature(getattr(owner, word)).parameters.values()][
-        1:
-    ]
-    call = f"{STAGE if owner is StageHandle else WHOLE}.{word}({', '.join(parameters)})"
-    text = inspect.getdoc(places[0]) or ""
-    before, _, example = text.partition(">>>")
-    rewrite, *paragraphs = (" ".join(p.split()) for p in before.strip().split("\n\n"))
-    for inner, outer in zip(
-        list(inspect.signature(places[0]).parameters)[2:], list(inspect.signature(getattr(owner, word)).parameters)[1:]
-    ):
-        paragraphs = [p.replace(f"`{inner}`", f"`{outer}`") for p in paragraphs]  # as the method calls it
-    lines = [f"### `{call}`", "", f"`{rewrite.removeprefix('rewrite: ')}`", ""]
-    for paragraph in paragraphs:
-        lines += [*textwrap.wrap(paragraph, 140, break_long_words=False, break_on_hyphens=False), ""]
-    lines += ["```python", *f">>>{example}".strip().splitlines(), "", "```", ""]
-    found = list(dict.fromkeys(m for place in places for m in messages(place)))
-    if found:
-        lines += ["Refused:", "", *(f"- {m}" for m in found), ""]
+    method = getattr(owner, word)
+    lines = [f"### `{STAGE if owner is StageHandle else WHOLE}.{word}({parameters(method)})`", "", *rendered(inspect.getdoc(method) or "")]
+    if page is not None:
+        module = importlib.import_module(f"tensorexpr.codegen.rewrites.{page}")
+        lines += rendered(inspect.getdoc(module) or "")
+        found = list(dict.fromkeys(messages(module)))
+        if found:
+            lines += ["Refused:", "", *(f"- {m}" for m in found), ""]
     return "\n".join(lines)
 
 
-def messages(place: Callable[..., object] | ModuleType) -> list[str]:
-    """The messages of the errors that a function, or all of a module, raises."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(place)))
+def parameters(method: object) -> str:
+    """The parameters of a method as they are written, without their types."""
+    given = list(inspect.signature(method).parameters.values())[1:]  # type: ignore[arg-type]
+    return ", ".join(str(p.replace(annotation=inspect.Parameter.empty)) for p in given)
+
+
+def rendered(text: str) -> list[str]:
+    """The lines of a docstring as Markdown: what is indented is code, paragraphs are wrapped."""
+    made: list[str] = []
+    for is_code, group in groupby(text.splitlines(), key=lambda line: line.startswith("    ")):
+        block = "\n".join(group).strip("\n")
+        if is_code:
+            made += ["```text", *textwrap.dedent(block).splitlines(), "```", ""]
+            continue
+        for paragraph in block.split("\n\n"):
+            lines = paragraph.strip().splitlines()
+            if lines and lines[0].startswith(("|", "- ")):
+                made += [*lines, ""]
+            elif lines:
+                made += [*textwrap.wrap(" ".join(lines), 140, break_long_words=False, break_on_hyphens=False), ""]
+    return made
+
+
+def gpu() -> str:
+    """The words of definitions, and that which only a GPU has."""
+    words = {name: method for name, method in vars(PlannedHandle).items() if not name.startswith("_") and callable(method)}
+    rows = [f"| `{STAGE}.{name}({parameters(m)})` | {first_sentence(inspect.getdoc(m) or '')} |" for name, m in words.items()]
+    before, _, example = (inspect.getdoc(bind.bind) or "").partition(">>>")
+    text = [*rendered(before.replace("rewrite: ", "", 1)), "```python", *f">>>{example}".strip().splitlines(), "", "```"]
+    return GPU.format(rows="\n".join(rows), bind="\n".join(text))
+
+
+def first_sentence(text: str) -> str:
+    """What a docstring begins with."""
+    return " ".join(text.partition("\n\n")[0].split())
+
+
+def messages(place: ModuleType) -> list[str]:
+    """The messages of the errors that a module raises."""
+    tree = ast.parse(inspect.getsource(place))
     found = []
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in ("refuse", "ScheduleError"):
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in (
+            "refuse",
+            "refused",
+            "NotAlone",
+            "_Stays",
+            "ScheduleError",
+        ):
             texts = [text(argument) for argument in node.args]
             found += [t for t in texts if t is not None and t.startswith("expected ") and t.strip(" .") != "expected"][:1]
     return found
@@ -324,8 +353,8 @@ def page() -> str:
     """The whole page."""
     parts = [INTRODUCTION]
     for title, words in FAMILIES:
-        parts += [f"## {title}\n", *(section(word, places) for word, places in words)]
-    return "\n".join([*parts, WHOLE_SCHEDULES, COST, instructions()])
+        parts += [f"## {title}\n", *(section(word, page) for word, page in words)]
+    return "\n".join([*parts, WHOLE_SCHEDULES, gpu(), COST, instructions()])
 
 
 if __name__ == "__main__":

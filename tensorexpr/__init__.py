@@ -23,7 +23,8 @@ from tensorexpr.autodiff import Gradient, gradient, jacobian
 from tensorexpr.autodiff.report import how_scattered
 from tensorexpr.codegen.compile import autoschedule, build, schedule
 from tensorexpr.codegen.function import CompiledFunction
-from tensorexpr.codegen.schedule import Schedule, intrinsic
+from tensorexpr.codegen.handle import Schedule
+from tensorexpr.codegen.schedule import intrinsic
 from tensorexpr.codegen.schedule.auto_scatters import form_of
 from tensorexpr.dtypes import (
     DType,

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from tensorexpr.codegen.compile import check_precision, check_target, fold_constants, machine_of, program_from
-from tensorexpr.codegen.schedule import Schedule
+from tensorexpr.codegen.handle import Schedule
+from tensorexpr.codegen.schedule import Planned
 from tensorexpr.codegen.tuning.lookup import simplified
 from tensorexpr.codegen.tuning.search import Progress
 from tensorexpr.codegen.tuning.session import TuningResult, tune_program
@@ -81,5 +82,9 @@ def tune(
         seed=seed,
         tell=progress,
     )
-    schedule = Schedule(found.schedule.state, names, single, found.schedule.origin)
+    chosen = found.schedule
+    if chosen.target.is_gpu:
+        schedule: Schedule | Planned = Planned(chosen.state, names, single, chosen.origin)
+    else:
+        schedule = Schedule.of_planned(chosen, names=names, single=single)
     return TuningResult(**{**found.__dict__, "schedule": schedule})

@@ -15,8 +15,10 @@ from tensorexpr.benchmarks.samples import growth, library
 from tensorexpr.benchmarks.samples.sample import Sample
 from tensorexpr.codegen.compile import build_schedule, fold_constants
 from tensorexpr.codegen.cost import cost_of
-from tensorexpr.codegen.schedule import Schedule, autoschedule
-from tensorexpr.codegen.schedule import schedule as plain_schedule
+from tensorexpr.codegen.handle import Schedule
+from tensorexpr.codegen.schedule import Planned
+from tensorexpr.codegen.stages import default_schedule
+from tensorexpr.codegen.target import host_target
 from tensorexpr.errors import OutOfBoundsError, TensorExprError
 from tensorexpr.ir import Program
 from tensorexpr.language import program_of
@@ -123,8 +125,9 @@ class Contest:
 
     def __init__(self, task: Task) -> None:
         self.task = task
-        self.default = autoschedule(simplify(task.program))
-        self.written = plain_schedule(simplify(task.program, inline=False))
+        found = default_schedule(task.program, host_target())
+        self.default = Schedule.of_planned(found) if isinstance(found, Planned) else found
+        self.written = Schedule.plain(simplify(task.program, inline=False))
         self.entrants: list[Entrant] = []
         self.wrong: list[str] = []
         self.seen: set[str] = set()
@@ -137,7 +140,7 @@ class Contest:
         """The fastest so far."""
         return min(self.entrants, key=lambda entrant: entrant.seconds)
 
-    def try_(self, kind: str, schedule: Schedule) -> Entrant | None:
+    def try_(self, kind: str, schedule: Schedule | Planned) -> Entrant | None:
         """Enters a schedule; None where it is refused, or gives other values, which is noted."""
         try:
             return self.enter(kind, schedule)
@@ -147,16 +150,18 @@ class Contest:
             self.wrong.append(schedule.as_python())
             return None
 
-    def enter(self, kind: str, schedule: Schedule) -> Entrant:
+    def enter(self, kind: str, schedule: Schedule | Planned) -> Entrant:
         """Builds a schedule, compares its results, and times it a little.
 
         Raises `Refused` for one that was there, `Differs` for other values.
         """
+        schedule = Schedule.of_planned(schedule) if isinstance(schedule, Planned) else schedule.copy()
+        schedule.single = False
         words = f"{schedule.program}\n{schedule.as_python()}"
         if words in self.seen:
             raise Refused
         self.seen.add(words)
-        function = build_schedule(Schedule(schedule.state, single=False))
+        function = build_schedule(schedule)
         arrays = self.task.arrays
         found = arrays_of(function(*arrays))
         if self.results is None:
@@ -172,7 +177,7 @@ class Contest:
 
     def starts(self) -> Sequence[Schedule]:
         """What schedules by hand begin with: the program as it is written, with intermediates where they are read, and the default."""
-        return (self.written, plain_schedule(simplify(self.task.program)), self.default)
+        return (self.written, Schedule.plain(simplify(self.task.program)), self.default)
 
     def final(self, entrants: Sequence[Entrant], rounds: int, threads: int) -> list[float]:
         """Seconds of some of them, timed in turns."""

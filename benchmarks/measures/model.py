@@ -23,7 +23,6 @@ from tensorexpr.benchmarks.measures.report import WORST, Report, failures, milli
 from tensorexpr.benchmarks.measures.statistics import quantile, rank_correlation
 from tensorexpr.benchmarks.measures.worker import Request
 from tensorexpr.benchmarks.samples.by_hand import by_hand
-from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import LANES, Alloc, Block, For, If, LoopNest, Store
 from tensorexpr.codegen.nest_parse import parse_nest
 from tensorexpr.codegen.schedule import autoschedule
@@ -74,7 +73,7 @@ def measured(key: str, request: Request) -> Run:
             choices = choices.with_choice(decision.name, rng.choice(decision.options))
     schedules = []
     for entrant in contest.entrants:
-        nest = lower(entrant.schedule)
+        nest = entrant.schedule.nest
         if not nest.constants:  # their data is not in the text
             schedules.append({"by": entrant.kind, "seconds": entrant.seconds, "nest": str(nest)})
     return {"schedules": schedules, "wrong": contest.wrong}

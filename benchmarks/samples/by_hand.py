@@ -11,15 +11,18 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from tensorexpr.codegen.schedule import Schedule
+from tensorexpr.codegen.handle import Schedule
+from tensorexpr.codegen.lowering.arithmetic import constant, sub
+from tensorexpr.codegen.rewrites.paths import loop_at, loop_paths
 from tensorexpr.codegen.schedule.state import accesses_of
-from tensorexpr.codegen.schedule.work import total_work
 from tensorexpr.errors import ScheduleError
 
 LANES, ROWS, BLOCKS = (4, 8, 16, 32, 64), (2, 4, 6, 8), (16, 32, 64, 128, 256, 512)
 """Extents that loops are split by: lanes of vectors and few vectors side by side, rows of a tile of registers, blocks for caches."""
 LEAST, MOST = 3, 5
 """Primitives of a schedule."""
+OPEN = 100
+"""Iterations that a loop of an open extent counts as."""
 ATTEMPTS = 40
 """Moves that are drawn before a schedule is left as it is."""
 
@@ -27,9 +30,9 @@ ATTEMPTS = 40
 def by_hand(start: Schedule, rng: random.Random) -> Schedule:
     """A copy of a schedule with three to five primitives more, as far as so many are legal."""
     s = start.copy()
-    before, wanted = len(s.state.calls), rng.randint(LEAST, MOST)
+    before, wanted = len(s.calls), rng.randint(LEAST, MOST)
     for _ in range(ATTEMPTS):
-        if len(s.state.calls) - before >= wanted:
+        if len(s.calls) - before >= wanted:
             break
         move, name = rng.choice(MOVES), _stage(s, rng)
         if name is None:
@@ -45,9 +48,17 @@ def by_hand(start: Schedule, rng: random.Random) -> Schedule:
 
 def _stage(s: Schedule, rng: random.Random) -> str | None:
     """A definition that has loops, those that do much of the work more often."""
-    names = [stage.name for stage in s.state.stages if stage.order]
-    works = {stage.name: float(total_work(stage.parts)) for stage in s.state.stages}
-    return rng.choices(names, [max(works[name], 1.0) for name in names])[0] if names else None
+    names = [name for name in s.stages if s[name].loops]
+    return rng.choices(names, [_iterations(s, name) for name in names])[0] if names else None
+
+
+def _iterations(s: Schedule, name: str) -> float:
+    """About how often the innermost loop of a definition runs."""
+    total = 1.0
+    for loop in s.loops_of(name):
+        first = loop_at(s.form.nest, loop_paths(s.form.nest, loop)[0])
+        total *= max(1, constant(sub(first.stop, first.start)) or OPEN)
+    return total
 
 
 def _lanes(s: Schedule, name: str, rng: random.Random) -> None:
@@ -108,7 +119,7 @@ def _parts(s: Schedule, name: str, rng: random.Random) -> None:
 
 
 def _laid_out(s: Schedule, name: str, rng: random.Random) -> None:
-    access = rng.choice(accesses_of(s.state.program, name) or (None,))
+    access = rng.choice(accesses_of(s.program, name) or (None,))
     if access is None or len(access.indices) < 2:
         raise ScheduleError(f"expected an operand with two axes, {name} reads none")
     s[name].stage(access.tensor, tuple(rng.sample(range(len(access.indices)), len(access.indices))))

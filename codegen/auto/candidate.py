@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.plain import plain_nest
-from tensorexpr.codegen.rewrites import data, loops
+from tensorexpr.codegen.rewrites import data, kernels, loops
 from tensorexpr.codegen.rewrites.names import named
 from tensorexpr.ir import Program
 from tensorexpr.records import record
 
-WORDS: Mapping[str, Callable[..., LoopNest]] = {name: getattr(room, name) for room in (loops, data) for name in room.__all__}
+WORDS: Mapping[str, Callable[..., LoopNest]] = {name: getattr(room, name) for room in (loops, data, kernels) for name in room.__all__}
 """The rewrites by name."""
 
 

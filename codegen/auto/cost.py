@@ -61,7 +61,7 @@ class Model:
 
     def __init__(self, summary: Summary, facts: Facts) -> None:
         self.summary, self.facts = summary, facts
-        self.plan = Plan(summary, facts.vector_bits // 8, facts.auto_bits // 8)
+        self.plan = Plan(summary, facts.vector_bits // 8, facts.auto_bits // 8, facts.unit_bits // 8, facts.caches[1])
 
     def times(self, sizes: Mapping[int, Sequence[float] | Numbers] | None = None, threads: int = 1) -> Numbers:
         """Nanoseconds of each candidate: `sizes` has for loops by number an extent for each (one candidate, as summarised, without)."""

@@ -28,6 +28,8 @@ from tensorexpr.codegen.auto.summary import AUTO, LOAD, PARALLEL_AUTO, STORE, UN
 
 LINE = 64
 """Bytes of a cache line: the same on all machines that we know, but for Apple's 128."""
+WAYS = 8
+"""Places of a second cache that a line may take: 8 to 16 on the machines that we know."""
 PERIOD = 4096
 """Bytes after which lines fall on the same places of a first cache: a page, since it is looked up while the address is translated."""
 _LEAST = 1e-9
@@ -36,10 +38,13 @@ Numbers = np.ndarray
 
 
 class Plan:
-    """What is counted of a summary; `vector_bytes` and `auto_bytes` are the registers of our own vectors and of those that LLVM makes."""
+    """What is counted of a summary; `vector_bytes` and `auto_bytes` are the registers of our own vectors and of those that LLVM makes,
+    `unit_bytes` what a unit does at once (all of a register unless said), `second` the bytes of the second cache."""
 
-    def __init__(self, summary: Summary, vector_bytes: int, auto_bytes: int) -> None:
+    def __init__(self, summary: Summary, vector_bytes: int, auto_bytes: int, unit_bytes: int | None = None, second: int = 0) -> None:
         self.summary, self.vector_bytes, self.auto_bytes = summary, vector_bytes, auto_bytes
+        self.unit_bytes = unit_bytes or vector_bytes
+        self.periods = (PERIOD, 1 << (second // WAYS).bit_length() - 1) if second else (PERIOD,)
         self.kinds = [loop.kind for loop in summary.loops]
         # Lanes are touched at once, wherever their loop stands.
         self.paths = [tuple(sorted(t.path, key=lambda x: self.kinds[x] == VECTORIZE)) for t in summary.touches]
@@ -113,12 +118,13 @@ class Plan:
 
     @cached_property
     def _shared(self) -> list[list[int]]:
-        """Loops over one axis, outermost first, where there are several."""
-        found: dict[int, list[int]] = {}
-        for number, loop in enumerate(self.summary.loops):
-            found.setdefault(loop.axis, []).append(number)
-        paths = self.summary.parts
-        return [sorted(own, key=lambda n: len(paths[n])) for own in found.values() if len(own) > 1]
+        """Loops over one axis that are inside of each other, outermost first; of several inside of one each."""
+        loops, found = self.summary.loops, []
+        for path in self.summary.parts:
+            own = [n for n in path if loops[n].axis == loops[path[-1]].axis]
+            if len(own) > 1:
+                found.append(own)
+        return sorted(found, key=len)
 
     # ------------------------------------------------------------------------------------------------------- work
 
@@ -129,13 +135,25 @@ class Plan:
         times = np.exp(self._work_loops @ np.log(np.maximum(extents, _LEAST)))
         times *= self._shares
         for loop, rows, bytes_ in self._vectors:
-            times[rows] *= _registers(extents[loop], bytes_[:, None], self.vector_bytes)
+            times[rows] *= _registers(extents[loop], bytes_[:, None], self.vector_bytes, self.unit_bytes)
         for loop, rows, bytes_ in self._automatic:
             lanes = np.maximum(extents[loop], 1.0)
             times[rows] *= np.ceil(lanes * bytes_[:, None] / self.auto_bytes) / lanes
         for loop, rows in self._elements:
             times[rows] *= extents[loop]
+        for number, loops in self._windows:
+            own = extents[list(loops)]
+            times[number] *= (own.sum(axis=0) - len(loops) + 1.0) / own.prod(axis=0)
         return times
+
+    @cached_property
+    def _windows(self) -> list[tuple[int, tuple[int, ...]]]:
+        """The work whose copies meet in the same elements, with the loops that are copied out: `p + r` has one more value with each."""
+        found = []
+        for number, w in enumerate(self.work):
+            inside = set(self._repeats(w))
+            found += [(number, loops) for loops in w.meets if all(x in inside and self.kinds[x] == UNROLL for x in loops)]
+        return found
 
     @cached_property
     def _shares(self) -> Numbers:
@@ -210,7 +228,7 @@ class Plan:
                 if loop in held.changed and self.kinds[loop] == UNROLL:
                     count = count * extents[loop]
                 elif loop in held.changed and self.kinds[loop] == VECTORIZE:
-                    count = count * _registers(extents[loop], np.array(held.size), self.vector_bytes)
+                    count = count * _registers(extents[loop], np.array(held.size), self.vector_bytes, self.vector_bytes)
             best.setdefault((self._block(self._serial(held.path)), held.buffer), []).append(count)
         for (block, _), counts in best.items():
             found[block] += np.max(counts, axis=0)
@@ -258,17 +276,22 @@ class Plan:
                 found[number, axis] = own[axis] if axis < len(own) else np.inf
         return found
 
-    @cached_property
-    def _places_apart(self) -> Numbers:
-        """Rows along each axis that have places of their own in the first cache: a period over what their distance shares with it."""
-        found = np.full((len(self.summary.touches), self._axes), np.inf)
+    def _places_apart(self, period: int) -> Numbers:
+        """Rows along each axis that have places of their own in a cache: a period over what their distance shares with it."""
+        if period in self._apart:
+            return self._apart[period]
+        found = self._apart[period] = np.full((len(self.summary.touches), self._axes), np.inf)
         for number, touch in enumerate(self.summary.touches):
             extents, size = self.summary.buffers[touch.buffer].extents, self.summary.buffers[touch.buffer].size
             for axis in range(min(len(touch.moves), len(extents)) - 1):
                 if touch.moves[axis]:
                     apart = int(prod(extents[axis + 1 :]) * size * self._units[number, axis])
-                    found[number, axis] = PERIOD // np.gcd(apart, PERIOD)
+                    found[number, axis] = period // np.gcd(apart, period)
         return found
+
+    @cached_property
+    def _apart(self) -> dict[int, Numbers]:
+        return {}
 
     @cached_property
     def _units(self) -> Numbers:
@@ -322,8 +345,8 @@ class Plan:
 
     def footprints(self, extents: Numbers) -> list[tuple[Numbers, Numbers, Numbers, Numbers]]:
         """By depth d from 0: lines of each touch's segment while the loops of its path from d on run, runs of neighbouring lines among
-        them, bytes of all that is touched then in the same loops, and bytes of the first cache that this takes, by touch: rows that
-        are a multiple of its period apart take the same places of it."""
+        them, bytes of all that is touched then in the same loops, followed by those of the first caches that this takes, by touch: rows
+        that are a multiple of a cache's period apart take the same places; and the part of its segment that each touch is asked for."""
         touches = self.summary.touches
         if not touches:
             return []
@@ -372,9 +395,12 @@ class Plan:
         least = np.maximum.reduceat(count[order], starts)
         each = np.maximum(each, np.minimum(least, whole))
         lines, runs = _lines(each, hull, whole, size)
+        part = np.ones_like(points)
         if len(starts) < len(order):  # boxes that lie far apart are fewer lines than the box around them
             alone = _lines(count[order], (high - low)[order] + 1.0, self._extents[order][..., None], self._sizes[order][:, None])
             lines, runs = (np.minimum(both, np.add.reduceat(own, starts)) for both, own in zip((lines, runs), alone))
+            part[order] = alone[0]
+            part = self._part(depth, part)
         if self._jumps.any():
             jumps = np.maximum.reduceat(self._jumps[order], starts)[:, None]
             tries = np.maximum.reduceat(points[order], starts)
@@ -386,39 +412,42 @@ class Plan:
             lines = np.where(jumps, met, lines)
         # Rows along an axis have as many places as their distances differ by; each row takes as many as it has lines.
         rows = each[:, :-1]
-        places = np.where(rows > 1, np.minimum(rows, self._places_apart[order][starts][:, :-1, None]) / rows * lines[:, None], np.inf)
-        crowded = np.maximum(PERIOD / LINE / np.maximum(places.min(axis=1, initial=np.inf), 1.0), 1.0)
-        bytes_ = np.zeros((2, node_of.max() + 1, lines.shape[1]))
+        bytes_ = np.zeros((1 + len(self.periods), node_of.max() + 1, lines.shape[1]))
         np.add.at(bytes_[0], node_of, lines * LINE)
-        np.add.at(bytes_[1], node_of, lines * LINE * crowded)
-        return lines[segment], runs[segment], bytes_[0][node_of[segment]], bytes_[1][node_of[segment]]
+        for number, period in enumerate(self.periods):
+            apart = self._places_apart(period)[order][starts][:, :-1, None]
+            places = np.where(rows > 1, np.minimum(rows, apart) / rows * lines[:, None], np.inf)
+            crowded = np.maximum(period / LINE / np.maximum(places.min(axis=1, initial=np.inf), 1.0), 1.0)
+            np.add.at(bytes_[1 + number], node_of, lines * LINE * crowded)
+        return lines[segment], runs[segment], bytes_[:, node_of[segment]], part
 
     def traffic(self, extents: Numbers, capacities: Sequence[int]) -> tuple[Numbers, Numbers]:
         """Lines that touches get from beyond levels that hold so many bytes, and runs of neighbouring ones among them, by level."""
         prints = self.footprints(extents)
         run = np.where(self._places[..., None] >= 0, extents[self._places], 1.0)
         around = np.concatenate([np.ones_like(run[:, :1]), np.cumprod(run, axis=1)], axis=1)
-        bytes_ = np.array([[p[3 if level == 0 else 2] for p in prints] for level in range(len(capacities))])
+        bytes_ = np.array([[p[2][level + 1 if level < len(self.periods) else 0] for p in prints] for level in range(len(capacities))])
         kept = _kept(bytes_ / np.array(capacities, float)[:, None, None, None])
         kept = np.maximum.accumulate(np.concatenate([kept, np.ones_like(kept[:, :1])], axis=1), axis=1)
         now = np.diff(kept, axis=1)  # what stays at a depth and not at the one before it is had again for each iteration around
-        asked = np.moveaxis(around, 1, 0) * np.array([self._common(depth) for depth in range(len(prints))])
+        asked = np.moveaxis(around, 1, 0) * np.array([p[3] for p in prints])
         asked *= np.array([t.share for t in self.summary.touches])[:, None]
         lines = np.einsum("ldtb,dtb->ltb", now, asked * np.array([p[0] for p in prints]))
         runs = np.einsum("ldtb,dtb->ltb", now, asked * np.array([p[1] for p in prints]))
         return lines, runs
 
-    def _common(self, depth: int) -> Numbers:
-        """The part of its segment that each touch is asked for: loads among themselves, stores among themselves."""
-        if depth not in self._parts:
-            _, _, segment, _ = self._segments(depth)
-            store = np.array([t.store for t in self.summary.touches])
-            number = segment * 2 + store
-            self._parts[depth] = (1.0 / np.bincount(number)[number])[:, None]
-        return self._parts[depth]
+    def _part(self, depth: int, own: Numbers) -> Numbers:
+        """The part of its segment that each touch is asked for, by its own lines: loads among themselves, stores among themselves."""
+        if depth not in self._rows:
+            number = self._segments(depth)[2] * 2 + np.array([t.store for t in self.summary.touches])
+            self._rows[depth] = number, int(number.max()) + 1
+        number, count = self._rows[depth]
+        total = np.zeros((count, own.shape[1]))
+        np.add.at(total, number, own)
+        return own / np.maximum(total[number], _LEAST)
 
     @cached_property
-    def _parts(self) -> dict[int, Numbers]:
+    def _rows(self) -> dict[int, tuple[Numbers, int]]:
         return {}
 
 
@@ -433,14 +462,15 @@ def _moving(touch: Touch, summary: Summary) -> frozenset[int]:
     return frozenset(x for x in touch.path if summary.loops[x].axis in axes or x in touch.random)
 
 
-def _registers(lanes: Numbers, size: Numbers, vector_bytes: int) -> Numbers:
-    """Registers that so many elements of `size` bytes take: whole ones, then one for each power of two that remains."""
+def _registers(lanes: Numbers, size: Numbers, vector_bytes: int, unit_bytes: int) -> Numbers:
+    """Registers that so many elements of `size` bytes take: whole ones, then one for each power of two that remains, of which those
+    that a part of the unit does count as that part."""
     each = np.maximum(vector_bytes // size, 1.0)
     whole, rest = np.floor(lanes / each), np.floor(lanes % each).astype(np.int64)
-    parts = np.zeros(rest.shape)
+    parts = np.zeros(np.broadcast(rest, size).shape)
     for bit in range(7):
-        parts += rest >> bit & 1
-    return np.maximum(whole + parts, 1.0)
+        parts += (rest >> bit & 1) * np.clip((1 << bit) * size / vector_bytes, unit_bytes / vector_bytes, 1.0)
+    return np.maximum(whole + parts, unit_bytes / vector_bytes)
 
 
 def _kept(load: Numbers) -> Numbers:

@@ -26,6 +26,8 @@ class Facts:
     """Bits of a register."""
     auto_bits: int
     """Bits of the vectors that LLVM makes of scalar loops: it prefers half of 512 where these lower the clock."""
+    unit_bits: int
+    """Bits that an arithmetic unit does at once: a part of a register of no more takes that part of a whole one's time, at least this."""
     registers: int
     """Vector registers."""
     instruction: float
@@ -85,7 +87,8 @@ class Facts:
 
 SAPPHIRE_RAPIDS = Facts(
     "AVX-512 server", "measured on an Intel Xeon of the fourth generation in 2026",
-    vector_bits=512, auto_bits=256, registers=32, instruction=0.044, arithmetic=0.14, latency=1.1, add_latency=0.57, forward=1.1,
+    vector_bits=512, auto_bits=256, unit_bits=512, registers=32, instruction=0.044, arithmetic=0.14, latency=1.1,
+    add_latency=0.57, forward=1.1,
     divide=2.6, divide_one=0.75, divide_integer=2.5, shuffle=0.25, load=0.13, across=0.28, store=0.24, gather=0.1, scatter=0.24,
     iteration=0.21, mispredicted=6.2, window=512, caches=(48 << 10, 2 << 20, 128 << 20), lines=(0.43, 2.2, 3.7), jumps=(0.55, 2.3, 5.5),
     writes=(1.1, 2.2, 5.7), stream=2.5,
@@ -93,19 +96,22 @@ SAPPHIRE_RAPIDS = Facts(
 )  # fmt: skip
 ZEN_4 = replace(
     SAPPHIRE_RAPIDS, name="Zen 4 and 5", source="Fog's instruction tables and AMD's optimization guide (57647), at 4.5 GHz",
-    auto_bits=512, instruction=0.037, arithmetic=0.22, latency=0.89, add_latency=0.67, forward=1.6, divide=2.4, divide_one=0.8,
+    auto_bits=512, unit_bits=256, instruction=0.037, arithmetic=0.22, latency=0.89, add_latency=0.67, forward=1.6,
+    divide=2.4, divide_one=0.8,
     shuffle=0.22, load=0.22, across=0.44, store=0.44, gather=0.55, scatter=1.1, iteration=0.22, mispredicted=3.5,
     lines=(0.45, 1.4, 3.2), jumps=(0.6, 2.0, 6.0), writes=(0.9, 2.2, 5.0), stream=2.5, line_all=1.0,
 )  # fmt: skip
 AVX2 = replace(
     SAPPHIRE_RAPIDS, name="AVX2", source="Fog's instruction tables for Haswell to Alder Lake and Zen 3, at 4.0 GHz",
-    vector_bits=256, auto_bits=256, registers=16, instruction=0.0625, arithmetic=0.125, latency=1.0, add_latency=1.0, forward=1.2,
+    vector_bits=256, auto_bits=256, unit_bits=256, registers=16, instruction=0.0625, arithmetic=0.125, latency=1.0, add_latency=1.0,
+    forward=1.2,
     divide=1.25, divide_one=0.9, shuffle=0.25, load=0.125, across=0.25, store=0.25, gather=0.25, scatter=0.5, iteration=0.25,
     mispredicted=4.2, window=224, lines=(0.5, 1.6, 4.0), jumps=(0.7, 2.5, 8.0), writes=(0.9, 2.5, 7.0), stream=3.5, line_all=2.5,
 )  # fmt: skip
 NEON = replace(
     SAPPHIRE_RAPIDS, name="128 bits", source="optimization guides of Neoverse V1 and N2; Johnson's measurements of Apple's M1; at 3.0 GHz",
-    vector_bits=128, auto_bits=128, registers=32, instruction=0.042, arithmetic=0.083, latency=1.33, add_latency=0.9, forward=1.6,
+    vector_bits=128, auto_bits=128, unit_bits=128, registers=32, instruction=0.042, arithmetic=0.083, latency=1.33, add_latency=0.9,
+    forward=1.6,
     divide=1.0, divide_one=0.5, shuffle=0.1, load=0.11, across=0.17, store=0.17, gather=0.2, scatter=0.25, iteration=0.33,
     mispredicted=4.0, window=400, lines=(0.7, 1.4, 2.0), jumps=(1.0, 2.5, 5.0), writes=(1.0, 2.0, 3.0), stream=2.0, line_all=0.6,
 )  # fmt: skip
@@ -120,7 +126,7 @@ def of_gpu(gpu: GpuFacts) -> Facts:
     levels = (second, memory, memory)
     return Facts(
         gpu.name, gpu.source,
-        vector_bits=1024, auto_bits=1024, registers=255, instruction=cycle / gpu.issue, arithmetic=cycle / gpu.fp32,
+        vector_bits=1024, auto_bits=1024, unit_bits=1024, registers=255, instruction=cycle / gpu.issue, arithmetic=cycle / gpu.fp32,
         latency=cycle * gpu.add_latency, add_latency=cycle * gpu.add_latency, forward=cycle * gpu.shared_latency,
         divide=cycle * 4, divide_one=cycle * 2, divide_integer=cycle * 20 / gpu.integer, shuffle=cycle / gpu.shuffle,
         load=cycle / gpu.wavefront, across=1.5 * cycle / gpu.wavefront, store=cycle / gpu.wavefront, gather=cycle / 4, scatter=cycle / 4,
@@ -138,4 +144,5 @@ def shipped(target: Target) -> Facts:
     nearest = min(FACTS, key=lambda facts: abs(facts.vector_bits - target.vector_bits))
     if target.vector_bits == ZEN_4.vector_bits and target.multiplies == 1:
         nearest = ZEN_4  # by its two units of 256 bits
-    return replace(nearest, vector_bits=target.vector_bits, registers=target.registers, caches=caches, cores=target.cores)
+    unit = min(nearest.unit_bits, target.vector_bits)
+    return replace(nearest, vector_bits=target.vector_bits, unit_bits=unit, registers=target.registers, caches=caches, cores=target.cores)

@@ -7,7 +7,7 @@ Of a nest without vectors (`passes_for`) LLVM copies out short loops, and makes 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import nan, prod
 
 import numpy as np
@@ -35,6 +35,7 @@ from tensorexpr.codegen.auto.summary import (
     Touch,
     Work,
 )  # fmt: skip
+from tensorexpr.codegen.llvm.emit_squares import LEAST_ROWS, SIDES
 from tensorexpr.codegen.llvm.load import passes_for
 from tensorexpr.codegen.llvm.machine import Machine, host
 from tensorexpr.codegen.nest import LANES, Alloc, Block, Check, For, If, LoopNest, Store
@@ -46,6 +47,8 @@ from tensorexpr.traversal import free_names, walk
 
 NEAR = 16
 """Elements along each axis within which accesses that move together are taken for one, which touches all between them."""
+TURNED = 4.0
+"""Shuffles of each register of a square of sixteen that is turned around: by halving (`llvm/emit_squares.py`)."""
 BY_CONSTANT = 5.0
 """Instructions of a division of integers by a constant: a product with its inverse, shifts, a correction (Granlund and Montgomery 1994)."""
 
@@ -68,6 +71,8 @@ class _Place:
     seen: dict[Expr, frozenset[int]]
     certain: bool = True
     """Whether each iteration of the innermost loop comes here."""
+    turned: bool = False
+    """Whether what is loaded is a square that is turned around in registers."""
     under: frozenset[int] = frozenset()
     """Loops that decide whether it is come here: what is loaded is not moved out of them."""
 
@@ -174,7 +179,7 @@ class _Reader:
         if not isinstance(s.start, Const) or not isinstance(s.stop, Const):
             self._visit(s.start, at)
             self._visit(s.stop, at)
-        self.block(s.body, _Place(path, names, lanes, inside, at.share, dict(at.seen), kind != UNROLL or at.certain, at.under))
+        self.block(s.body, _Place(path, names, lanes, inside, at.share, dict(at.seen), kind != UNROLL or at.certain, at.turned, at.under))
 
     def _alloc(self, s: Alloc, at: _Place) -> None:
         name = s.buffer.name
@@ -187,7 +192,10 @@ class _Reader:
         self.block(s.body, at)
 
     def _store(self, s: Store, at: _Place) -> None:
-        changed = self._visit(s.value, at)
+        if isinstance(s.value, Access) and self._is_turned(s.value.tensor, s.value.indices, at, SIDES):
+            changed = self._load(s.value, replace(at, turned=True))
+        else:
+            changed = self._visit(s.value, at)
         index = self._indexed(s.buffer, s.indices, at)
         again = [n for n in walk(s.value) if isinstance(n, Access) and n.tensor == s.buffer]
         held, loops = s.buffer in self.registers, frozenset(at.path)
@@ -197,6 +205,9 @@ class _Reader:
         else:
             loops = self._kept(index, at) if same else loops
             stride = self._stride(s.buffer, s.indices, at)
+            if self._is_turned(s.buffer, s.indices, at, range(LEAST_ROWS, 65)):
+                self._add(at, loops | changed & self._lanes(at) | index, operations.SHUFFLE, self._size(s.buffer), TURNED)
+                stride = 1.0
             self._add(
                 at,
                 loops | changed & self._lanes(at) | index,
@@ -209,6 +220,15 @@ class _Reader:
             self._touch(s.buffer, s.indices, at, True, same)
         for access in again:
             self._chain(s, access, index, held or (same and loops != frozenset(at.path)), at)
+
+    def _is_turned(self, buffer: str, indices: tuple[Expr, ...], at: _Place, sides: Sequence[int]) -> bool:
+        """Whether lanes that go across the rows of a buffer are turned around in registers: copies around them go along the rows."""
+        if at.lanes is None or buffer in self.private or self._size(buffer) < 4 or abs(self._stride(buffer, indices, at)) in (0.0, 1.0):
+            return False
+        if self.loops[at.lanes].extent * self._size(buffer) % (self.machine.vector_bits // 8) or at.path[-1] != at.lanes:
+            return False
+        around = [self.loops[x] for x in at.path[:-1] if self.loops[x].kind == UNROLL and self.loops[x].extent in sides]
+        return any(abs(self._step(buffer, indices, loop.name)) == 1 for loop in around)
 
     def _lanes(self, at: _Place) -> frozenset[int]:
         return frozenset() if at.lanes is None else frozenset({at.lanes})
@@ -299,7 +319,9 @@ class _Reader:
             for part in a.args if a is fused else (a,):
                 changed |= self._visit(part, at)
         size = dtype.itemsize
-        if e.op.name == "where":
+        if e.op.name == "where" and self._is_mask(e, at):
+            pass  # lanes that are off are loaded as zero
+        elif e.op.name == "where":
             self._add(at, changed, operations.ARITHMETIC, size, 1.0)
         elif dtype.is_integer and e.op.name in ("floordiv", "mod") and isinstance(e.args[1], Const):
             self._add(at, changed, operations.ARITHMETIC, size, BY_CONSTANT)
@@ -307,6 +329,12 @@ class _Reader:
             for kind, count in operations.instructions(e.op.name, e.args[0].dtype, self.machine):
                 self._add(at, changed, kind, size, count)
         return changed
+
+    def _is_mask(self, e: Apply, at: _Place) -> bool:
+        """Whether a choice is a load of lanes of which some are off, and zero there."""
+        condition, taken, otherwise = e.args
+        masked = isinstance(taken, Access) and isinstance(otherwise, Const) and otherwise.value == 0 and taken.tensor not in self.registers
+        return masked and bool(self._changed(condition, at) & self._lanes(at))
 
     def _index_arithmetic(self, e: Expr, at: _Place) -> frozenset[int]:
         """What is computed of loop indices alone: nothing for what moves evenly."""
@@ -343,9 +371,27 @@ class _Reader:
             changed |= self._rewritten(e.tensor, at)
         changed |= at.under
         aligned = self._is_aligned(e.tensor, e.indices, at)
-        self._add(at, changed, LOAD, self._size(e.tensor), 1.0, self._stride(e.tensor, e.indices, at), aligned)
+        stride = self._stride(e.tensor, e.indices, at)
+        if at.turned:
+            self._add(at, changed, operations.SHUFFLE, self._size(e.tensor), TURNED)
+            stride = 1.0
+        self._add(at, changed, LOAD, self._size(e.tensor), 1.0, stride, aligned, () if e.tensor in self.written else self._meets(e, at))
         self._touch(e.tensor, e.indices, at, False)
         return changed
+
+    def _meets(self, e: Access, at: _Place) -> tuple[tuple[int, ...], ...]:
+        """Loops that are copied out and move one index of an access alike, and no other index."""
+        found: dict[tuple[int, float], list[int]] = {}
+        often: dict[int, int] = {}
+        for axis, index in enumerate(e.indices):
+            move = move_of(index, self.moves)
+            for name, step in move.steps.items():
+                loop = at.names.get(name)
+                if loop is not None and self.loops[loop].kind == UNROLL and name not in move.uneven:
+                    found.setdefault((axis, step), []).append(loop)
+                    often[loop] = often.get(loop, 0) + 1
+        groups = (tuple(x for x in loops if often[x] == 1) for loops in found.values())
+        return tuple(group for group in groups if len(group) > 1)
 
     def _rewritten(self, buffer: str, at: _Place) -> frozenset[int]:
         """The loops around in which a buffer is stored to, lanes apart: what is read of it may be new in each iteration."""
@@ -427,9 +473,17 @@ class _Reader:
         self._add(at, changed | self._rewritten(buffer, at), HELD, self._size(buffer), 1.0)
 
     def _add(
-        self, at: _Place, changed: frozenset[int], kind: str, size: int, count: float, stride: float = 1.0, aligned: bool = True
+        self,
+        at: _Place,
+        changed: frozenset[int],
+        kind: str,
+        size: int,
+        count: float,
+        stride: float = 1.0,
+        aligned: bool = True,
+        meets: tuple[tuple[int, ...], ...] = (),
     ) -> None:
-        key = Work(at.path, changed & frozenset(at.path), kind, size, 0.0, at.share, stride, aligned)
+        key = Work(at.path, changed & frozenset(at.path), kind, size, 0.0, at.share, stride, aligned, meets)
         self.work[key] = self.work.get(key, 0.0) + count
 
 

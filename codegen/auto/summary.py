@@ -56,6 +56,8 @@ class Work(NamedTuple):
     """Of loads and stores: elements that neighbouring lanes are apart, 0 where they share one, NaN where data says which."""
     aligned: bool = True
     """Whether whole registers that are loaded or stored begin at multiples of their size."""
+    meets: tuple[tuple[int, ...], ...] = ()
+    """Of loads: copies of loops that move along one axis alike, so that some of them load the same elements (rows of a window)."""
 
 
 class Touch(NamedTuple):
@@ -151,6 +153,8 @@ class Summary:
 
     def reorder(self, order: Sequence[int]) -> Summary:
         """Loops that stand around the same statements in another order, outermost first: the places that they have are taken in it."""
+        if not order:
+            return self
         rank = {loop: place for place, loop in enumerate(order)}
 
         def path(before: tuple[int, ...]) -> tuple[int, ...]:

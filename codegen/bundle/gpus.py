@@ -74,7 +74,7 @@ def gpu_part(function: CompiledFunction, gpus: Sequence[str]) -> GpuPart:
     """A function for GPUs: as it was compiled, where that was for one with no more shared memory than they have, else by the schedule that
     the least of them gets."""
     code = function.code if isinstance(function, GpuFunction) else None
-    machine = machine_of("cuda") if code is None else code.schedule.state.target
+    machine = machine_of("cuda") if code is None else code.schedule.target
     assert isinstance(machine, Gpu)
     machine = machine.running(*gpus)
     if code is None or any(launch.shared > machine.shared_bytes for launch in code.source.launches):

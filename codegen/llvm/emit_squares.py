@@ -29,7 +29,7 @@ from tensorexpr.codegen.lowering.joining import follows
 from tensorexpr.codegen.nest import Block, For, If, Store
 from tensorexpr.ir import Access, Const, Expr, conjunction
 from tensorexpr.records import record
-from tensorexpr.regions import affine_of
+from tensorexpr.regions import Opaque, affine_of
 from tensorexpr.traversal import free_names, walk
 
 if TYPE_CHECKING:
@@ -322,8 +322,12 @@ def along(indices: tuple[Expr, ...], index: str, other: str, steps: tuple[int, .
     """How far apart neighbors in `index` are in memory whatever `other` is, if as far as one of `steps` says; 0 otherwise."""
     if not indices or any(isinstance(n, Access) for i in indices for n in walk(i)):
         return 0
-    last = affine_of(indices[-1])
-    if last is None or last.has_division() or other in last.names() or index in {n for i in indices[:-1] for n in free_names(i)}:
+    opaque = Opaque()
+    last = affine_of(indices[-1], opaque)
+    hidden = {n for e in opaque.expressions.values() for n in free_names(e)}  # where the last block of a loop is moved back
+    if last is None or last.has_division() or other in last.names() or not hidden.isdisjoint((index, other)):
+        return 0
+    if index in {n for i in indices[:-1] for n in free_names(i)}:
         return 0
     factor = last.coefficient(index)
     return factor if factor in steps else 0

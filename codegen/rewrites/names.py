@@ -56,6 +56,14 @@ def chosen(nest: LoopNest, given: Sequence[str] | None, *stems: str) -> tuple[st
 def named(nest: LoopNest) -> LoopNest:
     """The nest with distinct names of all loops and local buffers. Requires: a plain nest, in which no loop is a copy of another."""
     taken = {*nest.sizes, *(b.name for b in (*nest.parameters, *nest.workspace)), *(c.name for c in nest.constants)}
+    every = taken_names(nest)
+
+    def distinct_name(name: str) -> str:
+        """The name, if it is the first of its kind; else one that no loop or buffer has, which might stand inside."""
+        found = name if name not in taken else fresh_name(name, every)
+        every.add(found)
+        taken.add(found)
+        return found
 
     def block(body: Block) -> Block:
         return tuple(map(statement, body))
@@ -63,13 +71,13 @@ def named(nest: LoopNest) -> LoopNest:
     def statement(s: Stmt) -> Stmt:
         match s:
             case For():
-                name = fresh_name(s.index, taken)
+                name = distinct_name(s.index)
                 body = s.body if name == s.index else substituted(s.body, {s.index: Index(name)})
                 return replace(s, index=name, body=block(body))
             case If():
                 return replace(s, then=block(s.then), otherwise=block(s.otherwise))
             case Alloc():
-                name = fresh_name(s.buffer.name, taken)
+                name = distinct_name(s.buffer.name)
                 body = s.body if name == s.buffer.name else with_names(s.body, {s.buffer.name: name})
                 return Alloc(replace(s.buffer, name=name), block(body))
         return s

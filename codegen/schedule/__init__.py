@@ -2,6 +2,6 @@
 
 from tensorexpr.codegen.schedule.auto import autoschedule
 from tensorexpr.codegen.schedule.intrinsics import Intrinsic, intrinsic
-from tensorexpr.codegen.schedule.schedule import Schedule, StageHandle, schedule
+from tensorexpr.codegen.schedule.schedule import Planned, StageHandle, schedule
 
-__all__ = ["Intrinsic", "Schedule", "StageHandle", "autoschedule", "intrinsic", "schedule"]
+__all__ = ["Intrinsic", "Planned", "StageHandle", "autoschedule", "intrinsic", "schedule"]

@@ -16,30 +16,6 @@ def alongside(state: State, name: str, other: str, refuse: Callable[..., Schedul
     For definitions that do not hang on each other: all cores meet once for both, and a GPU is asked once. How long the loops are does not
     matter. Definitions without loops are one iteration, in order, so they may hang on each other; several can run alongside one. The
     region stands where the last of them stands; one that something before it waits for stays a kernel of its own.
-
-    >>> import tensorexpr as te
-    >>> x = te.placeholder((8, 4), name="x")
-    >>> v = te.placeholder((6,), name="v")
-    >>> y = te.compute((8, 4), lambda i, j: x[i, j] * 2, name="y")
-    >>> w = te.compute((6,), lambda i: te.exp(v[i]), name="w")
-    >>> s = te.schedule([y, w])
-    >>> s["y"].parallel("i")
-    >>> s["w"].parallel("i")
-    >>> s["w"].alongside("y")
-    >>> print(s)
-    main(x, v, y, w)
-    x: parameter(f32[8, 4])
-    v: parameter(f32[6])
-    y: parameter(f32[8, 4], written)
-    w: parameter(f32[6], written)
-    <BLANKLINE>
-    def kernel_0() -> together(y, w):
-        for i in parallel(range(0, 8)):
-            for j in range(0, 4):
-                y[i, j] = x[i, j] * 2.0
-        for i in parallel(range(0, 6)):
-            w[i] = exp(v[i])
-    <BLANKLINE>
     """
     stage, host = state.stage(name), state.stage(other)
     if name == other:

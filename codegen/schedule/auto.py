@@ -36,7 +36,7 @@ from tensorexpr.codegen.schedule.auto_sweeps import plan_sweep, redirect_copies,
 from tensorexpr.codegen.schedule.auto_together import run_together
 from tensorexpr.codegen.schedule.auto_variants import vary
 from tensorexpr.codegen.schedule.decisions import Decisions
-from tensorexpr.codegen.schedule.schedule import Schedule, schedule
+from tensorexpr.codegen.schedule.schedule import Planned, schedule
 from tensorexpr.codegen.schedule.state import State, accesses_of, definition_named, program_facts
 from tensorexpr.codegen.schedule.widths import NARROW, bounds
 from tensorexpr.codegen.schedule.work import ENOUGH_ROWS, has_reduction, is_contraction, length, total_work
@@ -58,7 +58,7 @@ CHUNKS_PER_CORE = 4
 NOWHERE = "no loop"
 
 
-def autoschedule(program: Program, target: Target | None = None, decisions: Decisions | None = None) -> Schedule:
+def autoschedule(program: Program, target: Target | None = None, decisions: Decisions | None = None) -> Planned:
     """The schedule that `build` uses by default; with `decisions`, one beside it."""
     s = schedule(program, target)
     if decisions is not None:
@@ -122,7 +122,7 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
     return s
 
 
-def _in_rows(s: Schedule) -> tuple[tuple[Pass, ...], set[str]]:
+def _in_rows(s: Planned) -> tuple[tuple[Pass, ...], set[str]]:
     """Pairwise terms computed again, definitions written into their readers, and what leads to rows in blocks of them; gives what is to run
     in one pass, and whose loops are made. A term is not computed again where blocks of rows keep it near; where they do not, it is."""
     terms = [name for name in pair_terms(s.state) if s.decisions.wanted(f"{name}: recompute")]
@@ -164,7 +164,7 @@ def shapes_of(program: Program) -> dict[str, tuple[Expr, ...]]:
 # --------------------------------------------------------------------------------------------------------- inlining
 
 
-def _inline(s: Schedule) -> None:
+def _inline(s: Planned) -> None:
     program = s.state.program
     chosen = [n for n in cheap_names(program) if not s.state.stage(n).parts.unproved]
     chosen += [n for n in _epilogues(program, s.state) if n not in chosen]
@@ -200,7 +200,7 @@ def _reads_always(reader: Define, source: Define) -> bool:
     return any(not any(isinstance(n, Access) for guard in found for n in walk(guard)) for found in guards)
 
 
-def _narrow(s: Schedule) -> None:
+def _narrow(s: Planned) -> None:
     """Keeps integers that are known to be small, positions of winners, in the least type that holds them."""
     for name in s.stages:
         definition = definition_named(s.state.program, name)
@@ -237,7 +237,7 @@ def _reads_elementwise(reader: Define, source: Define) -> bool:
 # ------------------------------------------------------------------------------------------------- sharing of loops
 
 
-def _share_rows(s: Schedule) -> bool:
+def _share_rows(s: Planned) -> bool:
     """Computes definitions in the loops over rows of their reader, and once what these compute alike there, where no more than a row of
     that is kept; whether there is such a definition."""
     before, kept = s.state, keep_common(s)
@@ -250,14 +250,14 @@ def _share_rows(s: Schedule) -> bool:
     return bool(kept)
 
 
-def _is_row_of_one(s: Schedule, name: str) -> bool:
+def _is_row_of_one(s: Planned, name: str) -> bool:
     """Whether a definition and all that reads it are computed in the loops of one."""
     place = s.state.stage(name).place
     readers = [(n, s.state.stage(n).place) for n in program_facts(s.state.program).readers[name]]
     return place is not None and all(place.stage == (n if p is None else p.stage) for n, p in readers)
 
 
-def _share_loops(s: Schedule) -> None:
+def _share_loops(s: Planned) -> None:
     """Computes definitions in the outer loops of their reader where both run over the same leading axes and neither is a
     contraction, which needs tiles over these axes."""
     program = s.state.program
@@ -299,7 +299,7 @@ def _share_loops(s: Schedule) -> None:
                         heapq.heappush(todo, -number[n])
 
 
-def _guests(s: Schedule, table: dict[str, Define], host: Define) -> list[str]:
+def _guests(s: Planned, table: dict[str, Define], host: Define) -> list[str]:
     """Earlier definitions that run over the same rows as another and read some of what it reads there, row by row: in its loops
     the rows are still near, and what both need of a row is computed once."""
     facts = program_facts(s.state.program)
@@ -319,7 +319,7 @@ def _guests(s: Schedule, table: dict[str, Define], host: Define) -> list[str]:
     return found
 
 
-def _is_near(s: Schedule, table: dict[str, Define], host: Define, guest: str) -> bool:
+def _is_near(s: Planned, table: dict[str, Define], host: Define, guest: str) -> bool:
     """Whether a guest finds there what it reads: computed for its host, or rows that are large together and small one by one.
 
     Rows that stay near between two kernels need no host, and cores need rows enough of the outermost loop, which alone they share.
@@ -347,7 +347,7 @@ def _upstream(table: dict[str, Define], host: Define) -> set[str]:
     return found
 
 
-def _rows(s: Schedule, definition: Define) -> set[str]:
+def _rows(s: Planned, definition: Define) -> set[str]:
     """The large tensors that a definition, or what it reads at the same rows, reads at its own first axis."""
     definitions = program_facts(s.state.program).definitions
     names, found = [definition.name], set()
@@ -371,7 +371,7 @@ def _scan_reads(program: Program) -> set[str]:
     return {n for d in program.definitions if isinstance(d, Scan) for n in reads(d)}
 
 
-def _share(s: Schedule, table: dict[str, Define], reader: Define, name: str) -> bool:
+def _share(s: Planned, table: dict[str, Define], reader: Define, name: str) -> bool:
     source = table[name]
     stage = s.state.stage(reader.name)
     depth = 0
@@ -421,7 +421,7 @@ def _rows_enough(target: Target) -> int:
     return 2 * target.cores if isinstance(target, Gpu) else ENOUGH_ROWS
 
 
-def _is_dear(s: Schedule, source: Define) -> bool:
+def _is_dear(s: Planned, source: Define) -> bool:
     """Whether so much is computed per byte that a definition touches that it does not matter whether it is near."""
     types, stage = s.state.program.types, s.state.stage(source.name)
     touched = sum(bytes_of(types[n]) for n in dict.fromkeys((source.name, *reads(source))))
@@ -433,7 +433,7 @@ def _is_dear(s: Schedule, source: Define) -> bool:
     )
 
 
-def _worth_sharing(s: Schedule, reader: Define, depth: int) -> bool:
+def _worth_sharing(s: Planned, reader: Define, depth: int) -> bool:
     outer = 1
     for axis in reader.axes[:depth]:
         outer *= length(axis)
@@ -443,7 +443,7 @@ def _worth_sharing(s: Schedule, reader: Define, depth: int) -> bool:
 # ---------------------------------------------------------------------------------------------------------- parallel
 
 
-def _parallelize(s: Schedule, name: str) -> None:
+def _parallelize(s: Planned, name: str) -> None:
     stage = s.state.stage(name)
     if stage.place is not None or s.target.cores < 2:
         return
@@ -471,7 +471,7 @@ def _parallelize(s: Schedule, name: str) -> None:
             s.state = before
 
 
-def _fused_outer(s: Schedule, name: str, free: list[str]) -> str:
+def _fused_outer(s: Planned, name: str, free: list[str]) -> str:
     """The outermost loop, together with those inside it while its iterations are too few for all cores."""
     loop, rest = free[0], free[1:]
     while rest:

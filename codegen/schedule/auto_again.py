@@ -19,7 +19,7 @@ from math import prod
 from tensorexpr.codegen.schedule.auto_batches import batched
 from tensorexpr.codegen.schedule.auto_rows import members_along, plan_rows
 from tensorexpr.codegen.schedule.placement import part_of
-from tensorexpr.codegen.schedule.schedule import Schedule
+from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.codegen.schedule.state import program_facts
 from tensorexpr.codegen.schedule.work import arithmetic, is_contraction, lengths
 from tensorexpr.errors import ScheduleError
@@ -33,7 +33,7 @@ MOST_AGAIN = 128
 """Operations computed again for each byte that is not stored, up to which that pays."""
 
 
-def plan_again(s: Schedule, shapes: dict[str, tuple[Expr, ...]]) -> set[str]:
+def plan_again(s: Planned, shapes: dict[str, tuple[Expr, ...]]) -> set[str]:
     """Lets contractions that read large terms along other axes than the first of them compute these again, and plans all of them in blocks
     of rows; the names of those whose loops are made."""
     large = _large(s)
@@ -63,7 +63,7 @@ def plan_again(s: Schedule, shapes: dict[str, tuple[Expr, ...]]) -> set[str]:
     return set()
 
 
-def _large(s: Schedule) -> set[str]:
+def _large(s: Planned) -> set[str]:
     """Definitions between others that the caches do not hold."""
     found = set()
     for definition in s.state.program.definitions:
@@ -77,11 +77,11 @@ def _large(s: Schedule) -> set[str]:
     return {n for n in found if any(_is_reader(s, r, n) for r in facts.readers.get(n, ())) or _leads_to(s, n, found)}
 
 
-def _leads_to(s: Schedule, name: str, found: set[str]) -> bool:
+def _leads_to(s: Planned, name: str, found: set[str]) -> bool:
     return any(r in found and _bytes(s, r) >= _bytes(s, name) for r in program_facts(s.state.program).readers.get(name, ()))
 
 
-def _is_reader(s: Schedule, reader: str, name: str) -> bool:
+def _is_reader(s: Planned, reader: str, name: str) -> bool:
     """Whether a contraction makes little of a large term."""
     definition = program_facts(s.state.program).definitions[reader]
     if not isinstance(definition, Define) or reader not in s.state.table or any(not isinstance(a.stop, Const) for a in definition.axes):
@@ -89,19 +89,19 @@ def _is_reader(s: Schedule, reader: str, name: str) -> bool:
     return FAR_LARGER * _bytes(s, reader) <= _bytes(s, name) and is_contraction(s.state, reader)
 
 
-def _readers(s: Schedule, large: set[str]) -> list[str]:
+def _readers(s: Planned, large: set[str]) -> list[str]:
     """The contractions that make little of large terms, in order."""
     facts = program_facts(s.state.program)
     found = {r for n in large for r in facts.readers.get(n, ()) if r not in large and _is_reader(s, r, n)}
     return sorted(found, key=lambda n: facts.numbers[n])
 
 
-def _led(s: Schedule, name: str) -> set[str]:
+def _led(s: Planned, name: str) -> set[str]:
     """What leads to the rows of a contraction, along the axis along which most does."""
     return max((members_along(s, name, axis) for axis in range(len(_define(s, name).axes))), key=len)
 
 
-def _cone(s: Schedule, name: str, large: set[str]) -> list[str]:
+def _cone(s: Planned, name: str, large: set[str]) -> list[str]:
     """The large terms that lead to a contraction through large terms alone."""
     facts = program_facts(s.state.program)
     todo, found = [name], set()
@@ -113,13 +113,13 @@ def _cone(s: Schedule, name: str, large: set[str]) -> list[str]:
     return sorted(found, key=lambda n: facts.numbers[n])
 
 
-def _define(s: Schedule, name: str) -> Define:
+def _define(s: Planned, name: str) -> Define:
     found = program_facts(s.state.program).definitions[name]
     assert isinstance(found, Define)
     return found
 
 
-def _work(s: Schedule, name: str) -> int:
+def _work(s: Planned, name: str) -> int:
     """Operations on elements of a definition over all of its points: where they stand costs little beside them."""
     parts = s.state.stage(name).parts
     known = lengths(parts)
@@ -130,6 +130,6 @@ def _work(s: Schedule, name: str) -> int:
     return total
 
 
-def _bytes(s: Schedule, name: str) -> int:
+def _bytes(s: Planned, name: str) -> int:
     type_ = s.state.program.types[name]
     return type_.dtype.itemsize * prod(integer(e) for e in type_.shape)

@@ -17,7 +17,7 @@ from math import prod
 
 from tensorexpr.codegen.schedule.auto_contraction import plan_contraction
 from tensorexpr.codegen.schedule.placement import SCRATCH_LIMIT
-from tensorexpr.codegen.schedule.schedule import Schedule
+from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.codegen.schedule.state import accesses_of, definition_named, program_facts
 from tensorexpr.codegen.schedule.work import ENOUGH_ROWS, is_contraction, length, total_work
 from tensorexpr.errors import ScheduleError
@@ -31,7 +31,7 @@ LEAST_CONTRACTIONS = 3
 """Contractions from which on they are taken together: fewer are chains of rows, or no more than one reader each."""
 
 
-def plan_batches(s: Schedule, shapes: dict[str, tuple[Expr, ...]]) -> set[str]:
+def plan_batches(s: Planned, shapes: dict[str, tuple[Expr, ...]]) -> set[str]:
     """Computes definitions over one batch in the loop over it of the last of them; the names of those whose loops are made."""
     planned: set[str] = set()
     for host in reversed(s.state.program.definitions):
@@ -54,7 +54,7 @@ def plan_batches(s: Schedule, shapes: dict[str, tuple[Expr, ...]]) -> set[str]:
     return planned
 
 
-def batched(s: Schedule) -> set[str]:
+def batched(s: Planned) -> set[str]:
     """The definitions that are computed in the loop over their batch, an element of it at a time."""
     found: set[str] = set()
     for host in reversed(s.state.program.definitions):
@@ -65,7 +65,7 @@ def batched(s: Schedule) -> set[str]:
     return found
 
 
-def _is_free(s: Schedule, definition: Definition) -> bool:
+def _is_free(s: Planned, definition: Definition) -> bool:
     """Whether a definition has loops of its own, of constant extents, and nothing in it is checked as it runs."""
     name = definition.results[0][0]
     if not isinstance(definition, Define) or name not in s.state.table or len(definition.axes) < 2:
@@ -76,7 +76,7 @@ def _is_free(s: Schedule, definition: Definition) -> bool:
     return all(isinstance(a.stop, Const) for a in definition.axes)
 
 
-def _members(s: Schedule, host: Define) -> tuple[str, ...]:
+def _members(s: Planned, host: Define) -> tuple[str, ...]:
     """The definitions before the host that read or are read by it, and so on, each at its own element of the batch alone."""
     program = s.state.program
     facts = program_facts(program)
@@ -112,7 +112,7 @@ def _at_own(reader: Definition, access: Access) -> bool:
     return isinstance(reader, Define) and isinstance(first, Index) and first.name == reader.axes[0].index
 
 
-def _pays(s: Schedule, host: Define, members: tuple[str, ...]) -> bool:
+def _pays(s: Planned, host: Define, members: tuple[str, ...]) -> bool:
     count = length(host.axes[0])
     contractions = sum(is_contraction(s.state, n) for n in (host.name, *members))
     between = sum(_bytes(s, n) for n in members if n not in s.state.program.outputs)
@@ -121,7 +121,7 @@ def _pays(s: Schedule, host: Define, members: tuple[str, ...]) -> bool:
     return large and count >= ENOUGH_ROWS and contractions >= LEAST_CONTRACTIONS and work <= MOST_WORK * between
 
 
-def _apply(s: Schedule, host: Define, members: tuple[str, ...], shapes: dict[str, tuple[Expr, ...]]) -> set[str] | None:
+def _apply(s: Planned, host: Define, members: tuple[str, ...], shapes: dict[str, tuple[Expr, ...]]) -> set[str] | None:
     """The loops of the host and of contractions among the members: the names of those that have theirs, or None where they cannot be."""
     batch, following = host.axes[0].index, host.axes[1]
     known, planned = set(s.stages), {host.name}
@@ -140,6 +140,6 @@ def _apply(s: Schedule, host: Define, members: tuple[str, ...], shapes: dict[str
     return planned
 
 
-def _bytes(s: Schedule, name: str) -> int:
+def _bytes(s: Planned, name: str) -> int:
     type_ = definition_named(s.state.program, name).results[0][1]
     return type_.dtype.itemsize * prod(map(integer, type_.shape))

@@ -17,7 +17,7 @@ from math import ceil, prod
 
 from tensorexpr.codegen.schedule import auto_mma as mma
 from tensorexpr.codegen.schedule.auto_views import View, as_grid, best_view, blocks_of, by_classes, in_squares
-from tensorexpr.codegen.schedule.schedule import Schedule
+from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.codegen.schedule.work import total_work
 from tensorexpr.codegen.target import Gpu
 from tensorexpr.ir import Const, Expr, Index, integer
@@ -80,12 +80,12 @@ class Tile:
         return f"{self.rows} {self.view.row}, {self.columns} {self.view.column}{few}"
 
 
-def ranked_tiles(s: Schedule, name: str, shapes: Shapes) -> list[Tile]:
+def ranked_tiles(s: Planned, name: str, shapes: Shapes) -> list[Tile]:
     """The tiles that pay, behind the one that is asked for."""
     return s.decisions.ranked(f"{name}: tile of a block", tiles_of(s, name, shapes))
 
 
-def tiles_of(s: Schedule, name: str, shapes: Shapes) -> list[Tile]:
+def tiles_of(s: Planned, name: str, shapes: Shapes) -> list[Tile]:
     """The tiles that pay, best first."""
     stage = s.state.stage(name)
     if len(stage.parts.groups) != 1 or stage.parts.unproved or stage.scan is not None or s.state.placed_in(name):
@@ -119,7 +119,7 @@ def _is_plain(view: View) -> bool:
     return small and not view.tested and all(isinstance(i, Index) for r in view.operands for i in r.access.indices)
 
 
-def operands_to_stage(s: Schedule, name: str, shapes: Shapes) -> list[tuple[str, tuple[int, ...]]]:
+def operands_to_stage(s: Planned, name: str, shapes: Shapes) -> list[tuple[str, tuple[int, ...]]]:
     """The operands of a contraction whose elements lie side by side neither along its tile nor along its steps, as the weights of a
     convolution: a copy of such an operand with one of these axes last is read in whole lines. Only where each
     element is read often enough that the copy costs next to nothing, and it stays in the second cache."""
@@ -145,7 +145,7 @@ def operands_to_stage(s: Schedule, name: str, shapes: Shapes) -> list[tuple[str,
     return found
 
 
-def _side(s: Schedule, name: str, axis: str, block: int, own: int) -> tuple[list[str], list[str], str]:
+def _side(s: Planned, name: str, axis: str, block: int, own: int) -> tuple[list[str], list[str], str]:
     """A loop as its blocks (none where it is one), what a thread has of one, and the threads."""
     handle = s[name]
     blocks, inner = blocks_of(s, name, axis, block)
@@ -156,7 +156,7 @@ def _side(s: Schedule, name: str, axis: str, block: int, own: int) -> tuple[list
     return blocks, [apart, neighbors], threads
 
 
-def ranked_products(s: Schedule, name: str, shapes: Shapes) -> list[mma.Tile]:
+def ranked_products(s: Planned, name: str, shapes: Shapes) -> list[mma.Tile]:
     """The tiles of a contraction on tensor cores that pay, behind the one that is asked for; none where it is no product of theirs."""
     tiles = tiles_of(s, name, shapes)
     if not tiles:
@@ -165,7 +165,7 @@ def ranked_products(s: Schedule, name: str, shapes: Shapes) -> list[mma.Tile]:
     return s.decisions.ranked(f"{name}: tile of warps", found) if found else []
 
 
-def plan_block(s: Schedule, name: str, tile: Tile) -> None:
+def plan_block(s: Planned, name: str, tile: Tile) -> None:
     """rewrite: [i, j, k] --> [i_o_j_o: parallel, k_o, k_i, i_...: unroll, j_...: unroll, i_j: vectorize], operands cached at k_o."""
     handle, stage, view = s[name], s.state.stage(name), tile.view
     (group,) = stage.parts.groups

@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import prod
 
 from tensorexpr.codegen.schedule.common import Found, is_plain, values_of
-from tensorexpr.codegen.schedule.schedule import Schedule
+from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.codegen.schedule.state import program_facts
 from tensorexpr.codegen.schedule.work import ENOUGH_ROWS, has_reduction, is_contraction, length
 from tensorexpr.ir import Define
@@ -17,7 +17,7 @@ SHARE = 4
 """A row of what is kept takes at most one of so many parts of the second level."""
 
 
-def keep_common(s: Schedule, without: frozenset[str] = frozenset()) -> dict[str, tuple[str, ...]]:
+def keep_common(s: Planned, without: frozenset[str] = frozenset()) -> dict[str, tuple[str, ...]]:
     """Makes definitions of what rows and reductions over them have in common: by what has these rows, none of `without`.
 
     Each is worth it in one loop over rows alone.
@@ -51,7 +51,7 @@ def keep_common(s: Schedule, without: frozenset[str] = frozenset()) -> dict[str,
     return made
 
 
-def _has_rows(s: Schedule, definition: Define, rows: Define, values: list[Found], value: Found) -> bool:
+def _has_rows(s: Planned, definition: Define, rows: Define, values: list[Found], value: Found) -> bool:
     """Whether the first axes of a definition are those rows, and what it needs of a value in one of them is little."""
     depth = len(rows.axes)
     if [a.stop for a in definition.axes[:depth]] != [a.stop for a in rows.axes] or prod(map(length, rows.axes)) < ENOUGH_ROWS:

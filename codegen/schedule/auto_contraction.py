@@ -37,7 +37,7 @@ from tensorexpr.codegen.schedule.legality import is_ordered
 from tensorexpr.codegen.schedule.orders import plain_inside, tested_axes
 from tensorexpr.codegen.schedule.reductions import Group
 from tensorexpr.codegen.schedule.residues import classes
-from tensorexpr.codegen.schedule.schedule import Schedule
+from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.codegen.schedule.staging import Layout
 from tensorexpr.codegen.schedule.state import definition_named
 from tensorexpr.codegen.schedule.strides import FAR, Reach
@@ -146,7 +146,7 @@ class Plan:
 
 
 def plan_contraction(
-    schedule: Schedule,
+    schedule: Planned,
     name: str,
     shapes: dict[str, tuple[Expr, ...]],
     rows: tuple[str, int] | None = None,

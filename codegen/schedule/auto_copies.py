@@ -7,12 +7,12 @@ around in registers, so that both sides are met side by side.
 from __future__ import annotations
 
 from tensorexpr.codegen.schedule.auto_loops import plan
-from tensorexpr.codegen.schedule.schedule import Schedule
+from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.codegen.schedule.staging import Layout
 from tensorexpr.ir import Expr
 
 
-def plan_copy(schedule: Schedule, copy: str, tensor: str, layout: Layout, shapes: dict[str, tuple[Expr, ...]]) -> None:
+def plan_copy(schedule: Planned, copy: str, tensor: str, layout: Layout, shapes: dict[str, tuple[Expr, ...]]) -> None:
     """The loops of a copy: through the tensor in its order; squares turned around in registers where blocks lie across."""
     handle = schedule[copy]
     program = schedule.state.program

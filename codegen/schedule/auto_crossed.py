@@ -22,7 +22,7 @@ from tensorexpr.codegen.schedule.auto_parts import LEAST_WORK
 from tensorexpr.codegen.schedule.auto_passes import is_plain
 from tensorexpr.codegen.schedule.legality import is_ordered
 from tensorexpr.codegen.schedule.reductions import Group, Parts
-from tensorexpr.codegen.schedule.schedule import Schedule
+from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.codegen.schedule.strides import reaches
 from tensorexpr.codegen.schedule.work import lengths, operations, total_work
 from tensorexpr.dtypes import accumulator
@@ -62,7 +62,7 @@ class Sum:
         return _length(self.own), _length(self.over)
 
 
-def crossed_sums(s: Schedule, shapes: Mapping[str, tuple[Expr, ...]]) -> set[str]:
+def crossed_sums(s: Planned, shapes: Mapping[str, tuple[Expr, ...]]) -> set[str]:
     """Runs sums over the rows and over the columns of the same pairs in one pass; the definitions that have their loops by that."""
     if s.target.is_gpu:
         return set()
@@ -82,7 +82,7 @@ def crossed_sums(s: Schedule, shapes: Mapping[str, tuple[Expr, ...]]) -> set[str
     return planned
 
 
-def _sums(s: Schedule, definition: Define, shapes: Mapping[str, tuple[Expr, ...]]) -> Iterator[Sum]:
+def _sums(s: Planned, definition: Define, shapes: Mapping[str, tuple[Expr, ...]]) -> Iterator[Sum]:
     """The sum that a definition is, if it is one over pairs."""
     name = definition.name
     if name not in s.state.table or not is_plain(s, name):
@@ -150,7 +150,7 @@ def _canonical(node: Expr, names: Mapping[str, Expr], depth: int = 0) -> Expr:
     return map_children(node, lambda child: _canonical(child, names, depth))
 
 
-def _in_one_pass(s: Schedule, rows: list[Sum], columns: list[Sum]) -> list[str]:
+def _in_one_pass(s: Planned, rows: list[Sum], columns: list[Sum]) -> list[str]:
     """Gives sums their loops: those over rows by parts of these, and all cut alike; none where the extents have no such cuts."""
     lanes = min(s.target.lanes(accumulator(v.dtype)) for each in (*rows, *columns) for v in s.state.stage(each.name).parts.values)
     wide = sum(_sums_of(s, each) for each in columns)
@@ -183,14 +183,14 @@ def _in_one_pass(s: Schedule, rows: list[Sum], columns: list[Sum]) -> list[str]:
     return made
 
 
-def _sums_of(s: Schedule, each: Sum) -> int:
+def _sums_of(s: Planned, each: Sum) -> int:
     """How many sums there are for each point of the own axis."""
     parts = s.state.stage(each.name).parts
     known = lengths(parts)
     return prod(known[a.index] for a in parts.axes if a.index != each.own.index)
 
 
-def _cut(s: Schedule, name: str, part: str, rows: str, columns: str, lanes: int, block: int) -> None:
+def _cut(s: Planned, name: str, part: str, rows: str, columns: str, lanes: int, block: int) -> None:
     """The loops of one sum: a part of the rows, blocks of columns, rows, columns, what is computed for a pair, and lanes of rows."""
     handle = s[name]
     outer, vector = handle.split(rows, lanes)

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from math import ceil, prod
 
 from tensorexpr.codegen.schedule.reductions import Parts
-from tensorexpr.codegen.schedule.schedule import Schedule
+from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.codegen.schedule.state import definition_named
 from tensorexpr.codegen.schedule.work import lengths as lengths_of
 from tensorexpr.codegen.target import DOTS, Dot
@@ -51,7 +51,7 @@ class Product:
     row: str
 
 
-def plan_dots(s: Schedule, name: str) -> bool:
+def plan_dots(s: Planned, name: str) -> bool:
     """Gives a definition loops around such an instruction, where it is a large sum of products for one; says whether."""
     stage = s.state.stage(name)
     lengths = lengths_of(stage.parts)
@@ -67,7 +67,7 @@ def plan_dots(s: Schedule, name: str) -> bool:
     return True
 
 
-def _products(s: Schedule, name: str, lengths: Mapping[str, int]) -> Iterator[Product]:
+def _products(s: Planned, name: str, lengths: Mapping[str, int]) -> Iterator[Product]:
     """The ways in which the sum of a definition is one for an instruction, the longest rows first."""
     stage, definition = s.state.stage(name), definition_named(s.state.program, name)
     if not isinstance(definition, Define) or stage.place is not None or s.target.vector_bits != LANES * 32 or stage.scan is not None:
@@ -105,7 +105,7 @@ def _axes(dot: Dot, shared: Access, own: Access, parts: Parts, lengths: Mapping[
                 yield Product(dot, shared, own, term, lane, row)
 
 
-def _tile(s: Schedule, name: str, found: Product, lengths: Mapping[str, int]) -> None:
+def _tile(s: Planned, name: str, found: Product, lengths: Mapping[str, int]) -> None:
     dot, handle = found.dot, s[name]
     rows, vectors = _shape(lengths[found.row], lengths[found.lane], s.target.registers)
     width, count = vectors * LANES, dot.products
@@ -146,7 +146,7 @@ def _tile(s: Schedule, name: str, found: Product, lengths: Mapping[str, int]) ->
             s.state = before
 
 
-def _copy(s: Schedule, copy: str) -> None:
+def _copy(s: Planned, copy: str) -> None:
     """The loops of a copy: lanes along the axis of its blocks with elements side by side in the source, groups of terms inside of them."""
     loops = list(s[copy].loops)
     if loops[-1].endswith("_i"):

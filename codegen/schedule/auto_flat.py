@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from math import prod
 
-from tensorexpr.codegen.schedule.schedule import Schedule
+from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.codegen.schedule.state import Stage, definition_named, program_facts
 from tensorexpr.codegen.schedule.work import has_reduction
 from tensorexpr.codegen.target import Gpu
@@ -32,7 +32,7 @@ RESIDENT = 1024
 """Threads per multiprocessor of a GPU that keep it busy."""
 
 
-def share_elementwise(s: Schedule) -> frozenset[str]:
+def share_elementwise(s: Planned) -> frozenset[str]:
     """Computes definitions in the one loop of the last of them that reads them there; gives the names of those that have their loops."""
     program = s.state.program
     types = program.types
@@ -56,7 +56,7 @@ def share_elementwise(s: Schedule) -> frozenset[str]:
     return frozenset(planned)
 
 
-def _has_short_rows(s: Schedule, definition: Define) -> bool:
+def _has_short_rows(s: Planned, definition: Define) -> bool:
     lanes = s.target.lanes(definition.value.dtype)
     return isinstance(s.target, Gpu) or len(definition.axes) == 1 or integer(definition.axes[-1].stop) < SHORT * lanes
 
@@ -88,7 +88,7 @@ def elements(definition: Define) -> int:
     return prod(integer(e) for e in _shape(definition))
 
 
-def one_loop(s: Schedule, name: str) -> str:
+def one_loop(s: Planned, name: str) -> str:
     """rewrite: [i, j] --> [i_j_o, i_j_i: vectorize], or [i_j]: one loop over all elements, in vectors where they fill one; gives the
     innermost loop."""
     handle = s[name]
@@ -103,7 +103,7 @@ def one_loop(s: Schedule, name: str) -> str:
     return lane
 
 
-def _lanes(s: Schedule, stage: Stage) -> int:
+def _lanes(s: Planned, stage: Stage) -> int:
     """Elements in one vectorized loop."""
     definition = definition_named(s.state.program, stage.name)
     assert isinstance(definition, Define)
@@ -122,7 +122,7 @@ def _accesses(e: Expr) -> Iterator[Access]:
         yield from _accesses(child)
 
 
-def _together(s: Schedule, table: dict[str, Define], host: Define, fixed: set[str]) -> list[str]:
+def _together(s: Planned, table: dict[str, Define], host: Define, fixed: set[str]) -> list[str]:
     """What the host reads of its own shape and has no loops yet, itself or in what it reads: readers before what they read."""
     facts = program_facts(s.state.program)
     found: dict[str, None] = {}
@@ -145,11 +145,11 @@ def _together(s: Schedule, table: dict[str, Define], host: Define, fixed: set[st
     return sorted(found, key=lambda n: -facts.numbers[n])
 
 
-def _is_long(s: Schedule, name: str) -> bool:
+def _is_long(s: Planned, name: str) -> bool:
     return bool(s.state.program.types[name].shape)
 
 
-def _placed(s: Schedule, name: str, host: str, loop: str) -> bool:
+def _placed(s: Planned, name: str, host: str, loop: str) -> bool:
     """Whether a definition could be computed in a loop of its host."""
     before = s.state
     try:

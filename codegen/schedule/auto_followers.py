@@ -11,14 +11,14 @@ from __future__ import annotations
 from tensorexpr.codegen.schedule.auto_flat import is_elementwise
 from tensorexpr.codegen.schedule.auto_memory import bytes_of
 from tensorexpr.codegen.schedule.auto_passes import is_plain
-from tensorexpr.codegen.schedule.schedule import Schedule
+from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.codegen.schedule.state import Split, accesses_of, program_facts
 from tensorexpr.codegen.schedule.work import has_reduction, is_contraction
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Define, Index
 
 
-def sum_followed(s: Schedule, name: str) -> str | None:
+def sum_followed(s: Planned, name: str) -> str | None:
     """The sum of whose elements a definition makes something, in whose loops it may run."""
     facts, types = program_facts(s.state.program), s.state.program.types
     made = facts.definitions[name]
@@ -27,7 +27,7 @@ def sum_followed(s: Schedule, name: str) -> str | None:
     return next((n for n in facts.producers.get(name, ()) if _is_for_elements(s, n)), None)
 
 
-def follow(s: Schedule, name: str) -> str | None:
+def follow(s: Planned, name: str) -> str | None:
     """Gives a definition the loops over elements of the sum that it follows; that sum."""
     source = sum_followed(s, name)
     if source is None or not s.decisions.wanted(f"{name}: follows {source}"):
@@ -44,7 +44,7 @@ def follow(s: Schedule, name: str) -> str | None:
     return source if alike else None
 
 
-def _is_for_elements(s: Schedule, name: str) -> bool:
+def _is_for_elements(s: Planned, name: str) -> bool:
     """Whether a definition is a large sum with loops of its own, which others read at their own element alone."""
     program = s.state.program
     facts, stage = program_facts(program), s.state.table.get(name)
@@ -62,13 +62,13 @@ def _is_for_elements(s: Schedule, name: str) -> bool:
     return len(readers) > 1 and all(isinstance(r, Define) and _reads_own(s, r, total) for r in readers)
 
 
-def _reads_own(s: Schedule, reader: Define, total: Define) -> bool:
+def _reads_own(s: Planned, reader: Define, total: Define) -> bool:
     places = {a.indices for a in accesses_of(s.state.program, reader.name) if a.tensor == total.name}
     own = tuple(Index(axis.index) for axis in reader.axes)
     return places == {own} and [a.stop for a in reader.axes] == [a.stop for a in total.axes]
 
 
-def _like(s: Schedule, made: Define, total: Define) -> bool:
+def _like(s: Planned, made: Define, total: Define) -> bool:
     """Cuts, orders and marks the loops of a definition as those of another over the same elements are, if that can be."""
     theirs, handle = s.state.stage(total.name), s[made.name]
     names = {axis.index: own.index for axis, own in zip(theirs.parts.axes, s.state.stage(made.name).parts.axes, strict=True)}
@@ -87,7 +87,7 @@ def _like(s: Schedule, made: Define, total: Define) -> bool:
     return True
 
 
-def join_followers(s: Schedule, followers: dict[str, str]) -> None:
+def join_followers(s: Planned, followers: dict[str, str]) -> None:
     """Runs definitions in the loops of the sums that they follow, or in those that these have come to run in."""
     for name, source in followers.items():
         before = s.state

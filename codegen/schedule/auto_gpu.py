@@ -35,7 +35,7 @@ from tensorexpr.codegen.schedule.auto_gpu_rows import (
 from tensorexpr.codegen.schedule.auto_gpu_scatters import plan_gpu_scatter, plan_gpu_segments, take_gpu_scatters_apart
 from tensorexpr.codegen.schedule.auto_mma import plan_mma
 from tensorexpr.codegen.schedule.auto_parts import even_block
-from tensorexpr.codegen.schedule.schedule import Schedule
+from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.codegen.schedule.state import Stage, definition_named
 from tensorexpr.codegen.schedule.strides import reaches
 from tensorexpr.codegen.schedule.work import lengths
@@ -52,7 +52,7 @@ FEW_PARTS = 4
 """Parts of a column below which it is left whole."""
 
 
-def plan_gpu(s: Schedule, shapes: Shapes, flat: frozenset[str]) -> None:
+def plan_gpu(s: Planned, shapes: Shapes, flat: frozenset[str]) -> None:
     """Gives every definition the loops of a GPU; those of `flat` have them, which become the grid."""
     shapes = take_gpu_scatters_apart(s, shapes)
     for name in s.stages:
@@ -96,18 +96,18 @@ def plan_gpu(s: Schedule, shapes: Shapes, flat: frozenset[str]) -> None:
                 done(s, plan_gpu_segments, name)
 
 
-def plan_points(s: Schedule) -> None:
+def plan_points(s: Planned) -> None:
     """A thread per point of every definition that has points of its own: the plain form on a GPU."""
     for name in s.stages:
         if isinstance(definition_named(s.state.program, name), Define):
             done(s, _threads, name)
 
 
-def _staged(s: Schedule, name: str, tensor: str, order: tuple[int, ...]) -> None:
+def _staged(s: Planned, name: str, tensor: str, order: tuple[int, ...]) -> None:
     s[name].stage(tensor, order)
 
 
-def _parts_of_columns(s: Schedule, name: str, shapes: Shapes) -> tuple[str, int] | None:
+def _parts_of_columns(s: Planned, name: str, shapes: Shapes) -> tuple[str, int] | None:
     """The axis of a reduction to take apart, and the length of a part, where points are few and their elements lie side by side."""
     stage = s.state.stage(name)
     group = main_group(stage)
@@ -124,14 +124,14 @@ def _parts_of_columns(s: Schedule, name: str, shapes: Shapes) -> tuple[str, int]
     return (axis, even_block(long[axis], parts)) if parts >= FEW_PARTS else None
 
 
-def _columns_in_parts(s: Schedule, name: str, axis: str, length: int) -> None:
+def _columns_in_parts(s: Planned, name: str, axis: str, length: int) -> None:
     """rewrite: C[j] = sum(X[i, j] for i) --> P[p, j] = sum(X[p*b + i, j] for i in b); C[j] = sum(P[p, j] for p): threads take
     neighboring points of a part each."""
     outer, _ = s[name].split(axis, length)
     s[name].rfactor(outer)
 
 
-def _points(s: Schedule, name: str, shapes: Shapes) -> None:
+def _points(s: Planned, name: str, shapes: Shapes) -> None:
     """rewrite: [i, j, k..., r...] --> [i_j_k: parallel, r..., rows: unroll]: a thread per point, or per few rows of them."""
     stage = s.state.stage(name)
     handle = s[name]
@@ -154,7 +154,7 @@ def _points(s: Schedule, name: str, shapes: Shapes) -> None:
     _threads(s, name, inner)
 
 
-def _threads(s: Schedule, name: str, inner: Sequence[str] = ()) -> None:
+def _threads(s: Planned, name: str, inner: Sequence[str] = ()) -> None:
     """rewrite: [i, j, k..., r...] --> [i_j_k: parallel, r..., inner...]: a thread per point of the loops over data that are not `inner`."""
     data = [x for x in data_loops(s.state.stage(name)) if x not in inner]
     if data:
@@ -163,7 +163,7 @@ def _threads(s: Schedule, name: str, inner: Sequence[str] = ()) -> None:
         s[name].parallel(fused(s, name, data))
 
 
-def _neighbors(s: Schedule, stage: Stage) -> int:
+def _neighbors(s: Planned, stage: Stage) -> int:
     """How many neighboring points a thread computes where there is no reduction: sixteen bytes of the widest element."""
     if stage.parts.groups or not stage.parts.axes:
         return 1
@@ -174,7 +174,7 @@ def _neighbors(s: Schedule, stage: Stage) -> int:
     return lanes if fits else 1
 
 
-def _row_axis(s: Schedule, stage: Stage, shapes: Shapes) -> tuple[str, int] | None:
+def _row_axis(s: Planned, stage: Stage, shapes: Shapes) -> tuple[str, int] | None:
     """An axis along which operands of the main reduction stay where they are, so that rows of it share what is loaded, and how many."""
     group = main_group(stage)
     if group is None or len(stage.parts.axes) < 2:
@@ -198,7 +198,7 @@ def _row_axis(s: Schedule, stage: Stage, shapes: Shapes) -> tuple[str, int] | No
     return None if best is None else (best[2], best[1])
 
 
-def _swept(s: Schedule, name: str) -> None:
+def _swept(s: Planned, name: str) -> None:
     """A scan whose points do not communicate: a thread per point, the steps in it."""
     if s.state.stage(name).sweep is not None:
         _threads(s, name)

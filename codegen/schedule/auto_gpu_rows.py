@@ -14,7 +14,7 @@ from math import prod
 from tensorexpr.codegen.nest import GRID, IN_WARP
 from tensorexpr.codegen.schedule.legality import is_ordered, runs_in_lanes
 from tensorexpr.codegen.schedule.reductions import Group
-from tensorexpr.codegen.schedule.schedule import Schedule
+from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.codegen.schedule.state import Stage
 from tensorexpr.codegen.schedule.strides import reaches
 from tensorexpr.codegen.schedule.work import group_work, lengths
@@ -44,7 +44,7 @@ FEW_PARTS = 8
 """Parts of a row below which it is left whole."""
 
 
-def done(s: Schedule, way: Callable[..., None], *arguments: object) -> bool:
+def done(s: Planned, way: Callable[..., None], *arguments: object) -> bool:
     """Whether a way to give loops to a definition is legal; where it is not, nothing is changed."""
     before = s.state
     try:
@@ -67,7 +67,7 @@ def data_loops(stage: Stage) -> list[str]:
     return [x for x in stage.order if stage.group_of(x) is None]
 
 
-def fused(s: Schedule, name: str, loops: list[str]) -> str:
+def fused(s: Planned, name: str, loops: list[str]) -> str:
     """Loops that stand directly inside each other as one."""
     loop = loops[0]
     for inner in loops[1:]:
@@ -89,7 +89,7 @@ def row_axes(stage: Stage, axes: tuple[str, ...]) -> tuple[str, ...]:
     return found
 
 
-def wants_rows(s: Schedule, name: str, shapes: Shapes) -> bool:
+def wants_rows(s: Planned, name: str, shapes: Shapes) -> bool:
     """Whether a definition is better computed a block per point than a thread per point."""
     stage = s.state.stage(name)
     group = main_group(stage)
@@ -130,7 +130,7 @@ def parts_of_rows(stage: Stage, group: Group, shapes: Shapes) -> int | None:
     return parts if parts >= FEW_PARTS else 0
 
 
-def plan_rows_of_gpu(s: Schedule, name: str, hosted: list[str], shapes: Shapes) -> None:
+def plan_rows_of_gpu(s: Planned, name: str, hosted: list[str], shapes: Shapes) -> None:
     """rewrite: [i, j, q, r] --> [i_j: parallel, q_r_o, q_r_i: vectorize]: a block per point of the outer axes, its threads along the rest.
 
     What is computed in the loops of the definition runs over the same rows, its own reductions and axes in the same threads.
@@ -155,14 +155,14 @@ def plan_rows_of_gpu(s: Schedule, name: str, hosted: list[str], shapes: Shapes) 
             s[name].parallel(outer[0])
 
 
-def _grid_of(s: Schedule, name: str, outer: list[str]) -> None:
+def _grid_of(s: Planned, name: str, outer: list[str]) -> None:
     """rewrite: [i, j, k, ...] --> [i: block.z, j: block.y, k: block.x, ...]: what is computed in them keeps them apart."""
     bound = outer[: len(GRID)]
     for loop, axis in zip(bound, reversed(GRID[: len(bound)]), strict=True):
         s[name].bind(loop, axis)
 
 
-def _settled(s: Schedule, member: str) -> int:
+def _settled(s: Planned, member: str) -> int:
     """How many leading axes of a definition are those of the loops that it is computed in."""
     place = s.state.stage(member).place
     assert place is not None
@@ -170,7 +170,7 @@ def _settled(s: Schedule, member: str) -> int:
     return host.order.index(place.loop) + 1
 
 
-def _points_of_row(s: Schedule, name: str, settled: tuple[str, ...]) -> int:
+def _points_of_row(s: Planned, name: str, settled: tuple[str, ...]) -> int:
     """How many points a definition has in one iteration of the loops that are settled, those of its longest reduction at each of them; more
     than a warp takes where one of these is open."""
     stage = s.state.stage(name)
@@ -178,7 +178,7 @@ def _points_of_row(s: Schedule, name: str, settled: tuple[str, ...]) -> int:
     return free * max((prod(stage.extent(a) or SHORT_ROW + 1 for a in g.indices) for g in stage.parts.groups), default=1)
 
 
-def _along(s: Schedule, name: str, settled: tuple[str, ...]) -> tuple[str, ...]:
+def _along(s: Planned, name: str, settled: tuple[str, ...]) -> tuple[str, ...]:
     """The axes of a definition that the lanes of its rows take: its last free ones, or the last of its longest reduction."""
     stage = s.state.stage(name)
     free = tuple(x for x in data_loops(stage) if x not in settled)
@@ -191,7 +191,7 @@ def _along(s: Schedule, name: str, settled: tuple[str, ...]) -> tuple[str, ...]:
     return row
 
 
-def _lanes(s: Schedule, name: str, settled: tuple[str, ...], warps: bool, shapes: Shapes) -> None:
+def _lanes(s: Planned, name: str, settled: tuple[str, ...], warps: bool, shapes: Shapes) -> None:
     """Threads of a block, or of a warp, along the longest reduction of a definition, or along its last free axes; those of a block take
     neighbors at once where these lie side by side."""
     stage = s.state.stage(name)

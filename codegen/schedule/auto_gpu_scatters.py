@@ -15,7 +15,7 @@ from math import prod
 from tensorexpr.codegen.schedule.independence import free_axes, is_atomic
 from tensorexpr.codegen.schedule.own import rows_of
 from tensorexpr.codegen.schedule.part import plans_of, segment_sum
-from tensorexpr.codegen.schedule.schedule import Schedule
+from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.codegen.schedule.work import lengths
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Const, Define, Expr, Scatter, Segments, product
@@ -32,7 +32,7 @@ PARTS = ((1 << 16, (64, 64)), (1 << 12, (64,)))
 """Points of a plan from which on its segments are taken apart, and the lengths of parts: chains of some hundred additions at most."""
 
 
-def take_gpu_scatters_apart(s: Schedule, shapes: Shapes) -> Shapes:
+def take_gpu_scatters_apart(s: Planned, shapes: Shapes) -> Shapes:
     """Gives scatters whose points would run one after the other another form; gives the shapes of all tensors behind that."""
     _sort(s)
     _own_rows(s)
@@ -40,7 +40,7 @@ def take_gpu_scatters_apart(s: Schedule, shapes: Shapes) -> Shapes:
     return {**shapes, **{name: type_.shape for name, type_ in s.state.program.types.items()}}
 
 
-def _sort(s: Schedule) -> None:
+def _sort(s: Planned) -> None:
     """Makes plans and gathers of scatters in the order of the text of which few threads could run side by side."""
     shapes = {name: type_.shape for name, type_ in s.state.program.types.items()}
     for definition in s.state.program.definitions:
@@ -57,7 +57,7 @@ def _sort(s: Schedule) -> None:
                 s.state = before
 
 
-def _part(s: Schedule) -> None:
+def _part(s: Planned) -> None:
     """Takes sums over the segments of large plans apart."""
     plans = plans_of(s.state)
     for definition in s.state.program.definitions if plans else ():
@@ -76,7 +76,7 @@ def _part(s: Schedule) -> None:
                 s.state = before
 
 
-def _loop_of(s: Schedule, name: str, plans: dict[str, Segments]) -> str:
+def _loop_of(s: Planned, name: str, plans: dict[str, Segments]) -> str:
     """The loop over a segment of a plan."""
     for group in s.state.stage(name).parts.groups:
         for axis in group.axes:
@@ -85,7 +85,7 @@ def _loop_of(s: Schedule, name: str, plans: dict[str, Segments]) -> str:
     return ""
 
 
-def _own_rows(s: Schedule) -> None:
+def _own_rows(s: Planned) -> None:
     """Gives every row of a scatter that may own its elements a block of its own."""
     shapes = {name: type_.shape for name, type_ in s.state.program.types.items()}
     for definition in s.state.program.definitions:
@@ -101,7 +101,7 @@ def _own_rows(s: Schedule) -> None:
             s.state = before
 
 
-def plan_gpu_scatter(s: Schedule, scatter: Scatter) -> None:
+def plan_gpu_scatter(s: Planned, scatter: Scatter) -> None:
     """rewrite: [i, j, k...] --> [i_j: parallel, k...]: a thread per point of the axes that may run side by side."""
     stage = s.state.stage(scatter.name)
     free = free_axes(scatter, s.target) | set(stage.owners)
@@ -124,7 +124,7 @@ def _hangs(bound: Expr, inner: set[str]) -> bool:
     return any(isinstance(n, Access) for n in walk(bound)) or bool(inner & set(free_names(bound)))
 
 
-def plan_gpu_segments(s: Schedule, name: str) -> None:
+def plan_gpu_segments(s: Planned, name: str) -> None:
     """rewrite: [b, i, j] --> [b_i_j]: the keys of a plan, a thread for each; how they are sorted is no matter of its loops."""
     stage = s.state.stage(name)
     if stage.parts.groups or not stage.order:

@@ -23,7 +23,7 @@ from tensorexpr.codegen.schedule.orders import SHORT, over_windows, plain_inside
 from tensorexpr.codegen.schedule.placement import part_of
 from tensorexpr.codegen.schedule.reductions import Parts
 from tensorexpr.codegen.schedule.residues import classes, in_class, tested
-from tensorexpr.codegen.schedule.schedule import Schedule, StageHandle
+from tensorexpr.codegen.schedule.schedule import Planned, StageHandle
 from tensorexpr.codegen.schedule.state import Stage, State
 from tensorexpr.codegen.schedule.strides import Reach, reach, reaches
 from tensorexpr.codegen.schedule.windows import has_hull, most_points, window
@@ -87,7 +87,7 @@ class Tile:
         return ", ".join([*(f"{count} {axis}" for axis, count in self.rows), lanes])
 
 
-def plan(schedule: Schedule, name: str, shapes: dict[str, tuple[Expr, ...]]) -> None:
+def plan(schedule: Planned, name: str, shapes: dict[str, tuple[Expr, ...]]) -> None:
     """Gives a definition its vector axis and its tile; what turns out to be illegal is tried with less."""
     counts = classes(schedule.state.stage(name).parts)
     planners = [Planner(schedule, name, shapes, given) for given in ((counts, {}) if counts else ({},))]
@@ -107,12 +107,12 @@ def plan(schedule: Schedule, name: str, shapes: dict[str, tuple[Expr, ...]]) -> 
                 schedule.state = before
 
 
-def vector_cost(schedule: Schedule, name: str, shapes: dict[str, tuple[Expr, ...]]) -> float:
+def vector_cost(schedule: Planned, name: str, shapes: dict[str, tuple[Expr, ...]]) -> float:
     """What a point of a definition costs along the axis that its lanes would have."""
     return Planner(schedule, name, shapes, classes(schedule.state.stage(name).parts)).cost
 
 
-def vector_axis(schedule: Schedule, name: str, shapes: dict[str, tuple[Expr, ...]]) -> str | None:
+def vector_axis(schedule: Planned, name: str, shapes: dict[str, tuple[Expr, ...]]) -> str | None:
     """The axis that the lanes of a definition would have, if there is one."""
     return next(iter(Planner(schedule, name, shapes, {}).vectors), None)
 
@@ -182,7 +182,7 @@ def _columns_first(stage: Stage, loops: list[str], tile: Tile) -> list[str]:
 class Planner:
     """Looks at the loops of one definition, along one residue class of each axis in `counts`."""
 
-    def __init__(self, schedule: Schedule, name: str, shapes: dict[str, tuple[Expr, ...]], counts: dict[str, int]) -> None:
+    def __init__(self, schedule: Planned, name: str, shapes: dict[str, tuple[Expr, ...]], counts: dict[str, int]) -> None:
         self.state: State = schedule.state
         self.stage: Stage = self.state.stage(name)
         self.parts: Parts = in_class(self.stage.parts, counts)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import prod
 
 from tensorexpr.codegen.schedule.fetching import row_length
-from tensorexpr.codegen.schedule.schedule import Schedule
+from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.codegen.schedule.state import SERIAL, accesses_of, definition_named, program_facts
 from tensorexpr.codegen.schedule.stream import streamable
 from tensorexpr.codegen.schedule.strides import reach
@@ -37,7 +37,7 @@ SHORT_SEGMENTS = 8
 """Points of a segment up to which most of them end before the processor has asked for their rows by itself."""
 
 
-def write_past(s: Schedule) -> None:
+def write_past(s: Planned) -> None:
     """Writes outputs past the caches where what the function surely touches is more than these hold: its share, and half as
     much again where the cache is larger than all shares, since others seldom use theirs up.
 
@@ -55,7 +55,7 @@ def write_past(s: Schedule) -> None:
             s[name].stream()
 
 
-def _is_in_parts(s: Schedule, name: str) -> bool:
+def _is_in_parts(s: Planned, name: str) -> bool:
     """Whether lines of a result are written in parts, for which they wait in the caches: lanes lie across it, vectors being turned around,
     or rows side by side begin within a vector."""
     stage, definition = s.state.stage(name), definition_named(s.state.program, name)
@@ -70,7 +70,7 @@ def _is_in_parts(s: Schedule, name: str) -> bool:
     return bool(rows) and length(definition.axes[-1]) * size % min(LINE, size * (lanes[axes[-1]] or 1)) != 0
 
 
-def segment_lengths(s: Schedule, name: str) -> dict[str, int]:
+def segment_lengths(s: Planned, name: str) -> dict[str, int]:
     """How long the segments of sort plans are that a definition sums over, on average, at least 1, where their points are counted."""
     definitions, found = program_facts(s.state.program).definitions, {}
     for group in s.state.stage(name).parts.groups:
@@ -82,7 +82,7 @@ def segment_lengths(s: Schedule, name: str) -> dict[str, int]:
     return found
 
 
-def fetch_gathered(s: Schedule) -> None:
+def fetch_gathered(s: Planned) -> None:
     """Fetches the rows ahead that a sum over the segments of a sort plan reads in the order of the plan: how long segments are nobody can
     foresee, so every short one would wait for its first row."""
     program = s.state.program
@@ -107,7 +107,7 @@ def fetch_gathered(s: Schedule) -> None:
                     s.state = before
 
 
-def fetch_indexed(s: Schedule) -> None:
+def fetch_indexed(s: Planned) -> None:
     """Fetches the rows ahead that indices which are inputs lead to: they lie anywhere, so the processor does not see them come. A row of
     a few vectors is copied out, so that the place of a later one is worked out once for all of them."""
     program = s.state.program
@@ -135,7 +135,7 @@ def fetch_indexed(s: Schedule) -> None:
                 s.state = before
 
 
-def read_throughout(s: Schedule) -> dict[str, None]:
+def read_throughout(s: Planned) -> dict[str, None]:
     """The inputs that some read meets at places that do not hang on data."""
     inputs = {i.name for i in s.state.program.inputs}
     reads = (access for name in s.stages for access in accesses_of(s.state.program, name))
@@ -144,7 +144,7 @@ def read_throughout(s: Schedule) -> dict[str, None]:
     )
 
 
-def fetch_rows(s: Schedule) -> None:
+def fetch_rows(s: Planned) -> None:
     """Fetches the next row of what several definitions pass over row by row, where it comes from memory and rows are short enough for
     the first cache."""
     program = s.state.program
@@ -167,7 +167,7 @@ def fetch_rows(s: Schedule) -> None:
                     s[name].prefetch(tensor, loop)
 
 
-def fetch_streams(s: Schedule) -> None:
+def fetch_streams(s: Planned) -> None:
     """Fetches what is read once, side by side, from memory, where so much is computed on it that few iterations are under way at once."""
     program = s.state.program
     for name in s.stages:

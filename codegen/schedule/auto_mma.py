@@ -18,7 +18,7 @@ from math import ceil, prod
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.schedule.auto_views import Shapes, View, as_grid, blocks_of, by_classes, in_squares
-from tensorexpr.codegen.schedule.schedule import Schedule
+from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.codegen.schedule.zeros import zero_beyond
 from tensorexpr.codegen.target import Gpu
 from tensorexpr.ir import Access, Apply, Cast, Expr
@@ -74,7 +74,7 @@ def _tensor(factor: Expr) -> str:
     return read.tensor if isinstance(read, Access) else ""
 
 
-def mma_tiles(s: Schedule, name: str, view: View, shapes: Shapes) -> list[Tile]:
+def mma_tiles(s: Planned, name: str, view: View, shapes: Shapes) -> list[Tile]:
     """The tiles of a contraction on tensor cores, best first; none where it is no such product, or small, or has conditions that hang on
     more of a tile than its columns."""
     stage = s.state.stage(name)
@@ -111,7 +111,7 @@ def _clocks(tile: Tile, itemsize: int) -> float:
     return max(times) + BESIDE * (sum(times) - max(times))
 
 
-def plan_mma(s: Schedule, name: str, tile: Tile) -> None:
+def plan_mma(s: Planned, name: str, tile: Tile) -> None:
     """rewrite: [i, j, k] --> [i_o_j_o: parallel, k_o, k_i, rows: unroll, columns: unroll, threads: vectorize], operands cached at k_o."""
     handle, stage, view = s[name], s.state.stage(name), tile.view
     (group,) = stage.parts.groups

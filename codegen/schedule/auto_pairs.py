@@ -26,7 +26,7 @@ from tensorexpr.codegen.schedule.auto_loops import GATHER
 from tensorexpr.codegen.schedule.legality import runs_in_lanes
 from tensorexpr.codegen.schedule.recompute import repeated_values
 from tensorexpr.codegen.schedule.reductions import Group, Parts
-from tensorexpr.codegen.schedule.schedule import Schedule, StageHandle
+from tensorexpr.codegen.schedule.schedule import Planned, StageHandle
 from tensorexpr.codegen.schedule.state import State, is_inside, program_facts
 from tensorexpr.codegen.schedule.strides import Reach, reach, reaches
 from tensorexpr.codegen.schedule.work import UNKNOWN_EXTENT, group_work, length, lengths, total_work
@@ -237,7 +237,7 @@ def _main(parts: Parts) -> Group | None:
     return max((g for g in parts.groups if g.scope is None), key=work, default=None)
 
 
-def plan_nested(schedule: Schedule, name: str, shapes: Mapping[str, tuple[Expr, ...]]) -> bool:
+def plan_nested(schedule: Planned, name: str, shapes: Mapping[str, tuple[Expr, ...]]) -> bool:
     """Gives a definition with reductions inside its reduction its loops, as the module says; False where that is illegal."""
     if not is_nested(schedule.state.stage(name).parts):
         return False
@@ -269,7 +269,7 @@ class Choice:
 class _Nested:
     """Looks at the loops of one definition whose largest reduction has others inside."""
 
-    def __init__(self, schedule: Schedule, name: str, shapes: Mapping[str, tuple[Expr, ...]]) -> None:
+    def __init__(self, schedule: Planned, name: str, shapes: Mapping[str, tuple[Expr, ...]]) -> None:
         self.stage = schedule.state.stage(name)
         self.parts = parts = self.stage.parts
         self.target = schedule.target

@@ -21,7 +21,7 @@ from tensorexpr.codegen.schedule.auto_loops import vector_axis
 from tensorexpr.codegen.schedule.legality import is_ordered
 from tensorexpr.codegen.schedule.reductions import Group
 from tensorexpr.codegen.schedule.rfactor import span_in
-from tensorexpr.codegen.schedule.schedule import Schedule
+from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.codegen.schedule.state import Stage
 from tensorexpr.codegen.schedule.strides import Reach, reaches
 from tensorexpr.codegen.schedule.work import UNKNOWN_EXTENT, group_work, length, lengths
@@ -49,7 +49,7 @@ SPARED = 12
 """How many times as large as its partial results the operands of a contraction are."""
 
 
-def partial_results(s: Schedule) -> None:
+def partial_results(s: Planned) -> None:
     """Takes apart the reductions of every definition that has too few results for their length."""
     _Taker(s).take()
 
@@ -57,7 +57,7 @@ def partial_results(s: Schedule) -> None:
 class _Taker:
     """Takes the reductions of a program apart; knows which definitions hold parts, and the shapes of all."""
 
-    def __init__(self, s: Schedule) -> None:
+    def __init__(self, s: Planned) -> None:
         self.s = s
         self.made: set[str] = set()
         self.program: Program | None = None
@@ -144,7 +144,7 @@ def even_block(extent: int, parts: int) -> int:
     return next((b for b in range(block, 2 * block) if extent % b == 0), block)
 
 
-def _near(s: Schedule, group: Group, shapes: dict[str, tuple[Expr, ...]], known: Mapping[str, int]) -> int:
+def _near(s: Planned, group: Group, shapes: dict[str, tuple[Expr, ...]], known: Mapping[str, int]) -> int:
     """The parts of a contraction in which what is read stays near for all results; 0 where these are too many to keep for each part."""
     values = tuple(v for m in group.members for v in m.values)
     reached = reaches(values, shapes)

@@ -23,7 +23,7 @@ from tensorexpr.codegen.schedule.auto_memory import bytes_of
 from tensorexpr.codegen.schedule.auto_parts import LEAST_WORK, MOST_PARTS, even_block
 from tensorexpr.codegen.schedule.legality import is_ordered
 from tensorexpr.codegen.schedule.recompute import DEAR
-from tensorexpr.codegen.schedule.schedule import Schedule
+from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.codegen.schedule.state import Stage, accesses_of, definition_named, program_facts
 from tensorexpr.codegen.schedule.work import is_contraction, lengths, total_work
 from tensorexpr.dtypes import accumulator
@@ -48,7 +48,7 @@ class Pass:
     block: int
 
 
-def one_pass(s: Schedule) -> tuple[Pass, ...]:
+def one_pass(s: Planned) -> tuple[Pass, ...]:
     """Takes sums apart by the blocks that another definition runs in; what is to run in its loops."""
     if s.target.is_gpu:
         return ()
@@ -62,7 +62,7 @@ def one_pass(s: Schedule) -> tuple[Pass, ...]:
     return tuple(made for host, sums in found.items() if (made := _apart(s, host, sums)) is not None)
 
 
-def _apart(s: Schedule, host: str, sums: list[str]) -> Pass | None:
+def _apart(s: Planned, host: str, sums: list[str]) -> Pass | None:
     """The sums taken apart by blocks of the rows of their host, which are split so, too."""
     rows = s.state.stage(host).order[0]
     extent = s.state.stage(host).extent(rows)
@@ -89,7 +89,7 @@ def _apart(s: Schedule, host: str, sums: list[str]) -> Pass | None:
     return Pass(host, (*made, *beside), block)
 
 
-def _beside(s: Schedule, host: str) -> list[str]:
+def _beside(s: Planned, host: str) -> list[str]:
     """Definitions over the same elements as the host, that read nothing large but what it reads, or what that is made of."""
     facts, types = program_facts(s.state.program), s.state.program.types
     made = facts.definitions[host]
@@ -111,13 +111,13 @@ def _beside(s: Schedule, host: str) -> list[str]:
     return found
 
 
-def _reduced(s: Schedule, name: str) -> str:
+def _reduced(s: Planned, name: str) -> str:
     """The outermost axis of the only reduction of a definition."""
     (group,) = s.state.stage(name).parts.groups
     return group.indices[0]
 
 
-def _kept(s: Schedule, name: str) -> int:
+def _kept(s: Planned, name: str) -> int:
     """Bytes of the results of a sum for one block."""
     stage = s.state.stage(name)
     known = lengths(stage.parts)
@@ -125,7 +125,7 @@ def _kept(s: Schedule, name: str) -> int:
     return sum(accumulator(v.dtype).itemsize for m in group.members for v in m.values) * prod(known[a.index] for a in stage.parts.axes)
 
 
-def _hosts(s: Schedule, definition: Define) -> list[str]:
+def _hosts(s: Planned, definition: Define) -> list[str]:
     """The definitions that a sum could run with, those that most of what it reads is read by first, of equal ones the last."""
     stage = s.state.stage(definition.name)
     if not is_plain(s, definition.name) or len(stage.parts.groups) != 1 or is_contraction(s.state, definition.name):
@@ -148,7 +148,7 @@ def _hosts(s: Schedule, definition: Define) -> list[str]:
     return [name for _, _, name in sorted(found)]
 
 
-def is_plain(s: Schedule, name: str) -> bool:
+def is_plain(s: Planned, name: str) -> bool:
     stage = s.state.table.get(name)
     if (
         stage is None
@@ -162,7 +162,7 @@ def is_plain(s: Schedule, name: str) -> bool:
     return not s.state.placed_in(name) and isinstance(definition_named(s.state.program, name), Define)
 
 
-def _rows_of(s: Schedule, name: str, index: str | None = None) -> set[str]:
+def _rows_of(s: Planned, name: str, index: str | None = None) -> set[str]:
     """The tensors that a definition reads at rows of their first axis: those that `index` runs over, or its own first axis."""
     definition = definition_named(s.state.program, name)
     assert isinstance(definition, Define)
@@ -175,7 +175,7 @@ def _is_row(access: Access, index: str) -> bool:
     return isinstance(first, Index) and first.name == index
 
 
-def plan_passes(s: Schedule, passes: tuple[Pass, ...]) -> set[str]:
+def plan_passes(s: Planned, passes: tuple[Pass, ...]) -> set[str]:
     """The loops of sums over single elements and of what they run with, which are not rows of anything: those that are made."""
     planned: set[str] = set()
     for each in passes:
@@ -197,7 +197,7 @@ def plan_passes(s: Schedule, passes: tuple[Pass, ...]) -> set[str]:
     return planned
 
 
-def _placed_inside(s: Schedule, host: str) -> list[str]:
+def _placed_inside(s: Planned, host: str) -> list[str]:
     """What a definition reads of its own elements, itself or in what it reads, computed there an element (a vector of them) at a time."""
     facts, types = program_facts(s.state.program), s.state.program.types
     todo, found = list(facts.producers[host]), []
@@ -217,14 +217,14 @@ def _placed_inside(s: Schedule, host: str) -> list[str]:
     return found
 
 
-def join_passes(s: Schedule, passes: tuple[Pass, ...]) -> None:
+def join_passes(s: Planned, passes: tuple[Pass, ...]) -> None:
     """Runs sums in the loops of what they run with."""
     for each in passes:
         for name in each.others:
             _joined(s, name, each.host)
 
 
-def join_alike(s: Schedule) -> None:
+def join_alike(s: Planned) -> None:
     """Runs reductions whose loops are alike in the same ones, where they compute the same dear values of what they go through."""
     if s.target.is_gpu:
         return
@@ -248,7 +248,7 @@ def join_alike(s: Schedule) -> None:
             hosts.append((name, values))
 
 
-def _joined(s: Schedule, name: str, host: str) -> bool:
+def _joined(s: Planned, name: str, host: str) -> bool:
     before = s.state
     try:
         s[name].compute_with(host)

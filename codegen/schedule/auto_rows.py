@@ -22,7 +22,7 @@ from math import prod
 from tensorexpr.codegen.schedule.auto_batches import batched
 from tensorexpr.codegen.schedule.auto_contraction import plan_contraction
 from tensorexpr.codegen.schedule.placement import SCRATCH_LIMIT
-from tensorexpr.codegen.schedule.schedule import Schedule
+from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.codegen.schedule.state import accesses_of, definition_named, program_facts
 from tensorexpr.codegen.schedule.work import ENOUGH_ROWS, has_reduction, is_contraction, length, total_work
 from tensorexpr.errors import ScheduleError
@@ -59,7 +59,7 @@ class Chain:
     refused: frozenset[str] = frozenset()
 
 
-def plan_rows(s: Schedule, shapes: dict[str, tuple[Expr, ...]]) -> set[str]:
+def plan_rows(s: Planned, shapes: dict[str, tuple[Expr, ...]]) -> set[str]:
     """Computes chains of definitions in blocks of rows of the contraction that they lead to; the names of those whose loops are made."""
     planned: set[str] = set()
     for definition in reversed(s.state.program.definitions):
@@ -85,7 +85,7 @@ def plan_rows(s: Schedule, shapes: dict[str, tuple[Expr, ...]]) -> set[str]:
     return planned
 
 
-def kept_near(s: Schedule) -> set[str]:
+def kept_near(s: Planned) -> set[str]:
     """What leads to rows in chains that contain contractions: in their blocks it is near, however often it is read."""
     found: set[str] = set()
     for definition in s.state.program.definitions:
@@ -95,7 +95,7 @@ def kept_near(s: Schedule) -> set[str]:
     return found
 
 
-def _chains(s: Schedule, root: Definition) -> list[Chain]:
+def _chains(s: Planned, root: Definition) -> list[Chain]:
     """What leads to the rows of a contraction alone, where it is computed from other reductions of its rows; by the axis that is taken for
     its rows. First that along which most of what is read elsewhere repeats, so that each block reads it again; of such axes one with
     rows for a block, the last of those in front, then the longest."""
@@ -113,7 +113,7 @@ def _chains(s: Schedule, root: Definition) -> list[Chain]:
     return [chain for *_, chain in sorted(found, key=lambda f: f[:4])]
 
 
-def _chain(s: Schedule, root: Define, row: Axis) -> Chain | None:
+def _chain(s: Planned, root: Define, row: Axis) -> Chain | None:
     """The chain that leads to the rows of a contraction along one of its axes; None where no reduction does."""
     refused: set[str] = set()
     while True:
@@ -130,24 +130,24 @@ def _chain(s: Schedule, root: Define, row: Axis) -> Chain | None:
     return Chain(root.name, members, batch, row.index, frozenset(kept), frozenset(refused))
 
 
-def members_along(s: Schedule, name: str, axis: int) -> set[str]:
+def members_along(s: Planned, name: str, axis: int) -> set[str]:
     """What leads to the rows of a contraction along one of its axes, wherever else it is read."""
     root = _define(s, name)
     return set(_members(s, root, root.axes[axis], set())) - {name}
 
 
-def _is_kept(s: Schedule, name: str, found: set[str]) -> bool:
+def _is_kept(s: Planned, name: str, found: set[str]) -> bool:
     facts = program_facts(s.state.program)
     return name in s.state.program.outputs or not set(facts.readers.get(name, ())) <= found
 
 
-def _is_later(s: Schedule, name: str, root: str, found: set[str]) -> bool:
+def _is_later(s: Planned, name: str, root: str, found: set[str]) -> bool:
     """Whether all that reads a definition outside of a chain comes after the chain."""
     facts = program_facts(s.state.program)
     return all(facts.numbers[r] > facts.numbers[root] for r in facts.readers.get(name, ()) if r not in found)
 
 
-def _members(s: Schedule, root: Define, row: Axis, refused: Set[str]) -> dict[str, dict[str, int]]:
+def _members(s: Planned, root: Define, row: Axis, refused: Set[str]) -> dict[str, dict[str, int]]:
     """The root and the definitions that lead to it at its own rows, each with where it has axes of the root."""
     state, program = s.state, s.state.program
     facts = program_facts(program)
@@ -174,7 +174,7 @@ def _members(s: Schedule, root: Define, row: Axis, refused: Set[str]) -> dict[st
     return found
 
 
-def _shared(s: Schedule, made: Define, found: dict[str, dict[str, int]], extents: dict[str, Expr]) -> dict[str, int]:
+def _shared(s: Planned, made: Define, found: dict[str, dict[str, int]], extents: dict[str, Expr]) -> dict[str, int]:
     """The axes of the root at whose own index all members read a definition, with the place of each among its axes."""
     shared: dict[str, int] | None = None
     for reader in program_facts(s.state.program).readers[made.name]:
@@ -193,13 +193,13 @@ def _shared(s: Schedule, made: Define, found: dict[str, dict[str, int]], extents
     return shared or {}
 
 
-def _is_last(s: Schedule, chain: Chain, place: int) -> bool:
+def _is_last(s: Planned, chain: Chain, place: int) -> bool:
     """Whether the axes of the batch are those before that of the rows, and no others."""
     names = [a.index for a in _define(s, chain.root).axes]
     return set(names[:place]) == set(chain.batch)
 
 
-def _rows(s: Schedule, chain: Chain) -> list[int]:
+def _rows(s: Planned, chain: Chain) -> list[int]:
     """Rows that a block may have: as many as are held of what lies between; as many as workspace has room for, where all of it comes from
     the next level, as it would without blocks, but less is read again. Blocks of one length where that is possible."""
     whole = length(_axis(s, chain.root, chain.row))
@@ -213,7 +213,7 @@ def _rows(s: Schedule, chain: Chain) -> list[int]:
     return found
 
 
-def _pays(s: Schedule, chain: Chain, rows: int) -> bool:
+def _pays(s: Planned, chain: Chain, rows: int) -> bool:
     between = sum(_bytes(s, m) for m in chain.members if m not in chain.kept)
     work = sum(total_work(s.state.stage(n).parts) for n in (chain.root, *chain.members))
     if between <= s.target.l2_bytes or work > MOST_WORK * between:
@@ -223,7 +223,7 @@ def _pays(s: Schedule, chain: Chain, rows: int) -> bool:
     return again <= s.target.l2_bytes // 2 or again * blocks <= AGAIN * between
 
 
-def _again(s: Schedule, chain: Chain) -> int:
+def _again(s: Planned, chain: Chain) -> int:
     """The bytes that each block of rows reads again of what is not computed in it."""
     types, again = s.state.program.types, 0
     places = _members(s, _root(s, chain), _axis(s, chain.root, chain.row), chain.refused)
@@ -241,7 +241,7 @@ def _again(s: Schedule, chain: Chain) -> int:
     return again
 
 
-def _apply(s: Schedule, chain: Chain, rows: int, shapes: dict[str, tuple[Expr, ...]]) -> set[str] | None:
+def _apply(s: Planned, chain: Chain, rows: int, shapes: dict[str, tuple[Expr, ...]]) -> set[str] | None:
     """The loops of a chain; the names of the definitions whose loops are made, or None where they cannot be."""
     known = set(s.stages)
     handle, planned = s[chain.root], {chain.root}
@@ -271,24 +271,24 @@ def _apply(s: Schedule, chain: Chain, rows: int, shapes: dict[str, tuple[Expr, .
     return planned
 
 
-def _root(s: Schedule, chain: Chain) -> Define:
+def _root(s: Planned, chain: Chain) -> Define:
     return _define(s, chain.root)
 
 
-def _define(s: Schedule, name: str) -> Define:
+def _define(s: Planned, name: str) -> Define:
     found = definition_named(s.state.program, name)
     assert isinstance(found, Define)
     return found
 
 
-def _axis(s: Schedule, name: str, index: str) -> Axis:
+def _axis(s: Planned, name: str, index: str) -> Axis:
     return next(a for a in _define(s, name).axes if a.index == index)
 
 
-def _lengths(s: Schedule, chain: Chain) -> list[int]:
+def _lengths(s: Planned, chain: Chain) -> list[int]:
     return [length(_axis(s, chain.root, a)) for a in chain.batch]
 
 
-def _bytes(s: Schedule, name: str) -> int:
+def _bytes(s: Planned, name: str) -> int:
     type_ = s.state.program.types[name]
     return type_.dtype.itemsize * prod(map(integer, type_.shape))

@@ -30,7 +30,7 @@ from tensorexpr.codegen.schedule.independence import disjoint_axes
 from tensorexpr.codegen.schedule.legality import runs_in_lanes
 from tensorexpr.codegen.schedule.own import rows_of
 from tensorexpr.codegen.schedule.reductions import Group
-from tensorexpr.codegen.schedule.schedule import Schedule, schedule
+from tensorexpr.codegen.schedule.schedule import Planned, schedule
 from tensorexpr.codegen.schedule.strides import reaches
 from tensorexpr.codegen.schedule.work import UNKNOWN_EXTENT, lengths
 from tensorexpr.dtypes import accumulator
@@ -70,7 +70,7 @@ FORMS = {
 """What the primitives that take scatters apart make of them."""
 
 
-def take_scatters_apart(s: Schedule) -> None:
+def take_scatters_apart(s: Planned) -> None:
     """Gives every scatter with many points blocks that may run side by side."""
     for definition in s.state.program.definitions:
         if isinstance(definition, Scatter) and definition.name in s.state.table and definition.axes:
@@ -87,7 +87,7 @@ def form_of(program: Program) -> str:
     return found or ("owners of elements add in the order of the text" if free else "added in the order of the text")
 
 
-def _take_apart(s: Schedule, scatter: Scatter) -> None:
+def _take_apart(s: Planned, scatter: Scatter) -> None:
     shapes = {name: type_.shape for name, type_ in s.state.program.types.items()}
     stage, first = s.state.stage(scatter.name), scatter.axes[0].index
     points, room = _points(s, scatter, shapes)
@@ -136,7 +136,7 @@ def _results(points: int, elements: int, dear: bool) -> tuple[int, int]:
     return room // turns, turns
 
 
-def _points(s: Schedule, scatter: Scatter, shapes: Shapes) -> tuple[int, int | None]:
+def _points(s: Planned, scatter: Scatter, shapes: Shapes) -> tuple[int, int | None]:
     """About how many points a scatter has. Where data says how long a row is, a tensor that is read along the rows, from a place
     that data gives, is about as long as all of them; then this number comes twice."""
     stage = s.state.stage(scatter.name)
@@ -157,7 +157,7 @@ def _points(s: Schedule, scatter: Scatter, shapes: Shapes) -> tuple[int, int | N
     return total, None
 
 
-def plan_scatter(schedule: Schedule, scatter: Scatter, shapes: Shapes) -> None:
+def plan_scatter(schedule: Planned, scatter: Scatter, shapes: Shapes) -> None:
     """Gives a scatter its lanes and its owners; what turns out to be illegal is left out."""
     groups = schedule.state.stage(scatter.name).parts.groups
     for group in groups:
@@ -169,7 +169,7 @@ def plan_scatter(schedule: Schedule, scatter: Scatter, shapes: Shapes) -> None:
         _attempt(schedule, partial(_owners_outside, schedule, scatter))
 
 
-def _attempt(schedule: Schedule, change: Callable[[], None]) -> None:
+def _attempt(schedule: Planned, change: Callable[[], None]) -> None:
     before = schedule.state
     try:
         change()
@@ -177,7 +177,7 @@ def _attempt(schedule: Schedule, change: Callable[[], None]) -> None:
         schedule.state = before
 
 
-def _lanes_in_the_result(schedule: Schedule, scatter: Scatter, shapes: Shapes) -> None:
+def _lanes_in_the_result(schedule: Planned, scatter: Scatter, shapes: Shapes) -> None:
     """The disjoint axis that moves to the next element, and along which most reads move so or not at all, innermost in lanes."""
     form = affine_of(scatter.indices[-1]) if scatter.indices else None
     parts = schedule.state.stage(scatter.name).parts
@@ -195,7 +195,7 @@ def _lanes_in_the_result(schedule: Schedule, scatter: Scatter, shapes: Shapes) -
         handle.vectorize(lane)
 
 
-def _lanes_in_a_sum(schedule: Schedule, scatter: Scatter, group: Group, shapes: Shapes) -> None:
+def _lanes_in_a_sum(schedule: Planned, scatter: Scatter, group: Group, shapes: Shapes) -> None:
     """The longest axis of a reduction that no read crosses in steps, in lanes."""
     if not runs_in_lanes(group):
         return
@@ -211,7 +211,7 @@ def _lanes_in_a_sum(schedule: Schedule, scatter: Scatter, group: Group, shapes: 
         handle.vectorize(lane)
 
 
-def _owners_outside(schedule: Schedule, scatter: Scatter) -> None:
+def _owners_outside(schedule: Planned, scatter: Scatter) -> None:
     """Loops over disjoint axes before all others, where no such loop is the first already; not those whose bounds need others of these."""
     handle, stage = schedule[scatter.name], schedule.state.stage(scatter.name)
     free = disjoint_axes(scatter) | set(stage.owners)

@@ -6,7 +6,7 @@ what each computes beyond its borders.
 
 from __future__ import annotations
 
-from tensorexpr.codegen.schedule.schedule import Schedule
+from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.codegen.schedule.skewing import Wave, wave_of
 from tensorexpr.codegen.schedule.work import operations
 from tensorexpr.errors import ScheduleError
@@ -23,7 +23,7 @@ MOST_WORK = 64
 """Operations for each byte of a state up to which it matters that states go through memory."""
 
 
-def skew_scans(s: Schedule) -> None:
+def skew_scans(s: Planned) -> None:
     """Skews the steps of scans where it pays."""
     for definition in s.state.program.definitions:
         if not isinstance(definition, Scan) or definition.names[0] in s.state.table or not isinstance(definition.length, Const):
@@ -40,7 +40,7 @@ def skew_scans(s: Schedule) -> None:
             s.state = before
 
 
-def _sizes(s: Schedule, scan: Scan, wave: Wave) -> tuple[int, int]:
+def _sizes(s: Planned, scan: Scan, wave: Wave) -> tuple[int, int]:
     """How many steps make a pass, all passes about equally many, and the rows of a block."""
     length, extent, cores = max(1, integer(scan.length)), max(1, wave.rows[scan.nexts[0]].extent), s.target.cores
     most = min(length, MOST_STEPS, max(1, s.target.l2_bytes // SHARE // max(1, wave.bytes_of(scan, 1))))
@@ -55,7 +55,7 @@ def _sizes(s: Schedule, scan: Scan, wave: Wave) -> tuple[int, int]:
     return steps, min(whole, max(-(-extent // (BLOCKS * cores)), beyond(steps)))
 
 
-def _pays(s: Schedule, scan: Scan, steps: int) -> bool:
+def _pays(s: Planned, scan: Scan, steps: int) -> bool:
     size = sum(integer(product(type_.shape)) * type_.dtype.itemsize for _, type_ in scan.states)
     work = sum(operations(d.value) * integer(product(tuple(a.stop for a in d.axes))) for d in scan.body if isinstance(d, Define))
     return steps > 1 and 2 * size > s.target.l2_bytes and work <= MOST_WORK * size

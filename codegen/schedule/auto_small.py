@@ -16,7 +16,7 @@ from math import prod
 
 from tensorexpr.codegen.schedule.auto_loops import MOST_ROWS, Planner, plan
 from tensorexpr.codegen.schedule.legality import is_ordered
-from tensorexpr.codegen.schedule.schedule import Schedule
+from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.codegen.schedule.staging import Layout
 from tensorexpr.codegen.schedule.state import accesses_of, program_facts
 from tensorexpr.codegen.schedule.strides import reach
@@ -51,7 +51,7 @@ class Small:
     """The tensors that it reads and its own, with the bytes of one element of the batch."""
 
 
-def plan_small(s: Schedule, shapes: dict[str, tuple[Expr, ...]]) -> set[str]:
+def plan_small(s: Planned, shapes: dict[str, tuple[Expr, ...]]) -> set[str]:
     """The loops of small products over a batch; the names of the definitions that have theirs. `shapes` gets those of copies."""
     found = {d.results[0][0]: small for d in s.state.program.definitions if (small := _small(s, d, shapes)) is not None}
     planned: set[str] = set()
@@ -75,7 +75,7 @@ def plan_small(s: Schedule, shapes: dict[str, tuple[Expr, ...]]) -> set[str]:
     return planned
 
 
-def _small(s: Schedule, definition: Definition, shapes: dict[str, tuple[Expr, ...]]) -> Small | None:
+def _small(s: Planned, definition: Definition, shapes: dict[str, tuple[Expr, ...]]) -> Small | None:
     """What a definition is as a small product over a batch, if it is one."""
     if not isinstance(definition, Define) or definition.name not in s.state.table:
         return None
@@ -117,7 +117,7 @@ def _depth(axes: tuple[Axis, ...], access: Access, shape: tuple[Expr, ...]) -> i
     return depth if all(isinstance(e, Const) for e in shape[depth:]) else 0
 
 
-def _members(s: Schedule, found: dict[str, Small], host: str) -> list[str]:
+def _members(s: Planned, found: dict[str, Small], host: str) -> list[str]:
     """Small products before a host that go over the same batch and read what it, or another one of them, reads or makes."""
     facts, last = program_facts(s.state.program), found[host]
     names, sizes = {host}, dict(last.sizes)
@@ -144,7 +144,7 @@ def _members(s: Schedule, found: dict[str, Small], host: str) -> list[str]:
     return []
 
 
-def _apply(s: Schedule, found: dict[str, Small], names: tuple[str, ...], shapes: dict[str, tuple[Expr, ...]]) -> set[str]:
+def _apply(s: Planned, found: dict[str, Small], names: tuple[str, ...], shapes: dict[str, tuple[Expr, ...]]) -> set[str]:
     """Turns operands around and makes the loops of definitions, in that of the last over the batch; the names, none where neither helps."""
     host, known = names[-1], set(s.stages)
     for name in names:
@@ -162,7 +162,7 @@ def _apply(s: Schedule, found: dict[str, Small], names: tuple[str, ...], shapes:
     return {*names, *copies}
 
 
-def _turn(s: Schedule, small: Small, shapes: dict[str, tuple[Expr, ...]]) -> None:
+def _turn(s: Planned, small: Small, shapes: dict[str, tuple[Expr, ...]]) -> None:
     """Copies an operand that lies across the best lanes with these lanes side by side, where the definition has none as good without."""
     stage = s.state.stage(small.name)
     plain = Planner(s, small.name, shapes, {})
@@ -195,7 +195,7 @@ def _turn(s: Schedule, small: Small, shapes: dict[str, tuple[Expr, ...]]) -> Non
     handle.vectorize(lane)
 
 
-def _across(s: Schedule, small: Small, index: str, shapes: dict[str, tuple[Expr, ...]]) -> tuple[str, Layout] | None:
+def _across(s: Planned, small: Small, index: str, shapes: dict[str, tuple[Expr, ...]]) -> tuple[str, Layout] | None:
     """The one tensor that is read across lanes along an axis, and the layout in which they lie side by side, filled up to a vector."""
     across = {a for a in accesses_of(s.state.program, small.name) if abs(reach(a, shapes[a.tensor]).stride(index)) > 1}
     if len({a.tensor for a in across}) != 1:

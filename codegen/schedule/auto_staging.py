@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import prod
 
 from tensorexpr.codegen.schedule.auto_loops import vector_cost
-from tensorexpr.codegen.schedule.schedule import Schedule
+from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.codegen.schedule.state import accesses_of
 from tensorexpr.codegen.schedule.strides import reach
 from tensorexpr.codegen.schedule.work import length, total_work
@@ -22,7 +22,7 @@ GAIN = 1.5
 """How much dearer the lanes must be that the definition has without a copy."""
 
 
-def stage_operands(schedule: Schedule, name: str, shapes: dict[str, tuple[Expr, ...]]) -> None:
+def stage_operands(schedule: Planned, name: str, shapes: dict[str, tuple[Expr, ...]]) -> None:
     """Stages an operand of a definition where the lanes get much better by it; `shapes` gets the copy's."""
     found = schedule.state.stage(name)
     if found.place is not None or found.scan is not None or len(found.parts.groups) != 1:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from math import prod
 
 from tensorexpr.codegen.schedule.legality import COMMUTATIVE
-from tensorexpr.codegen.schedule.schedule import Schedule
+from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.codegen.schedule.strides import reaches
 from tensorexpr.codegen.schedule.work import lengths
 from tensorexpr.dtypes import accumulator
@@ -28,7 +28,7 @@ LEAST = 1 << 18
 """Elements below which everything is near anyway."""
 
 
-def plan_stream(s: Schedule, name: str, shapes: Mapping[str, tuple[Expr, ...]]) -> bool:
+def plan_stream(s: Planned, name: str, shapes: Mapping[str, tuple[Expr, ...]]) -> bool:
     """Gives a definition such loops where it is a sum down columns; says whether it is."""
     before = s.state
     try:
@@ -40,7 +40,7 @@ def plan_stream(s: Schedule, name: str, shapes: Mapping[str, tuple[Expr, ...]]) 
     return False
 
 
-def _planned(s: Schedule, name: str, shapes: Mapping[str, tuple[Expr, ...]]) -> bool:
+def _planned(s: Planned, name: str, shapes: Mapping[str, tuple[Expr, ...]]) -> bool:
     stage = s.state.stage(name)
     parts = stage.parts
     if len(parts.groups) != 1 or not parts.axes or stage.place is not None or s.state.placed_in(name):

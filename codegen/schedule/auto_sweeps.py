@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tensorexpr.codegen.schedule.auto_loops import GATHER
-from tensorexpr.codegen.schedule.schedule import Schedule, StageHandle
+from tensorexpr.codegen.schedule.schedule import Planned, StageHandle
 from tensorexpr.codegen.schedule.state import program_facts
 from tensorexpr.codegen.schedule.strides import Reach, reach
 from tensorexpr.codegen.schedule.work import length, operations
@@ -34,7 +34,7 @@ COPIED_WORK = 12
 """Operations of a step up to which a block of steps is copied out."""
 
 
-def redirect_copies(s: Schedule) -> None:
+def redirect_copies(s: Planned) -> None:
     """Lets readers of a scan read an output that has the same elements in another order, so that these need not be kept twice."""
     for definition in s.state.program.definitions:
         if isinstance(definition, Scan):
@@ -43,7 +43,7 @@ def redirect_copies(s: Schedule) -> None:
                     _redirect(s, name)
 
 
-def _redirect(s: Schedule, name: str) -> None:
+def _redirect(s: Planned, name: str) -> None:
     facts = program_facts(s.state.program)
     readers = facts.readers.get(name, ())
     for copy in readers:
@@ -56,7 +56,7 @@ def _redirect(s: Schedule, name: str) -> None:
                 s.state = before
 
 
-def sweep_scans(s: Schedule) -> None:
+def sweep_scans(s: Planned) -> None:
     """Gives scans loops of their own where their points do not communicate, with the readers that fit.
 
     The last scan first: a reader of several goes to the one after which it can run in its own place.
@@ -83,7 +83,7 @@ def sweep_scans(s: Schedule) -> None:
                 break
 
 
-def _tried(s: Schedule, name: str, readers: tuple[str, ...]) -> bool:
+def _tried(s: Planned, name: str, readers: tuple[str, ...]) -> bool:
     try:
         s.sweep(name, *readers)
     except ScheduleError:
@@ -91,11 +91,11 @@ def _tried(s: Schedule, name: str, readers: tuple[str, ...]) -> bool:
     return True
 
 
-def _after(s: Schedule, name: str) -> tuple[Definition, ...]:
+def _after(s: Planned, name: str) -> tuple[Definition, ...]:
     return tuple(d for d in s.state.program.definitions[program_facts(s.state.program).numbers[name] + 1 :] if isinstance(d, Define))
 
 
-def plan_sweep(s: Schedule, name: str, shapes: Mapping[str, tuple[Expr, ...]]) -> None:
+def plan_sweep(s: Planned, name: str, shapes: Mapping[str, tuple[Expr, ...]]) -> None:
     """Lanes and blocks of a sweep; what turns out to be illegal leaves the loops as they were."""
     before = s.state
     try:
@@ -104,7 +104,7 @@ def plan_sweep(s: Schedule, name: str, shapes: Mapping[str, tuple[Expr, ...]]) -
         s.state = before
 
 
-def _plan(s: Schedule, name: str, shapes: Mapping[str, tuple[Expr, ...]]) -> None:
+def _plan(s: Planned, name: str, shapes: Mapping[str, tuple[Expr, ...]]) -> None:
     handle, stage = s[name], s.state.stage(name)
     assert stage.sweep is not None
     parts, moments = stage.parts, stage.sweep.moments

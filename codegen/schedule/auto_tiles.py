@@ -19,7 +19,7 @@ from tensorexpr.codegen.schedule.auto_loops import Tile
 from tensorexpr.codegen.schedule.legality import LARGEST_TILE
 from tensorexpr.codegen.schedule.orders import plain_inside, short_inside
 from tensorexpr.codegen.schedule.placement import part_of
-from tensorexpr.codegen.schedule.schedule import Schedule, StageHandle
+from tensorexpr.codegen.schedule.schedule import Planned, StageHandle
 from tensorexpr.codegen.schedule.state import State
 from tensorexpr.codegen.schedule.strides import Reach
 from tensorexpr.errors import ScheduleError
@@ -39,7 +39,7 @@ MOST_FAR = 8
 
 
 def apply_plan(
-    schedule: Schedule,
+    schedule: Planned,
     name: str,
     chosen: Plan,
     model: Model,
@@ -156,7 +156,7 @@ def _far_blocks(panels: int, total: int, model: Model, chosen: Plan) -> int:
     return min(range(1, min(MOST_FAR, total) + 1), key=cost)
 
 
-def _place_copies(s: Schedule, name: str, copies: tuple[str, ...], model: Model, enough: int) -> None:
+def _place_copies(s: Planned, name: str, copies: tuple[str, ...], model: Model, enough: int) -> None:
     """Computes copies in the outermost data loop in which they take little memory (`enough` bytes), or the least, without being made
     again too often."""
     before, handle = s.state, s[name]

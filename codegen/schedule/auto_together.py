@@ -7,7 +7,7 @@ enough by themselves, or what follows waits for them.
 
 from __future__ import annotations
 
-from tensorexpr.codegen.schedule.schedule import Schedule
+from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.codegen.schedule.state import definition_named
 from tensorexpr.codegen.schedule.work import total_work
 from tensorexpr.errors import ScheduleError
@@ -18,7 +18,7 @@ MOST_ARRAYS = 480
 """Arrays of one region: a GPU takes 4,096 bytes of arguments."""
 
 
-def run_together(s: Schedule, parallel_work: int) -> None:
+def run_together(s: Planned, parallel_work: int) -> None:
     """Runs neighbors side by side, in parallel where there is `parallel_work` of all of them."""
     program = s.state.program
     group: list[str] = []
@@ -46,7 +46,7 @@ def run_together(s: Schedule, parallel_work: int) -> None:
     _joined(s, group, parallel_work)
 
 
-def _is_able(s: Schedule, name: str) -> bool:
+def _is_able(s: Planned, name: str) -> bool:
     """Whether a definition, with what is computed in its loops, can be run beside others."""
     for each in (s.state.stage(name), *s.state.placed_in(name)):
         definition = definition_named(s.state.program, each.name)
@@ -57,7 +57,7 @@ def _is_able(s: Schedule, name: str) -> bool:
     return True
 
 
-def _joined(s: Schedule, group: list[str], parallel_work: int) -> None:
+def _joined(s: Planned, group: list[str], parallel_work: int) -> None:
     """Runs the definitions of a group side by side."""
     if len(group) < 2:
         return

@@ -12,7 +12,7 @@ from functools import partial
 from itertools import permutations
 
 from tensorexpr.codegen.schedule.legality import is_ordered
-from tensorexpr.codegen.schedule.schedule import Schedule
+from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.codegen.schedule.state import SERIAL, Stage
 from tensorexpr.errors import ScheduleError
 
@@ -23,7 +23,7 @@ MOST_PERMUTED = 4
 """Loops of which all orders are looked at."""
 
 
-def vary(s: Schedule, name: str) -> None:
+def vary(s: Planned, name: str) -> None:
     """Asks for the variants of a definition's loops; what is illegal changes nothing."""
     if s.state.stage(name).place is not None:
         return
@@ -50,14 +50,14 @@ def _other_orders(loops: list[str]) -> list[str]:
     return [" ".join(order) for order in permutations(loops)][1:] if len(loops) <= MOST_PERMUTED else []
 
 
-def _reorder_blocks(s: Schedule, name: str) -> None:
+def _reorder_blocks(s: Planned, name: str) -> None:
     loops = _outer(s.state.stage(name))
     chosen = s.decisions.choose(f"{name}: order of blocks", [AS_IT_IS], others=partial(_other_orders, loops))
     if chosen != AS_IT_IS:
         s[name].reorder(*chosen.split())
 
 
-def _block(s: Schedule, name: str) -> None:
+def _block(s: Planned, name: str) -> None:
     """Runs a few iterations of an outer loop inside of the loop after it: `[i, j, ...]` becomes `[i_o, j, i_i, ...]`."""
     stage = s.state.stage(name)
     loops = _outer(stage)
@@ -76,7 +76,7 @@ def _block(s: Schedule, name: str) -> None:
     s[name].reorder(after, inner)
 
 
-def _reorder_reduction(s: Schedule, name: str) -> None:
+def _reorder_reduction(s: Planned, name: str) -> None:
     stage = s.state.stage(name)
     for group in stage.parts.groups:
         loops = [x for x in stage.order if stage.reduces(x, group) and stage.kind(x) == SERIAL]
@@ -87,7 +87,7 @@ def _reorder_reduction(s: Schedule, name: str) -> None:
             s[name].reorder(*chosen.split())
 
 
-def _copy_out(s: Schedule, name: str) -> None:
+def _copy_out(s: Planned, name: str) -> None:
     stage = s.state.stage(name)
     inner = [x for x in stage.order if stage.group_of(x) is not None and stage.kind(x) == SERIAL]
     if not inner:

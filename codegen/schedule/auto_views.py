@@ -17,7 +17,7 @@ from math import prod
 from tensorexpr.codegen.schedule.legality import is_ordered
 from tensorexpr.codegen.schedule.reductions import Group, Parts
 from tensorexpr.codegen.schedule.residues import classes, in_class
-from tensorexpr.codegen.schedule.schedule import Schedule
+from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.codegen.schedule.state import Stage
 from tensorexpr.codegen.schedule.strides import Reach, reaches
 from tensorexpr.codegen.schedule.windows import window
@@ -138,7 +138,7 @@ def _side_by_side(view: View) -> float:
 # ----------------------------------------------------------------------------------------------------------------- loops
 
 
-def by_classes(s: Schedule, name: str, view: View) -> tuple[list[str], dict[str, str]]:
+def by_classes(s: Planned, name: str, view: View) -> tuple[list[str], dict[str, str]]:
     """Takes axes by their residue classes. Gives the loops that are the grid so far (classes outermost, then all data axes but those of
     the tile), and the loop over the points of each axis."""
     handle, stage = s[name], s.state.stage(name)
@@ -150,7 +150,7 @@ def by_classes(s: Schedule, name: str, view: View) -> tuple[list[str], dict[str,
     return [*inner, *(loop for axis, loop in points.items() if axis not in (view.row, view.column))], points
 
 
-def blocks_of(s: Schedule, name: str, loop: str, length: int) -> tuple[list[str], str]:
+def blocks_of(s: Planned, name: str, loop: str, length: int) -> tuple[list[str], str]:
     """The loop over blocks of so many points of a loop (none where there is one block), and that inside of a block."""
     if s.state.stage(name).extent(loop) == length:
         return [], loop
@@ -159,7 +159,7 @@ def blocks_of(s: Schedule, name: str, loop: str, length: int) -> tuple[list[str]
 
 
 def in_squares(
-    s: Schedule, name: str, view: View, rows: list[str], columns: list[str], tile: tuple[int, int, int], at_once: int
+    s: Planned, name: str, view: View, rows: list[str], columns: list[str], tile: tuple[int, int, int], at_once: int
 ) -> list[str]:
     """The loops over blocks of a tile's rows and columns in the order of the grid: so many rows of blocks go along together that the
     blocks which run `at_once` read as little of the operands as may be, which then lies in the second cache for others of them. Only
@@ -180,7 +180,7 @@ def in_squares(
     return [groups, *columns, inner]
 
 
-def as_grid(s: Schedule, name: str, loops: list[str]) -> None:
+def as_grid(s: Planned, name: str, loops: list[str]) -> None:
     """The outermost loops as one, which is the grid."""
     if not loops:
         return

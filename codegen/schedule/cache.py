@@ -22,16 +22,6 @@ def cache(state: State, name: str, tensor: str, loop: str, order: tuple[int, ...
 
     `loop` is a serial loop, often of a reduction; `order` gives the axes of the tensor in the order that the copy has them. The part
     is a box of constant size; where the loops inside read no such box the tensor is read as before.
-
-    >>> import tensorexpr as te
-    >>> a, b = te.placeholder((8, 32), name="a"), te.placeholder((32, 16), name="b")
-    >>> c = te.compute((8, 16), lambda i, j: te.sum(lambda k: a[i, k] * b[k, j], 32), name="c")
-    >>> s = te.schedule(c)
-    >>> k_o, k_i = s["c"].split("k", 4)
-    >>> s["c"].reorder(k_o, k_i, "i", "j")
-    >>> s["c"].cache("a", k_o, (1, 0))
-    >>> "a_tile: local(f32[4, 8])" in str(s)
-    True
     """
     stage = state.stage(name)
     if loop not in stage.order:

@@ -20,17 +20,6 @@ def clone(state: State, name: str, sources: tuple[str, ...]) -> tuple[State, tup
 
     Copies of several definitions that read each other read each other's copies. They stand in front of D, and all of them behind
     everything that does not read D. Gives the names of the copies, too.
-
-    >>> import tensorexpr as te
-    >>> x = te.placeholder((8, 6), name="x")
-    >>> p = te.compute((8, 6), lambda i, j: te.exp(x[i, j]), name="p")
-    >>> rows = te.compute((8,), lambda i: te.sum(lambda j: p[i, j], 6), name="rows")
-    >>> columns = te.compute((6,), lambda j: te.sum(lambda i: p[i, j], 8), name="columns")
-    >>> s = te.schedule([rows, columns])
-    >>> s["columns"].clone("p")
-    ('p_again',)
-    >>> s.stages
-    ('p', 'rows', 'p_again', 'columns')
     """
     reader = state.stage(name)
     facts = program_facts(state.program)

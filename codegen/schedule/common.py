@@ -33,36 +33,6 @@ def common(state: State, name: str, others: tuple[str, ...]) -> tuple[State, tup
 
     Values are alike where they are the same but for the names of indices over equal extents; what they read, they read at these indices
     alone. The definition made has loops of its own: `compute_at` a row of them to keep no more than that.
-
-    >>> import tensorexpr as te
-    >>> x = te.placeholder((8, 64), name="x")
-    >>> t = te.compute((8,), lambda i: te.sum(lambda k: te.exp(x[i, k]), 64), name="t")
-    >>> y = te.compute((8, 64), lambda i, j: te.exp(x[i, j]) / t[i], name="y")
-    >>> s = te.schedule(y)
-    >>> s["y"].common("t")
-    ('y_exp',)
-    >>> s["t"].compute_at("y", "i")
-    >>> s["y_exp"].compute_at("y", "i")
-    >>> print(s)
-    main(x, y)
-    x: parameter(f32[8, 64])
-    y: parameter(f32[8, 64], written)
-    <BLANKLINE>
-    def kernel_0() -> y:
-        for i in range(0, 8):
-            y_exp_1: local(f32[64])
-            for j in range(0, 64):
-                y_exp_1[j] = exp(x[i, j])
-            t_1: local(f32[()])
-            t_sum: local(f32[()])
-            t_sum[()] = 0.0
-            for k in range(0, 64):
-                t_sum[()] = t_sum[()] + y_exp_1[k]
-            t_1[()] = t_sum[()]
-            del t_sum
-            for j in range(0, 64):
-                y[i, j] = y_exp_1[j] / t_1[()]
-    <BLANKLINE>
     """
     stage = state.stage(name)
     for each in (name, *others):

@@ -16,29 +16,6 @@ def compute_at(state: State, name: str, consumer: str, loop: str) -> State:
     last of them (a window, moved back into the tensor at its ends). What one iteration needs is kept in a local buffer, on the stack or,
     where that would be too small, in workspace of its own; in the tensor itself where others read it too, and then each element is made
     once.
-
-    >>> import tensorexpr as te
-    >>> x = te.placeholder((66, 8), name="x")
-    >>> a = te.compute((66, 8), lambda i, j: te.exp(x[i, j]), name="a")
-    >>> y = te.compute((64, 8), lambda i, j: a[i, j] + a[i + 1, j] + a[i + 2, 7 - j], name="y")
-    >>> s = te.schedule(y)
-    >>> i_o, i_i = s["y"].split("i", 16)
-    >>> s["a"].compute_at("y", i_o)
-    >>> print(s)
-    main(x, y)
-    x: parameter(f32[66, 8])
-    y: parameter(f32[64, 8], written)
-    <BLANKLINE>
-    def kernel_0() -> y:
-        for i_o in range(0, 4):
-            a_1: local(f32[18, 8])
-            for i in range(i_o * 16, i_o * 16 + 18):
-                for j in range(0, 8):
-                    a_1[i - i_o * 16, j] = exp(x[i, j])
-            for i_i in range(0, 16):
-                for j in range(0, 8):
-                    y[i_i + i_o * 16, j] = a_1[i_i, j] + a_1[i_i + 1, j] + a_1[i_i + 2, 7 - j]
-    <BLANKLINE>
     """
     host = state.stage(consumer)
     facts = program_facts(state.program)

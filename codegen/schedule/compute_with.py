@@ -19,28 +19,6 @@ def compute_with(state: State, name: str, other: str, refuse: Callable[..., Sche
     reductions alike; what stands beside them runs in order. A definition may read an earlier one, or what is computed in the loops of that,
     where each iteration has made what it reads; what nothing else reads is then stored nowhere. Where that is not so, where something
     between two definitions waits for one of them, or where no loops are alike, each keeps its own.
-
-    >>> import tensorexpr as te
-    >>> x = te.placeholder((8, 64), name="x")
-    >>> y = te.compute((8, 64), lambda i, j: te.exp(x[i, j]), name="y")
-    >>> t = te.compute((8,), lambda i: te.sum(lambda k: te.exp(x[i, k]), 64), name="t")
-    >>> s = te.schedule([y, t])
-    >>> s["t"].compute_with("y")
-    >>> print(s)
-    main(x, y, t)
-    x: parameter(f32[8, 64])
-    y: parameter(f32[8, 64], written)
-    t: parameter(f32[8], written)
-    <BLANKLINE>
-    def kernel_0() -> (y, t):
-        for i in range(0, 8):
-            t_sum: local(f32[()])
-            t_sum[()] = 0.0
-            for j in range(0, 64):
-                y[i, j] = exp(x[i, j])
-                t_sum[()] = t_sum[()] + exp(x[i, j])
-            t[i] = t_sum[()]
-    <BLANKLINE>
     """
     stage, host = state.stage(name), state.stage(other)
     if name == other:

@@ -24,13 +24,6 @@ def prefetch(state: State, name: str, tensor: str, loop: str, rows: int = 1) -> 
     processor would ask for one after the other where it cannot foresee how long segments are.
 
     A hint to the caches (the second level): values are what they are without it. The loop may be one over blocks of an axis.
-
-    >>> import tensorexpr as te
-    >>> x = te.placeholder((64, 256), name="x")
-    >>> s = te.schedule(te.compute((64,), lambda i: te.sum(lambda k: x[i, k], 256), name="y"))
-    >>> s["y"].prefetch("x", "i")
-    >>> "x: parameter(f32[64, 256], prefetched=256)" in str(s)
-    True
     """
     stage = state.stage(name)
     leads = _leads(state, name, tensor, loop)

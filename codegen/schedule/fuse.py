@@ -14,14 +14,6 @@ def fuse(state: State, name: str, outer: str, inner: str) -> tuple[State, str]:
 
     The loops are data loops, or loops of one reduction; neither has a rest, and the bounds of the inner one do not depend on the
     outer one. What is `parallel` then has more iterations to hand out.
-
-    >>> import tensorexpr as te
-    >>> x = te.placeholder((10, 6), name="x")
-    >>> s = te.schedule(te.compute((10, 6), lambda i, j: x[i, j] + 1, name="y"))
-    >>> s["y"].fuse("i", "j")
-    'i_j'
-    >>> s["y"].loops
-    ('i_j',)
     """
     stage = state.stage(name)
     at = place_of(stage, outer)

@@ -15,14 +15,6 @@ def inline(state: State, names: tuple[str, ...]) -> State:
     """rewrite: P[i] = e; C = ... P[f] ... --> C = ... e[i := f] ...: P is computed where it is read, and never stored.
 
     Its own stage goes away.
-
-    >>> import tensorexpr as te
-    >>> x = te.placeholder((8,), name="x")
-    >>> p = te.compute((8,), lambda i: x[i] * 2, name="p")
-    >>> s = te.schedule(te.compute((8,), lambda i: p[i] + p[7 - i], name="y"))
-    >>> s["p"].inline()
-    >>> s.stages
-    ('y',)
     """
     for name in names:
         stage = state.stage(name)

@@ -76,15 +76,6 @@ def own(state: State, name: str, loop: str) -> tuple[State, str]:
 
     `loop` is the outer loop of a split of the outermost axis. Its blocks of rows own their elements where `apart` says so, so they may run
     in parallel; where it does not, the first of them runs all rows. Gives the name of the definition that says it.
-
-    >>> import tensorexpr as te
-    >>> p, v = te.placeholder((101,), "int64", name="p"), te.placeholder((999,), name="v")
-    >>> S = te.scatter((999,), lambda i, k: (p[i] + k, v[p[i] + k]), (100, lambda i: p[i + 1] - p[i]), name="S")
-    >>> s = te.schedule(S)
-    >>> i_o, i_i = s["S"].split("i", 10)
-    >>> s["S"].own(i_o)
-    'S_apart'
-    >>> s["S"].parallel(i_o)
     """
     stage = state.stage(name)
     definition = program_facts(state.program).definitions[name]

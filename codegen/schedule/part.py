@@ -65,16 +65,6 @@ def part(state: State, name: str, loop: str, lengths: tuple[int, ...]) -> tuple[
 
     `loop` runs over a segment of a sort plan that the program makes; `lengths` are the points of a part, then the parts of a part of
     these, and so on. Gives the names of the definitions that hold the parts.
-
-    >>> import tensorexpr as te
-    >>> ids, v = te.placeholder((9999,), "int64", name="ids"), te.placeholder((9999, 4), name="v")
-    >>> s = te.schedule(te.scatter((10, 4), lambda t, d: ((ids[t], d), v[t, d]), (9999, 4), name="S"))
-    >>> s["S"].sort()
-    ('S_offsets',)
-    >>> s["S"].part("k", 64)
-    ('S_parts',)
-    >>> s["S_parts"].loops, s["S"].loops
-    (('p', 'i1', 'i'), ('i0', 'i1', 'k_1', 'p', 'k_2'))
     """
     stage = state.stage(name)
     definition = program_facts(state.program).definitions[name]

@@ -38,13 +38,6 @@ def partition(state: State, name: str, loop: str, width: int, room: int | None =
     blocks of `width` elements of the result do. `room` is for how many sends there is room where their number is not known before:
     more of them run in plain loops. With `share`, a block that receives more sends than that has several owners, whose results are
     added up.
-
-    >>> import tensorexpr as te
-    >>> ids, v = te.placeholder((1000,), "int64", name="ids"), te.placeholder((1000,), name="v")
-    >>> s = te.schedule(te.scatter((900,), lambda t: (ids[t], v[t]), 1000, name="S"))
-    >>> t_o, t_i = s["S"].split("t", 250)
-    >>> s["S"].partition(t_o, 300)
-    >>> s["S"].parallel(t_o)
     """
     stage = state.stage(name)
     definition = program_facts(state.program).definitions[name]

@@ -28,16 +28,6 @@ def pipeline(state: State, name: str, loop: str, stages: int) -> State:
     """rewrite: i: {P; C} --> P of the first stages - 1; i: {P of i + stages - 1; C}: P is computed iterations before C uses it.
 
     `loop` is a serial loop of C in which other definitions are computed; each has as many buffers as there are stages.
-
-    >>> import tensorexpr as te
-    >>> a = te.placeholder((64, 32), name="a")
-    >>> p = te.compute((64, 32), lambda i, k: te.exp(a[i, k]), name="p")
-    >>> c = te.compute((64, 8), lambda i, j: te.sum(lambda k: p[i, k] * p[i, k + j - j], 32), name="c")
-    >>> s = te.schedule(c)
-    >>> s["p"].compute_at("c", "i")
-    >>> s["c"].pipeline("i", stages=2)
-    >>> "p_1: local(f32[2, 32])" in str(s)
-    True
     """
     stage = state.stage(name)
     if loop not in stage.order:

@@ -31,14 +31,6 @@ def recompute(state: State, names: tuple[str, ...]) -> State:
     """rewrite: P[i, j] = e; C = ... P[a, b] ... --> C = ... prod(e[i := a, j := b] for p in range(1)) ..., stored nowhere.
 
     Where a reader asks for one element at many points, its value is computed once for these. Refuses what `inline` refuses.
-
-    >>> import tensorexpr as te
-    >>> x, v = te.placeholder((8, 3), name="x"), te.placeholder((8, 2), name="v")
-    >>> p = te.compute((8, 8), lambda i, j: te.exp(te.sum(lambda d: x[i, d] * x[j, d], 3)), name="p")
-    >>> s = te.schedule(te.compute((8, 2), lambda i, c: te.sum(lambda j: p[i, j] * v[j, c], 8), name="y"))
-    >>> s["p"].recompute()
-    >>> s.stages, s["y"].loops
-    (('y',), ('i', 'c', 'j', 'd', 'p'))
     """
     facts = program_facts(state.program)
     wanted = {name for name in names if isinstance(facts.definitions.get(name), Define)}
@@ -51,13 +43,6 @@ def share(state: State, name: str) -> State:
     """rewrite: C[i, c] = sum_j g(e[i, j], c) --> C[i, c] = sum_j g(prod(e[i, j] for p in range(1)), c), for each dear `e`.
 
     What stands after the loop over the single point shares the value, once the loop stands outside of it.
-
-    >>> import tensorexpr as te
-    >>> x, v = te.placeholder((8,), name="x"), te.placeholder((8, 2), name="v")
-    >>> s = te.schedule(te.compute((8, 2), lambda i, c: te.sum(lambda j: te.exp(x[i] * x[j]) * v[j, c], 8), name="y"))
-    >>> s["y"].share()
-    >>> s["y"].loops
-    ('i', 'c', 'j', 'p')
     """
     stage = state.stage(name)
     definition = program_facts(state.program).definitions[name]

@@ -11,19 +11,7 @@ from tensorexpr.traversal import bottom_up, map_expressions
 
 
 def redirect(state: State, name: str, copy: str) -> State:
-    """rewrite: R[i, t] = S[t, i]; Q = ... S[e, f] ... --> Q = ... R[f, e] ...: what comes after a copy R reads that instead of S.
-
-    >>> import tensorexpr as te
-    >>> x = te.placeholder((4, 8), name="x")
-    >>> s = te.compute((4, 8), lambda i, j: te.exp(x[i, j]), name="s")
-    >>> r = te.compute((8, 4), lambda j, i: s[i, j], name="r")
-    >>> q = te.compute((4,), lambda i: te.sum(lambda j: s[i, j], 8), name="q")
-    >>> plan = te.schedule([r, q])
-    >>> plan.redirect("s", "r")
-    >>> print(plan.as_python())
-    s.redirect('s', 'r')
-    <BLANKLINE>
-    """
+    """rewrite: R[i, t] = S[t, i]; Q = ... S[e, f] ... --> Q = ... R[f, e] ...: what comes after a copy R reads that instead of S."""
     facts = program_facts(state.program)
     made = facts.definitions.get(copy)
     order = _permutation(state, name, made)

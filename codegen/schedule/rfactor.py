@@ -90,16 +90,6 @@ def rfactor(state: State, name: str, loop: str, turns: int = 1) -> tuple[State, 
     takes its place. Gives the names of the definitions that hold them: one for each result that reductions in these loops have.
     Bounds of the axis may hang on other indices, not on data. Of a scatter `loop` is the outermost loop, and each part adds to a result of
     its own, or to so many `turns` of them in turns.
-
-    >>> import tensorexpr as te
-    >>> x = te.placeholder((4096,), name="x")
-    >>> s = te.schedule(te.compute((), lambda: te.sum(lambda k: x[k], 4096), name="total"))
-    >>> k_o, k_i = s["total"].split("k", 64)
-    >>> s["total"].rfactor(k_o)
-    ('total_parts',)
-    >>> s["total_parts"].parallel("k_o")
-    >>> s["total_parts"].loops, s["total"].loops
-    (('k_o', 'k_i'), ('k_o',))
     """
     stage = state.stage(name)
     definition = program_facts(state.program).definitions[name]

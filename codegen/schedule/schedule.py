@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from tensorexpr.codegen.auto.cost import Cost
 
 
-class Schedule:
+class Planned:
     """A program and how it runs. Equal schedules have equal programs, targets and loops.
 
     `print(s)` shows the loop nest, `s.as_python()` the calls that rebuild it from `schedule(program)`, `s[C]` is a handle
@@ -103,9 +103,9 @@ class Schedule:
 
         return cost_of(lower(self), target=self.target)
 
-    def copy(self) -> Schedule:
+    def copy(self) -> Planned:
         """Another schedule with the same loops."""
-        return Schedule(self.state, self.names, self.single, self.origin)
+        return Planned(self.state, self.names, self.single, self.origin)
 
     def __getitem__(self, definition: object) -> StageHandle:
         """The loops of a definition, given by its name or by the tensor.
@@ -160,10 +160,10 @@ class Schedule:
                 raise AttributeError(name)
             words = [word for word in vars(StageHandle) if not word.startswith("_")]
             hint = f"it acts on the loops of a definition: s[{self.stages[-1]!r}].{name}(...)" if name in words and self.stages else None
-            raise unknown_name("the schedule", name, [*vars(Schedule), *words], hint)
+            raise unknown_name("the schedule", name, [*vars(Planned), *words], hint)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Schedule) and self.state == other.state
+        return isinstance(other, Planned) and self.state == other.state
 
     def __hash__(self) -> int:
         return hash(self.state)
@@ -190,7 +190,7 @@ class Schedule:
 class StageHandle:
     """The loops of one definition in a schedule; its methods are the primitives, each refused with a `ScheduleError` where illegal."""
 
-    def __init__(self, schedule: Schedule, name: str) -> None:
+    def __init__(self, schedule: Planned, name: str) -> None:
         self._schedule = schedule
         self.name = name
 
@@ -299,7 +299,7 @@ class StageHandle:
         self._schedule.inline(self.name)
 
     def recompute(self) -> None:
-        """Computes the definition again where it is read, and stores it nowhere: see `Schedule.recompute`."""
+        """Computes the definition again where it is read, and stores it nowhere: see `Planned.recompute`."""
         self._schedule.recompute(self.name)
 
     def share(self) -> None:
@@ -414,6 +414,6 @@ class StageHandle:
         self._apply("compute_at", compute_at(self._schedule.state, self.name, name, axis), name, axis)
 
 
-def schedule(program: Program, target: Target | None = None) -> Schedule:
+def schedule(program: Program, target: Target | None = None) -> Planned:
     """The plain schedule: every definition by itself, all loops serial, in the order of the text."""
-    return Schedule(plain_state(program, host_target() if target is None else target))
+    return Planned(plain_state(program, host_target() if target is None else target))

@@ -70,16 +70,6 @@ def skew(state: State, name: str, steps: int, rows: int) -> State:
 
     Passes of `steps` steps each, in blocks of `rows` rows, which run on all cores where the loops over rows are parallel. The first
     axis of everything in the body is that of the rows, its outermost loop.
-
-    >>> import tensorexpr as te
-    >>> u = te.placeholder((64, 8), name="u")
-    >>> step = lambda t, v: te.compute((64, 8), lambda i, j: te.where((i > 0) & (i < 63), v[i - 1, j] + v[i + 1, j], v[i, j]), name="v")
-    >>> states = te.scan(step, u, 4, name="states")
-    >>> s = te.schedule(te.compute((64, 8), lambda i, j: states[3, i, j], name="y"))
-    >>> s.skew("states", 4, 16)
-    >>> print(s.as_python())
-    s.skew('states', 4, 16)
-    <BLANKLINE>
     """
     found = program_facts(state.program).definitions.get(name)
     if not isinstance(found, Scan) or found not in state.program.definitions or found.names[0] != name:

@@ -39,30 +39,6 @@ def slide(state: State, name: str) -> State:
 
     P is computed in a serial loop of C (`compute_at`) at a window that each iteration moves on by less than its length. Its rows are kept
     in a ring around the loop. What P reads of others computed in the same loop slides, too.
-
-    >>> import tensorexpr as te
-    >>> x = te.placeholder((66, 8), name="x")
-    >>> a = te.compute((66, 8), lambda i, j: te.exp(x[i, j]), name="a")
-    >>> y = te.compute((64, 8), lambda i, j: a[i, j] + a[i + 1, j] + a[i + 2, 7 - j], name="y")
-    >>> s = te.schedule(y)
-    >>> s["a"].compute_at("y", "i")
-    >>> s["a"].slide()
-    >>> print(s)
-    main(x, y)
-    x: parameter(f32[66, 8])
-    y: parameter(f32[64, 8], written)
-    <BLANKLINE>
-    def kernel_0() -> y:
-        a_1: local(f32[3, 8])
-        for i in range(0, 2):
-            for j in range(0, 8):
-                a_1[i, j] = exp(x[i, j])
-        for i in range(0, 64):
-            for j in range(0, 8):
-                a_1[(i + 2) % 3, j] = exp(x[i + 2, j])
-            for j in range(0, 8):
-                y[i, j] = a_1[i % 3, j] + a_1[(i + 1) % 3, j] + a_1[(i + 2) % 3, 7 - j]
-    <BLANKLINE>
     """
     stage = state.stage(name)
     if stage.place is None:

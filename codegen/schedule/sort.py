@@ -47,14 +47,6 @@ def sort(state: State, name: str) -> tuple[State, tuple[str, ...]]:
 
     The scatter becomes a definition that loops over its elements, all of which may run side by side. Gives the names of what was put
     in front of it: the offsets of the plan, and before them, for rows whose length is data, the sums by place and which places were met.
-
-    >>> import tensorexpr as te
-    >>> ids, v = te.placeholder((99,), "int64", name="ids"), te.placeholder((99, 4), name="v")
-    >>> s = te.schedule(te.scatter((10, 4), lambda t, d: ((ids[t], d), v[t, d]), (99, 4), name="S"))
-    >>> s["S"].sort()
-    ('S_offsets',)
-    >>> s["S"].loops
-    ('i0', 'i1', 'k')
     """
     stage = state.stage(name)
     definition = program_facts(state.program).definitions[name]

@@ -17,26 +17,6 @@ def split(state: State, name: str, loop: str, factor: int, tail: str = "peel") -
     "shift" moves the last block back to end at the extent (points of data loops, computed twice with the same value), "guard"
     skips the points beyond, by a condition. With "stride" the loop inside a block runs outside, and for each of its places the other
     one over the blocks that have it: a residue class is a loop of its own.
-
-    >>> import tensorexpr as te
-    >>> x = te.placeholder((10, 6), name="x")
-    >>> s = te.schedule(te.compute((10, 6), lambda i, j: x[i, j] + 1, name="y"))
-    >>> s["y"].split("i", 4)
-    ('i_o', 'i_i')
-    >>> print(s)
-    main(x, y)
-    x: parameter(f32[10, 6])
-    y: parameter(f32[10, 6], written)
-    <BLANKLINE>
-    def kernel_0() -> y:
-        for i_o in range(0, 2):
-            for i_i in range(0, 4):
-                for j in range(0, 6):
-                    y[i_i + i_o * 4, j] = x[i_i + i_o * 4, j] + 1.0
-        for i_i in range(0, 2):
-            for j in range(0, 6):
-                y[i_i + 8, j] = x[i_i + 8, j] + 1.0
-    <BLANKLINE>
     """
     stage = state.stage(name)
     at = place_of(stage, loop)

@@ -28,22 +28,7 @@ Layout = tuple[int | tuple[int, int], ...]
 
 
 def stage(state: State, name: str, tensor: str, layout: Layout) -> tuple[State, str]:
-    """rewrite: C[i] = ... T[a, b] ... --> P[b', a'] = T[a', b']; C[i] = ... P[b, a] ..., with the axes of T in the layout given.
-
-    >>> import tensorexpr as te
-    >>> a, b = te.placeholder((8, 32), name="a"), te.placeholder((16, 32), name="b")
-    >>> c = te.compute((8, 16), lambda i, j: te.sum(lambda k: a[i, k] * b[j, k], 32), name="c")
-    >>> s = te.schedule(c)
-    >>> s["c"].stage("b", (1, 0))
-    'b_staged'
-    >>> s["b_staged"].loops
-    ('a1', 'a0')
-    >>> s = te.schedule(c)
-    >>> s["c"].stage("b", ((0, 4), 1))
-    'b_staged'
-    >>> print(str(s.state.program).splitlines()[2])
-    b_staged[a0_o, a1, a0_i]: f32[4, 32, 4] = b[a0_o * 4 + a0_i, a1]
-    """
+    """rewrite: C[i] = ... T[a, b] ... --> P[b', a'] = T[a', b']; C[i] = ... P[b, a] ..., with the axes of T in the layout given."""
     found = state.stage(name)
     definition = program_facts(state.program).definitions[name]
     if not isinstance(definition, Define) or found.scan is not None:

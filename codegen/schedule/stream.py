@@ -12,13 +12,6 @@ def stream(state: State, name: str) -> State:
     """rewrite: C[...] = e, in the caches --> C[...] = e, past the caches: for an output that nothing reads again.
 
     Memory is not read before it is written then, and what the caches hold stays there.
-
-    >>> import tensorexpr as te
-    >>> x = te.placeholder((10, 6), name="x")
-    >>> s = te.schedule(te.compute((10, 6), lambda i, j: x[i, j] + 1, name="y"))
-    >>> s["y"].stream()
-    >>> "y: parameter(f32[10, 6], written, streamed)" in str(s)
-    True
     """
     stage = state.stage(name)
     if not streamable(state, name):

@@ -261,16 +261,6 @@ def sweep(state: State, name: str, readers: tuple[str, ...] = ()) -> State:
 
     The scan gets loops of its own, its data axes around the steps, and its readers are computed in the step that has what
     they read. Steps stay in order; a data loop moved inside them has a state per iteration.
-
-    >>> import tensorexpr as te
-    >>> x, h = te.placeholder((5, 4), name="x"), te.placeholder((4,), name="h")
-    >>> sums = te.scan(lambda t, state: te.compute((4,), lambda i: state[i] + x[t, i], name="g"), h, 5, name="sums")
-    >>> s = te.schedule(te.compute((5, 4), lambda t, i: sums[t, i] * 2, name="y"))
-    >>> s.stages
-    ('g', 'y')
-    >>> s.sweep("sums", "y")
-    >>> s["sums"].loops
-    ('i', 't')
     """
     made, parts = sweep_of(state.program, name, readers)
     for other in state.stages:

@@ -103,22 +103,7 @@ def _whole(stage: Stage, split: Split) -> bool:
 
 
 def tensorize(state: State, name: str, loop: str, instruction: str, refuse: Refuse) -> State:
-    """rewrite: for l: for q: c[l] += a[q] * b[l, q] --> instruction(c, a, b), where that is what the instruction computes.
-
-    >>> import tensorexpr as te
-    >>> a = te.placeholder((4,), name="a")
-    >>> c = te.compute((4,), lambda l: a[l] * 2, name="c")
-    >>> body = '''  %x = load <4 x float>, ptr %a, align 4
-    ...   %y = fadd <4 x float> %x, %x
-    ...   store <4 x float> %y, ptr %c, align 4'''
-    >>> twice = te.intrinsic("twice4", c, body)
-    >>> x = te.placeholder((6, 8), name="x")
-    >>> s = te.schedule(te.compute((6, 8), lambda i, j: x[i, j] * 2, name="y"))
-    >>> j_o, j_i = s["y"].split("j", 4)
-    >>> s["y"].tensorize(j_i, "twice4")
-    >>> "for j_i in tensorize(range(0, 4), twice4(y[i, j_o * 4], x[i, j_o * 4])):" in str(s)
-    True
-    """
+    """rewrite: for l: for q: c[l] += a[q] * b[l, q] --> instruction(c, a, b), where that is what the instruction computes."""
     stage = state.stage(name)
     if loop not in stage.order:
         raise refuse(stage, f"expected a loop of {name} to tensorize, got {loop!r}")

@@ -13,14 +13,6 @@ def tile(
     """rewrite: [..., a, ..., b, ...] --> [..., a_o, ..., b_o, a_i, b_i, ...]: two loops split, the blocks of both outside.
 
     The same as two calls of `split` and one of `reorder`; gives a_o, b_o, a_i, b_i.
-
-    >>> import tensorexpr as te
-    >>> x = te.placeholder((12, 6), name="x")
-    >>> s = te.schedule(te.compute((6, 12), lambda i, j: x[j, i], name="y"))
-    >>> s["y"].tile("i", "j", 2, 4)
-    ('i_o', 'j_o', 'i_i', 'j_i')
-    >>> s["y"].loops
-    ('i_o', 'j_o', 'i_i', 'j_i')
     """
     state, (a_outer, a_inner) = split(state, name, a, a_factor, tail)
     state, (b_outer, b_inner) = split(state, name, b, b_factor, tail)

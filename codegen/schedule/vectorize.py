@@ -11,12 +11,5 @@ def vectorize(state: State, name: str, loop: str) -> State:
 
     Of a reduction: each lane has an accumulator of its own, and these are combined in a fixed order at the end. That is
     another order than the loop's; sums and products of floats may differ in their last bits (they are reassociated).
-
-    >>> import tensorexpr as te
-    >>> x = te.placeholder((10, 6), name="x")
-    >>> s = te.schedule(te.compute((10, 6), lambda i, j: x[i, j] + 1, name="y"))
-    >>> s["y"].vectorize("j")
-    >>> "for j in vectorize(range(0, 6)):" in str(s)
-    True
     """
     return mark(state, name, loop, "vectorize")

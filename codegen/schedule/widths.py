@@ -24,16 +24,7 @@ NARROW = (dtypes.int8, dtypes.int16, dtypes.int32)
 
 
 def store_as(state: State, name: str, dtype: DType) -> State:
-    """rewrite: W[i]: i64 = e; C = ... W[a] ... --> W[i]: i8 = i8(e); C = ... i64(W[a]) ...
-
-    >>> import tensorexpr as te
-    >>> x = te.placeholder((8, 32), name="x")
-    >>> w = te.compute((8,), lambda i: te.argmax(lambda k: x[i, k], 32), name="w")
-    >>> s = te.schedule(te.compute((8, 32), lambda i, j: te.where(w[i] == j, x[i, j], 0.0), name="y"))
-    >>> s["w"].store_as("int8")
-    >>> print(str(s.state.program).splitlines()[1])
-    w[i]: i8[8] = i8(argmax(x[i, k] for k in range(32)))
-    """
+    """rewrite: W[i]: i64 = e; C = ... W[a] ... --> W[i]: i8 = i8(e); C = ... i64(W[a]) ..."""
     stage = state.stage(name)
     facts = program_facts(state.program)
     definition = facts.definitions[name]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tensorexpr.algebra import with_narrow_sums, with_recurrences
 from tensorexpr.codegen import disk
-from tensorexpr.codegen.schedule import Schedule, autoschedule
+from tensorexpr.codegen.schedule import Planned, autoschedule
 from tensorexpr.codegen.schedule.decisions import Decisions
 from tensorexpr.codegen.target import Target
 from tensorexpr.codegen.tuning import records
@@ -39,7 +39,7 @@ def simplified(program: Program, target: Target) -> Program:
     return found if target.is_gpu else with_recurrences(with_narrow_sums(found))
 
 
-def calls_digest(schedule: Schedule) -> str:
+def calls_digest(schedule: Planned) -> str:
     """Equal for schedules of the same calls."""
     return short_digest(schedule.as_python())
 
@@ -70,7 +70,7 @@ def is_tuned(program: Program, target: Target) -> bool:
     return bool(records.table()) and records.find(operation_of(program).digest, target) is not None
 
 
-def scheduled(program: Program, target: Target) -> Schedule:
+def scheduled(program: Program, target: Target) -> Planned:
     """The schedule of a simplified program that is used by default; its `origin` says where it comes from."""
     analytic = autoschedule(program, target)
     analytic.origin = ANALYTIC
@@ -81,7 +81,7 @@ def scheduled(program: Program, target: Target) -> Schedule:
     return analytic if found is None else _applied(program, analytic, *found)
 
 
-def _applied(program: Program, analytic: Schedule, record: Record, path: Path) -> Schedule:
+def _applied(program: Program, analytic: Planned, record: Record, path: Path) -> Planned:
     if not record.choices:
         analytic.origin = f"{ANALYTIC}, the best of {record.tried} schedules measured {record.date[:10]} ({path})"
         return analytic

@@ -9,7 +9,7 @@ other, so those count as different.
 from __future__ import annotations
 
 from tensorexpr.codegen.nest import LANES
-from tensorexpr.codegen.schedule import Schedule
+from tensorexpr.codegen.schedule import Planned
 from tensorexpr.codegen.schedule.reductions import Group
 from tensorexpr.codegen.schedule.state import Split, Stage
 
@@ -32,21 +32,21 @@ _KEEPS_VALUES = (
 """Primitives that leave alone what is computed at a point, besides the order in which it is added up."""
 
 
-def same_order(a: Schedule, b: Schedule) -> bool:
+def same_order(a: Planned, b: Planned) -> bool:
     """Whether two schedules of one program add up in the same order, with the same definitions written into others."""
     return _rewrites(a) == _rewrites(b) and _sums(a) == _sums(b)
 
 
-def adds_up_otherwise(a: Schedule, b: Schedule) -> bool:
+def adds_up_otherwise(a: Planned, b: Planned) -> bool:
     """Whether two schedules certainly add up in different orders: the same definitions, over loops in another order."""
     return _rewrites(a) == _rewrites(b) and _sums(a) != _sums(b)
 
 
-def _rewrites(s: Schedule) -> tuple[str, ...]:
+def _rewrites(s: Planned) -> tuple[str, ...]:
     return tuple(sorted(call for call in s.state.calls if call.split("(", 1)[0].rsplit(".", 1)[-1] not in _KEEPS_VALUES))
 
 
-def _sums(s: Schedule) -> dict[str, tuple[object, ...]]:
+def _sums(s: Planned) -> dict[str, tuple[object, ...]]:
     found: dict[str, tuple[object, ...]] = {}
     for stage in s.state.stages:
         orders = tuple(_order(stage, group) for group in stage.parts.groups if _is_inexact(group))

@@ -13,7 +13,7 @@ import numpy as np
 
 from tensorexpr.codegen.compile import machine_of
 from tensorexpr.codegen.cuda.device import current_device
-from tensorexpr.codegen.schedule import Schedule, autoschedule
+from tensorexpr.codegen.schedule import Planned, autoschedule
 from tensorexpr.codegen.schedule.decisions import Choices, Decisions
 from tensorexpr.codegen.tuning import records
 from tensorexpr.codegen.tuning.lookup import calls_digest, program_digest
@@ -43,7 +43,7 @@ class TuningResult:
     None where none does. `print(result)` is a summary and the calls that make the schedule, `te.build(result.schedule)` the function.
     """
 
-    schedule: Schedule
+    schedule: Planned
     choices: Choices
     seconds: float
     baseline_seconds: float

@@ -19,7 +19,7 @@ from tensorexpr.codegen.arguments import signature_of
 from tensorexpr.codegen.compile import build
 from tensorexpr.codegen.cuda.device import current_device
 from tensorexpr.codegen.function import CompiledFunction
-from tensorexpr.codegen.schedule import Schedule, autoschedule
+from tensorexpr.codegen.schedule import Planned, autoschedule
 from tensorexpr.codegen.schedule.decisions import Choices, Decisions
 from tensorexpr.codegen.schedule.work import total_work
 from tensorexpr.codegen.target import Target
@@ -59,12 +59,12 @@ class Timing:
     """The bench of a job (see `search.Bench`). `clock` gives seconds, `make` a function of arrays for a schedule."""
 
     def __init__(
-        self, job: Job, clock: Callable[[], float] = time.perf_counter, make: Callable[[Schedule], Callable[..., Any]] | None = None
+        self, job: Job, clock: Callable[[], float] = time.perf_counter, make: Callable[[Planned], Callable[..., Any]] | None = None
     ) -> None:
         self.job = job
         self._clock = clock
         self._make = build_function if make is None else make
-        self._analytic: Schedule | None = None
+        self._analytic: Planned | None = None
         self._functions: dict[Choices, Callable[..., Any]] = {}
         self._by_calls: dict[str, Trial] = {}
         self._wanted: list[tuple[np.ndarray, ...]] = []
@@ -110,7 +110,7 @@ class Timing:
 
     # ------------------------------------------------------------------------------------------------------ one trial
 
-    def _measured(self, trial: Trial, schedule: Schedule, limit: float) -> Trial:
+    def _measured(self, trial: Trial, schedule: Planned, limit: float) -> Trial:
         try:
             function = self._make(schedule)
             different = self._check(function)
@@ -197,12 +197,12 @@ class GpuTiming(Timing):
         self._device.read(self._last)
 
 
-def build_function(schedule: Schedule) -> CompiledFunction:
+def build_function(schedule: Planned) -> CompiledFunction:
     """A schedule as a function of arrays that returns a tuple."""
-    return build(Schedule(schedule.state, single=False), target=schedule.target.name)
+    return build(Planned(schedule.state, single=False), target=schedule.target.name)
 
 
-def _shares(schedule: Schedule) -> tuple[tuple[str, float], ...]:
+def _shares(schedule: Planned) -> tuple[tuple[str, float], ...]:
     """What part of the work each definition does."""
     works = {stage.name: float(total_work(stage.parts)) for stage in schedule.state.stages}
     whole = sum(works.values()) or 1.0

@@ -21,7 +21,7 @@ from tensorexpr.benchmarks.samples import growth, library, texts
 from tensorexpr.benchmarks.samples.by_hand import LEAST, by_hand
 from tensorexpr.benchmarks.samples.sample import Given, Sample
 from tensorexpr.cli.main import main
-from tensorexpr.codegen.schedule import schedule as plain_schedule
+from tensorexpr.codegen.handle import Schedule
 from tests.seeds import share_of
 
 PRODUCT = Sample("product", operations.matmul, (Given((24, 20)), Given((20, 32))), torch="torch.matmul")
@@ -108,9 +108,9 @@ def test_schedules_by_hand_are_legal_and_keep_values(seed):
     entry = contest.Contest(task)
     for start in entry.starts():
         drawn = by_hand(start, rng)
-        assert len(drawn.state.calls) >= len(start.state.calls)
+        assert len(drawn.calls) >= len(start.calls)
         entry.try_("hand", drawn)
-    assert not entry.wrong and any(len(e.schedule.state.calls) >= LEAST for e in entry.entrants if e.kind == "hand")
+    assert not entry.wrong and any(len(e.schedule.calls) >= LEAST for e in entry.entrants if e.kind == "hand")
 
 
 def test_other_values_and_what_was_there_take_no_part():
@@ -118,7 +118,7 @@ def test_other_values_and_what_was_there_take_no_part():
     assert entry.try_("again", entry.default) is None and not entry.wrong
     assert entry.results is not None
     entry.results = [array + 1 for array in entry.results]
-    other = plain_schedule(entry.written.program)
+    other = Schedule.plain(entry.written.program)
     other["matmul"].reorder("j", "i")
     assert entry.try_("other", other) is None and "reorder" in entry.wrong[0]
 

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from tensorexpr.codegen.compile import fold_constants, machine_of, program_from
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Alloc, Block, For, If, Kernel, LoopNest, Stmt
 from tensorexpr.codegen.nest_interpret import Machine, run_nest
 from tensorexpr.codegen.nest_verify import verify_nest
-from tensorexpr.codegen.schedule import Schedule, schedule
+from tensorexpr.codegen.schedule import Planned, schedule
 from tensorexpr.codegen.target import Target
+from tensorexpr.codegen.tuning.lookup import scheduled, simplified
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Program
+from tensorexpr.language import Tensor, names_of
 from tensorexpr.parse import parse_program
+from tensorexpr.simplify import simplify
 from tests.random_programs import random_inputs
+
+Outputs = Tensor | Sequence[Tensor]
 
 WIDE = Target("test", vector_bits=512, registers=32, cores=2)
 
@@ -35,9 +41,25 @@ return Y
 """
 
 
-def plain(text: str) -> Schedule:
+def plain(text: str) -> Planned:
     """The plain schedule of a program given as text, for one fixed machine."""
     return schedule(parse_program(text), WIDE)
+
+
+def planned(outputs: Outputs, target: str = "cpu", inputs: Sequence[Tensor] | None = None, precision: str = "float32") -> Planned:
+    """The plain schedule of tensors as the planners of definitions hold it."""
+    program = simplify(program_from(outputs, inputs, "planned"), inline=False)
+    names = names_of([outputs] if isinstance(outputs, Tensor) else outputs, inputs)
+    return Planned(schedule(program, machine_of(target, precision)).state, names, isinstance(outputs, Tensor))
+
+
+def by_planners(outputs: Outputs, target: str = "cpu", inputs: Sequence[Tensor] | None = None, precision: str = "float32") -> Planned:
+    """The schedule that the planners of definitions make of tensors, or a record of tuning says."""
+    machine = machine_of(target, precision)
+    program = simplified(fold_constants(program_from(outputs, inputs, "by_planners")), machine)
+    names = names_of([outputs] if isinstance(outputs, Tensor) else outputs, inputs)
+    found = scheduled(program, machine)
+    return Planned(found.state, names, isinstance(outputs, Tensor), found.origin)
 
 
 def outputs(nest: LoopNest, program: Program, inputs: Mapping[str, np.ndarray], sizes: Mapping[str, int]) -> dict[str, np.ndarray]:
@@ -46,7 +68,7 @@ def outputs(nest: LoopNest, program: Program, inputs: Mapping[str, np.ndarray], 
     return {name: found[parameter] for name, parameter in zip(program.outputs, nest.writes, strict=True)}
 
 
-def assert_means(s: Schedule, seed: int = 0, inputs: Mapping[str, np.ndarray] | None = None, exact: bool = True, **sizes: int) -> LoopNest:
+def assert_means(s: Planned, seed: int = 0, inputs: Mapping[str, np.ndarray] | None = None, exact: bool = True, **sizes: int) -> LoopNest:
     """Checks that a schedule computes what the reference interpreter says; gives its nest."""
     given = dict(inputs) if inputs is not None else random_inputs(s.program, seed, exact=exact, sizes=sizes)
     nest = lower(s)

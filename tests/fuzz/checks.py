@@ -17,15 +17,17 @@ from tensorexpr.codegen.arguments import address, signature_of, size_sources
 from tensorexpr.codegen.compile import build_program
 from tensorexpr.codegen.executable import executable_of_schedule
 from tensorexpr.codegen.function import CompiledFunction
+from tensorexpr.codegen.handle import Schedule
 from tensorexpr.codegen.llvm import set_threads
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest_verify import verify_nest
-from tensorexpr.codegen.schedule import Schedule, autoschedule, schedule
+from tensorexpr.codegen.schedule import Planned, autoschedule, schedule
 from tensorexpr.codegen.target import H200, host_target
 from tensorexpr.errors import ArgumentError, DefinitionError, DifferentiationError, OutOfBoundsError
 from tensorexpr.ir import Program
 from tensorexpr.simplify import simplify
 from tests.codegen.cuda.device import Program as CudaProgram
+from tests.codegen.handle import words
 from tests.fuzz.plan import Plan
 from tests.random_programs.bounds import Near, agrees
 from tests.random_programs.layouts import LAYOUTS, Target, guarded_inputs, guarded_memory, laid_out
@@ -114,10 +116,17 @@ def built(kind: str, program: Program, schedule_of: Any = None) -> CompiledFunct
     try:
         if schedule_of is None:
             return build_program(program)
-        made: Schedule = schedule_of()
+        made: Schedule | Planned = schedule_of()
         return CompiledFunction(executable_of_schedule(made), signature_of(made.program, False))
     except Exception as error:
         raise Failure(f"{kind}: {type(error).__name__}", f"{type(error).__name__}: {error}") from error
+
+
+def by_words(program: Program, rng: random.Random) -> Schedule:
+    """The plain schedule after random words."""
+    s = Schedule.plain(program, host_target())
+    words.shuffled(s, rng, 10, lambda s: None)
+    return s
 
 
 def check_schedule(program: Program, name: str, cases: Sequence[Case], plan: Plan, notes: set[str]) -> None:
@@ -129,9 +138,9 @@ def check_schedule(program: Program, name: str, cases: Sequence[Case], plan: Pla
         case "default":
             function = built("default", program)
         case "plain":
-            function = built(name, program, lambda: schedule(plain, host_target()))
+            function = built(name, program, lambda: Schedule.plain(plain, host_target()))
         case "random":
-            function = built(name, program, lambda: shuffled(schedule(plain, host_target()), rng))
+            function = built(name, program, lambda: by_words(plain, rng))
         case "tuned":
             simple = simplify(program)
             choices = wandered(simple, rng, host_target(), 3)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.nest import GRID, IN_WARP, THREADS
-from tensorexpr.codegen.schedule import Schedule, autoschedule
+from tensorexpr.codegen.schedule import Planned, autoschedule
 from tensorexpr.codegen.schedule.decisions import Choices, Decision, Decisions
 from tensorexpr.codegen.schedule.intrinsics import known_intrinsics
 from tensorexpr.codegen.schedule.state import accesses_of
@@ -57,7 +57,7 @@ WORDS = (
 )
 
 
-def shuffled(s: Schedule, rng: random.Random, steps: int = 10, words: Sequence[str] = WORDS) -> Schedule:
+def shuffled(s: Planned, rng: random.Random, steps: int = 10, words: Sequence[str] = WORDS) -> Planned:
     """The schedule after random primitives of `words`; illegal ones are refused and change nothing."""
     for _ in range(steps):
         name = rng.choice(s.stages) if s.stages else None
@@ -135,7 +135,7 @@ def shuffled(s: Schedule, rng: random.Random, steps: int = 10, words: Sequence[s
     return s
 
 
-def decided(program: Program, choices: Choices, target: Target) -> tuple[Schedule, tuple[Decision, ...]]:
+def decided(program: Program, choices: Choices, target: Target) -> tuple[Planned, tuple[Decision, ...]]:
     decisions = Decisions(choices, noting=True)
     return autoschedule(program, target, decisions), decisions.made
 

@@ -148,15 +148,15 @@ def test_text_that_llvm_does_not_take(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_schedule_of_the_users_whose_code_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     schedule = te.schedule(BLEND, inputs=[X, W])
     schedule["blend"].split("i", 8)
-    whole, calls = stages.lower, []
+    whole, calls = stages.verify_nest, []
 
-    def first_fails(*arguments: object, **named: object) -> object:
-        calls.append(arguments)
+    def first_fails(nest: LoopNest) -> LoopNest:
+        calls.append(nest)
         if len(calls) == 1:
             failing(KeyError("i_o"))()
-        return whole(*arguments, **named)
+        return whole(nest)
 
-    monkeypatch.setattr(stages, "lower", first_fails)
+    monkeypatch.setattr(stages, "verify_nest", first_fails)
     with pytest.warns(te.FallbackWarning, match=r"blend: this schedule could not be made \(KeyError: 'i_o'\)"):
         made = te.build(schedule)
     np.testing.assert_allclose(made(*ARRAYS), RIGHT, rtol=1e-12)

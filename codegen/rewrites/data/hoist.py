@@ -8,7 +8,7 @@
                                                                 y[i] = y[i] + x[i, k] * w_of[k]
 
 Loops inside whose indices the term mentions run in front, too, over what all of their copies go through, and the term is kept for each
-of their points. Legal where the term does not hang on the loop's index, nor on what is written in the loop. What guards the term inside
+of their points. Legal where the term does not depend on the loop's index, nor on what is written in the loop. What guards the term inside
 need not hold in front: there each element is read behind a test that it exists, if that is not known. Values keep their bits.
 """
 
@@ -62,7 +62,7 @@ def hoist(nest: LoopNest, loop: str, term: Expr, name: str | None = None) -> Loo
                 y[i, k] = x[i, k] * w_of[k]
     <BLANKLINE>
     """
-    paths = [path for path in loop_paths(nest, loop) if any(True for _ in _places(loop_at(nest, path).body, term, ()))]
+    paths = [path for path in loop_paths(nest, loop) if any(True for _ in places_of(loop_at(nest, path).body, term))]
     if not paths:
         raise refuse(f"expected a term of the body of {loop}, got {print_expr(term)}", loop_at(nest, loop_paths(nest, loop)[0]), loop)
     read = next((n.tensor for n in walk(term) if isinstance(n, Access)), "term")
@@ -81,13 +81,13 @@ def _hoisted(nest: LoopNest, path: Path, term: Expr, name: str) -> Block:
     reads = {n.tensor for n in walk(term) if isinstance(n, Access)}
     changed = sorted(reads & {*buffers_written(loop.body), *(s.buffer.name for _, s in walk_block(loop.body) if isinstance(s, Alloc))})
     if loop.index in free_names(term):
-        raise refused("it hangs on its index")
+        raise refused("it depends on its index")
     if changed:
         raise refused(f"{changed[0]} is written in it")
     if any(isinstance(n, Apply) and n.op.name in ("floordiv", "mod") and n.dtype.is_integer and not _divides(n) for n in walk(term)):
         raise refused("it divides by an integer that may be 0")
     facts = Facts.at(nest, path)
-    axes = _axes(list(_places(loop.body, term, ())), set(free_names(term)), facts, refused)
+    axes = axes_of(list(places_of(loop.body, term)), set(free_names(term)), facts, refused)
     at = tuple(sub(Index(index), start) for index, start, _ in axes)
     names = fresh(nest, *(index for index, _, _ in axes))
     new = {index: Index(own) for (index, _, _), own in zip(axes, names, strict=True)}
@@ -97,19 +97,19 @@ def _hoisted(nest: LoopNest, path: Path, term: Expr, name: str) -> Block:
     made = _guarded((Store(name, tuple(_renamed(e, new) for e in at), there),), there, nest, facts, around(nest, path).locals)
     for (_, start, stop), own in zip(reversed(axes), reversed(names), strict=True):
         made = (For(own, start, stop, made),)
-    shape = tuple(const(_length(start, stop)) for _, start, stop in axes)
+    shape = tuple(const(length_of(start, stop)) for _, start, stop in axes)
     kept = Access(name, at, term.dtype)
     body = map_expressions(loop.body, lambda expr: _replaced(expr, term, kept))
     buffer = Buffer(name, term.dtype, shape, "local")
     return (Alloc(buffer, (*made, For(loop.index, loop.start, loop.stop, body, loop.kind, loop.call))),)
 
 
-def _places(block: Block, term: Expr, loops: tuple[For, ...]) -> Iterator[tuple[For, ...]]:
+def places_of(block: Block, term: Expr, loops: tuple[For, ...] = ()) -> Iterator[tuple[For, ...]]:
     """The loops around each statement of a block that has a term."""
     for s in block:
         if any(_has(e, term) for e in _expressions(s)):
             yield loops
-        yield from _places(inside(s), term, (*loops, s) if isinstance(s, For) else loops)
+        yield from places_of(inside(s), term, (*loops, s) if isinstance(s, For) else loops)
 
 
 def _expressions(s: Stmt) -> tuple[Expr, ...]:
@@ -139,7 +139,7 @@ def _divides(expr: Apply) -> bool:
     return isinstance(expr.args[1], Const) and expr.args[1].value != 0
 
 
-def _axes(
+def axes_of(
     places: list[tuple[For, ...]], names: set[str], facts: Facts, refused: Callable[[str], Exception]
 ) -> list[tuple[str, Expr, Expr]]:
     """The loops inside whose indices a term mentions, outermost first, with the range that all of their copies are in."""
@@ -164,7 +164,8 @@ def _axes(
     return found
 
 
-def _length(start: Expr, stop: Expr) -> int:
+def length_of(start: Expr, stop: Expr) -> int:
+    """How many elements an axis of what is kept has."""
     return max(1, constant(sub(stop, start)) or 0)
 
 

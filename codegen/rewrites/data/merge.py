@@ -107,7 +107,7 @@ def _merged(nest: LoopNest, first: Path, second: Path) -> LoopNest:
     for s in between:
         allowed = found.may_move(one, s)
         if not allowed:
-            raise refuse(f"expected nothing between {one.index} and {other.index} that hangs on the first: {allowed}", s)
+            raise refuse(f"expected nothing between {one.index} and {other.index} that depends on the first: {allowed}", s)
     allowed = found.may_fuse(one, other, -shift)
     if not allowed:
         raise refuse(f"expected iterations of {other.index} that need none of {one.index} to come: {allowed}", other)

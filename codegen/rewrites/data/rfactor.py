@@ -38,7 +38,7 @@ from tensorexpr.interpret import identity_of
 from tensorexpr.ir import Access, Const, Expr, Index, apply, const
 from tensorexpr.records import replace
 
-_COMBINERS = {"add": "sum", "mul": "prod", "maximum": "max", "minimum": "min", "and": "all", "or": "any"}
+COMBINERS = {"add": "sum", "mul": "prod", "maximum": "max", "minimum": "min", "and": "all", "or": "any"}
 """The reduction of each operation, which knows what it starts from."""
 
 
@@ -115,7 +115,7 @@ def _parted(nest: LoopNest, one: Touched, copies: list[Path], name: str) -> Loop
         nest = put(nest, path, (replace(own, body=map_accesses(own.body, moved)),))
     at = tuple(Index(other) for other in others)
     here, kept = Access(name, (Index(index), *at), buffer.dtype), Access(buffer.name, at, buffer.dtype)
-    identity = Const(identity_of(_COMBINERS[operation], buffer.dtype), buffer.dtype)
+    identity = Const(identity_of(COMBINERS[operation], buffer.dtype), buffer.dtype)
     axes = list(zip(others, buffer.shape, strict=True))
     begin = _over([(index, const(length)), *axes], Store(name, here.indices, identity))
     end: list[Stmt] = []
@@ -164,7 +164,7 @@ def _operation(nest: LoopNest, one: Touched, first: Path, last: Path) -> str:
             continue
         s = statement(nest, path)
         operation = operation_of(s) if isinstance(s, Store) and s.buffer == one.buffer else None
-        if operation not in _COMBINERS:
+        if operation not in COMBINERS:
             raise refuse(f"expected nothing but updates of {one.buffer} by an operation without order", s)
         found.setdefault(operation)
     if len(found) != 1:

@@ -8,6 +8,7 @@
 | `distribute` | a loop for each of the statements inside |
 | `partition` | a loop cut at points, into residue classes, or in two by a condition: the only one that copies what is inside |
 | `simplify` | indices, conditions, bounds and literals as what they are under the loops around |
+| `tensorize` | a nest of loops is an instruction of the machine |
 | `kinds` | `unroll`, `vectorize`, `parallel`, `bind`, `serial` |
 
 `cuts` finds the points at which tests change along a loop, `order` asks `dependence`.
@@ -22,5 +23,19 @@ from tensorexpr.codegen.rewrites.loops.partition import partition
 from tensorexpr.codegen.rewrites.loops.reorder import reorder
 from tensorexpr.codegen.rewrites.loops.simplify import simplify
 from tensorexpr.codegen.rewrites.loops.split import split
+from tensorexpr.codegen.rewrites.loops.tensorize import tensorize
 
-__all__ = ["bind", "distribute", "fuse", "parallel", "partition", "reorder", "serial", "simplify", "split", "unroll", "vectorize"]
+__all__ = [
+    "bind",
+    "distribute",
+    "fuse",
+    "parallel",
+    "partition",
+    "reorder",
+    "serial",
+    "simplify",
+    "split",
+    "tensorize",
+    "unroll",
+    "vectorize",
+]

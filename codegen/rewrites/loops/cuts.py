@@ -1,8 +1,8 @@
 """Where along a loop the tests inside begin and cease to hold, as points at which it may be cut.
 
-A test is a comparison of integers: of a condition, a choice, a check, of the two operands of a minimum or maximum, or of an absolute
-value with 0. It holds where an affine form is not negative. The indices of loops inside are replaced by their bounds, at which the form is
-least, and greatest:
+A test is a comparison of integers: of a condition, a choice, a check, of the two operands of a minimum or maximum, of an absolute
+value with 0, or of what is divided with the few multiples of the divisor that it goes beyond. It holds where an affine form is not
+negative. The indices of loops inside are replaced by their bounds, at which the form is least, and greatest:
 
     for i: for s in range(0, 3): if i + s - 1 >= 0: ...        least: i - 1, greatest: i + 1
                                                                from i = 1 on it holds at every s, from i = -1 on at some
@@ -13,7 +13,7 @@ What is left is a form of the loop's own index and those around: two points alon
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import gcd, lcm
+from math import gcd, isfinite, lcm
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, Stmt, Store
@@ -25,6 +25,8 @@ from tensorexpr.records import record
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import negate, walk
 
+TURNS = 2
+"""Multiples of a divisor beyond which an index that is divided is not cut at them: a border that is gone around has one or two."""
 _COMPARED = ("lt", "le", "gt", "ge", "eq", "ne")
 
 
@@ -60,23 +62,24 @@ def cuts_of(s: For, facts: Facts, only: frozenset[Expr] | None = None) -> tuple[
                     places = [-(f // factor) if factor > 0 else f // -factor + 1 for f in (rest, rest - 1)]
                     point, other = map(inner.expression, places)
                     found.setdefault(Cut(point, factor > 0, whole, other if is_choice else None))
-                elif whole and rest.terms and _are_counted(inner, depth + 1, form):
+                elif whole and rest.terms and is_choice is not None and _are_counted(inner, depth + 1, form):
                     fronts.setdefault(apply("ge", inner.expression(rest), const(0)))
     return tuple(found), tuple(fronts)
 
 
 def _is_known_in_front(form: Affine, s: For, inner: Facts, depth: int) -> bool:
-    """Whether a form may be asked for in front of a loop: it hangs on nothing inside, and reads nothing but what its bounds read."""
+    """Whether a form may be asked for in front of a loop: it depends on nothing inside, and reads nothing but what its bounds read."""
     if not inner.indices_in(form).isdisjoint(index for index, *_ in inner.loops[depth:]):
         return False
     read = {n for e in (s.start, s.stop) for n in walk(e) if isinstance(n, Access)}
     return all(access in read for access in inner.elements_in(form))
 
 
-def tests_in(block: Block, facts: Facts) -> Iterator[tuple[Expr, bool, Facts]]:
-    """The comparisons in a block, whether each is that of a minimum or maximum, and what holds where it stands."""
+def tests_in(block: Block, facts: Facts) -> Iterator[tuple[Expr, bool | None, Facts]]:
+    """The comparisons in a block, whether each is that of a minimum or maximum (None: of what is divided, for which alone it is not worth
+    to have a loop twice), and what holds where it stands."""
     for s in block:
-        for test, is_choice in _tests_of(s):
+        for test, is_choice in _tests_of(s, facts):
             yield test, is_choice, facts
         match s:
             case For():
@@ -88,7 +91,7 @@ def tests_in(block: Block, facts: Facts) -> Iterator[tuple[Expr, bool, Facts]]:
                 yield from tests_in(s.body, facts)
 
 
-def _tests_of(s: Stmt) -> Iterator[tuple[Expr, bool]]:
+def _tests_of(s: Stmt, facts: Facts) -> Iterator[tuple[Expr, bool | None]]:
     if isinstance(s, Check):
         yield apply("ge", s.index, const(0)), False
         yield apply("lt", s.index, s.extent), False
@@ -102,6 +105,12 @@ def _tests_of(s: Stmt) -> Iterator[tuple[Expr, bool]]:
                 yield apply("le", *node.args), True
             elif node.op.name == "abs":
                 yield apply("ge", *node.args, const(0)), True
+            elif node.op.name in ("mod", "floordiv") and isinstance(node.args[1], Const) and int(node.args[1].value) > 0:
+                divided, by = node.args[0], int(node.args[1].value)
+                low, high = facts.interval(facts.form(divided))
+                if isfinite(low) and isfinite(high) and high // by - low // by <= TURNS:
+                    for multiple in range(int(low // by) + 1, int(high // by) + 1):
+                        yield apply("ge", divided, const(multiple * by)), None
 
 
 def forms_of(test: Expr, facts: Facts) -> list[Affine]:

@@ -9,7 +9,7 @@
                                                          for j in range(0, 8):
                                                              y[j] = sum[j]
 
-Legal between two statements where no iteration of the first hangs on an earlier one of the second: those that do stay in one loop
+Legal between two statements where no iteration of the first depends on an earlier one of the second: those that do stay in one loop
 (Kennedy & McKinley 1990); a check stays with what it stands for. A local buffer that several of the loops touch gets an axis for the loop's
 iterations, whose number is then to be known; one that a single loop touches stays inside. A condition that iterations do not change goes
 into each of the loops.
@@ -151,7 +151,10 @@ def taken_apart(s: For, inner: str | None = None, opened: bool = True) -> tuple[
             return parts(block[0].body, conditions)
         found: list[Part] = []
         for one in block:
-            if opened and isinstance(one, If) and opens(one, len(block) == 1) and not _reads(one.condition, changed):
+            if opened and isinstance(one, Alloc) and (inner is None or has_inner(one)):
+                buffers.append(one.buffer)
+                found += parts(one.body, conditions)
+            elif opened and isinstance(one, If) and opens(one, len(block) == 1) and not _reads(one.condition, changed):
                 found += parts(one.then, (*conditions, one.condition))
                 found += parts(one.otherwise, (*conditions, negate(one.condition)))
             else:
@@ -162,7 +165,10 @@ def taken_apart(s: For, inner: str | None = None, opened: bool = True) -> tuple[
         if inner is None:
             return (alone and len(one.then) + len(one.otherwise) > 1) or any(isinstance(x, Alloc) for x in one.then)
         several = len(one.then) > 1 or bool(one.otherwise) or any(isinstance(x, Alloc) for x in one.then)
-        return several and any(isinstance(x, For) and x.index == inner for _, x in walk_block((one,)))
+        return several and has_inner(one)
+
+    def has_inner(one: Stmt) -> bool:
+        return any(isinstance(x, For) and x.index == inner for _, x in walk_block((one,)))
 
     found = parts(s.body, ())
     buffers = list(dict.fromkeys(buffers))  # of two branches

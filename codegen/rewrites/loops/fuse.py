@@ -4,7 +4,7 @@
         for j in range(0, 8):     -->           y[i_j // 8, i_j % 8] = ...
             y[i, j] = ...
 
-Legal where the inner bounds do not hang on the outer loop, for the order stays. Where the outer loop has more inside, it is taken apart
+Legal where the inner bounds do not depend on the outer loop, for the order stays. Where the outer loop has more inside, it is taken apart
 first (`distribute`); a copy without the inner loop, such as a tail, stays as it is.
 """
 
@@ -64,7 +64,7 @@ def fuse(nest: LoopNest, outer: str, inner: str, name: str | None = None) -> Loo
 
     result = rewrite_loops(nest, outer, together)
     if not fused:
-        raise refuse(f"fuse: expected {inner} right inside of {outer}", loop_at(nest, loop_paths(nest, outer)[0]), outer, "reorder first")
+        raise refuse(f"expected {inner} right inside of {outer}", loop_at(nest, loop_paths(nest, outer)[0]), outer, "reorder first")
     return result
 
 
@@ -84,9 +84,9 @@ def _apart(nest: LoopNest, outer: str, inner: str) -> LoopNest:
 def _together(s: For, inner: For, name: str, facts: Facts) -> Block:
     if s.kind != "serial" or inner.kind != "serial":
         other = s if s.kind != "serial" else inner
-        raise refuse(f"fuse: expected serial loops, got {other.kind} {other.index}", other, other.index, "fuse first")
+        raise refuse(f"expected serial loops, got {other.kind} {other.index}", other, other.index, "fuse first")
     if s.index in (*free_names(inner.start), *free_names(inner.stop)):
-        raise refuse(f"fuse: expected bounds of {inner.index} that do not hang on {s.index}", inner, inner.index, "reorder first")
+        raise refuse(f"expected bounds of {inner.index} that do not depend on {s.index}", inner, inner.index, "reorder first")
     outer_length, inner_length = _length(s, facts), _length(inner, facts)
     place = Index(name)
     width = constant(inner_length)

@@ -7,8 +7,8 @@
 |---|---|---|
 | `serial` | always, for a loop that is copied out, in lanes or over cores | |
 | `unroll` | the number of iterations is known | stays a loop |
-| `vectorize` | that, and iterations do not hang on each other | a tail of unknown length stays a loop; else refused |
-| `parallel` | iterations do not hang on each other, loops around are serial, nothing private to one of them is shared | refused |
+| `vectorize` | that, and iterations do not depend on each other | a tail of unknown length stays a loop; else refused |
+| `parallel` | that (or they write the same values), loops around are serial, nothing private to one of them is shared | refused |
 | `bind` | that, and blocks are outermost; each axis of the grid is once on a path | refused |
 
 Loops that are copied out or in lanes run from 0 on: one that begins elsewhere is counted from there.
@@ -30,6 +30,8 @@ from tensorexpr.ir import Const, Index
 from tensorexpr.records import replace
 
 WORDS = (*GRID, *THREADS)
+MOST = {"vectorize": 256, "unroll": 64}
+"""Iterations that are copied out or in lanes at most: beyond, LLVM takes seconds for what a loop does as well."""
 
 
 def serial(nest: LoopNest, loop: str) -> LoopNest:
@@ -67,31 +69,38 @@ def vectorize(nest: LoopNest, loop: str) -> LoopNest:
                 y[i * 4 + j] = x[i * 4 + j]
     <BLANKLINE>
     """
-    check_any_order(nest, loop, "run in lanes")
+    check_any_order(nest, loop, "run in lanes", alike=True)
     return _of_known_length(nest, loop, "vectorize")
 
 
 def _of_known_length(nest: LoopNest, loop: str, kind: str) -> LoopNest:
     _check_serial(nest, loop, kind)
-    known = 0
+    check_length(nest, loop, kind)
 
     def marked(s: For, path: Path) -> Block | None:
-        nonlocal known
-        facts = Facts.at(nest, path)
-        length = constant(decided(sub(s.stop, s.start), facts))
-        if length is None:
+        length = _length(nest, s, path)
+        if length is None or length > MOST[kind]:
             return None
-        known += 1
         if isinstance(s.start, Const):
             return (replace(s, stop=add(s.start, Const(length, s.start.dtype)), kind=kind),)
         body = substituted(s.body, {s.index: add(Index(s.index), s.start)})
         return (replace(s, start=ZERO, stop=Const(length, s.start.dtype), kind=kind, body=body),)
 
-    made = rewrite_loops(nest, loop, marked)
-    if not known:
+    return rewrite_loops(nest, loop, marked)
+
+
+def check_length(nest: LoopNest, loop: str, kind: str) -> None:
+    """Refuses where no copy of a loop has a known number of iterations that may be copied out or in lanes."""
+    lengths = [_length(nest, loop_at(nest, path), path) for path in loop_paths(nest, loop)]
+    known = [n for n in lengths if n is not None]
+    if not any(n <= MOST[kind] for n in known):
+        found = str(min(known)) if known else "an extent known only when it runs"
         s = loop_at(nest, loop_paths(nest, loop)[0])
-        raise refuse(f"expected a known number of iterations to {kind} {loop}", s, loop, "split first")
-    return made
+        raise refuse(f"expected a constant extent of at most {MOST[kind]} to {kind} {loop}, got {found}", s, loop, "split first")
+
+
+def _length(nest: LoopNest, s: For, path: Path) -> int | None:
+    return constant(decided(sub(s.stop, s.start), Facts.at(nest, path)))
 
 
 def parallel(nest: LoopNest, loop: str) -> LoopNest:
@@ -102,7 +111,7 @@ def parallel(nest: LoopNest, loop: str) -> LoopNest:
         if outer:
             raise refuse(f"expected serial loops around {loop} to run it in parallel, got {outer[0].index}", outer[0], loop)
         _check_unshared(nest, path, "run in parallel")
-    check_any_order(nest, loop, "run in parallel")
+    check_any_order(nest, loop, "run in parallel", alike=True)
     return rewrite_loops(nest, loop, lambda s, path: (replace(s, kind="parallel"),))
 
 

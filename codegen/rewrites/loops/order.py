@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from tensorexpr.codegen.dependence import dependences
 from tensorexpr.codegen.nest import Alloc, Block, LoopNest
+from tensorexpr.codegen.nest_proofs.races import meet
 from tensorexpr.codegen.rewrites.expressions import buffers_written, elements_read
 from tensorexpr.codegen.rewrites.paths import inside, loop_at, loop_paths
 from tensorexpr.codegen.rewrites.refusals import refuse
 
 
-def check_any_order(nest: LoopNest, loop: str, word: str) -> None:
-    """Refuses where iterations of some copy of a loop hang on each other; `word` says how they are to run."""
+def check_any_order(nest: LoopNest, loop: str, word: str, alike: bool = False, updates: bool = False) -> None:
+    """Refuses where iterations of some copy of a loop depend on each other; `word` says how they are to run. With `alike` two may write one
+    element where both write the same value (blocks that are shifted inwards); with `updates` they may add to one in another order."""
     deps = dependences(nest)
     for path in loop_paths(nest, loop):
         s = loop_at(nest, path)
-        allowed = deps.may_run_in_any_order(s)
-        if not allowed:
-            hint = "rfactor first" if allowed.obstacle is not None and allowed.obstacle.update is not None else None
-            raise refuse(f"expected iterations of {loop} that may {word} in any order: {allowed.obstacle}", s, loop, hint)
+        for conflict in deps.carried(s):
+            if updates and conflict.update:
+                continue
+            if alike and conflict.kind == "output" and meet(deps.loop(s), conflict.first, conflict.second, deps.questions).holds:
+                continue
+            hint = "rfactor first" if conflict.update is not None else None
+            raise refuse(f"expected iterations of {loop} that may {word} in any order: {conflict}", s, loop, hint)
 
 
 def check_repeatable(nest: LoopNest, loop: str) -> None:
@@ -28,7 +33,7 @@ def check_repeatable(nest: LoopNest, loop: str) -> None:
         read = {a.tensor for a in elements_read(s.body)}
         for name in sorted(buffers_written(s.body) - own):
             if name in read:
-                raise refuse(f"split: expected iterations of {loop} that read nothing that they write, got {name}", s, loop, 'tail="peel"')
+                raise refuse(f"expected iterations of {loop} that read nothing that they write, got {name}", s, loop, 'tail="peel"')
 
 
 def _allocated(block: Block) -> set[str]:

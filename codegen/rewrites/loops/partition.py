@@ -81,9 +81,9 @@ def partition(
     """
     given = [name for name, value in (("at", at), ("condition", condition), ("residues", residues)) if value is not None]
     if len(given) > 1:
-        raise refuse(f"partition: expected one of at, condition and residues, got {' and '.join(given)}", loop=loop)
+        raise refuse(f"expected one of at, condition and residues, got {' and '.join(given)}", loop=loop)
     if residues not in (None, "found") and (not isinstance(residues, int) or isinstance(residues, bool) or residues < 1):
-        raise refuse(f'partition: expected a positive int or "found" as residues, got {residues!r}', loop=loop)
+        raise refuse(f'expected a positive int or "found" as residues, got {residues!r}', loop=loop)
     if residues is not None:
         check_any_order(nest, loop, "run by residue classes")
 

@@ -11,8 +11,8 @@
                                                           C[i, j] = sum[j]
 
 Neighbors change places one after the other. Where a loop has more inside than the one that goes out, it is taken apart first
-(`distribute`), and accumulators get an axis for it. Where the bounds of the inner loop hang on the outer one, it runs from the least of its
-starts to the greatest of its stops, under a condition (`partition` cuts it off). A condition around the inner loop alone goes inside.
+(`distribute`), and accumulators get an axis for it. Where the bounds of the inner loop depend on the outer one, it runs from the least of
+its starts to the greatest of its stops, under a condition (`partition` cuts it off). A condition around the inner loop alone goes inside.
 
 Legal where no two iterations that touch one element change their order. Accumulations into one element by an operation whose order does
 not matter may: a sum of floats then rounds otherwise. A copy that cannot follow (a tail of unknown length around an accumulator) keeps its
@@ -73,7 +73,7 @@ def reorder(nest: LoopNest, *loops: str) -> LoopNest:
     <BLANKLINE>
     """
     if len(set(loops)) != len(loops) or len(loops) < 2:
-        raise refuse(f"reorder: expected two or more loops, each once, got {', '.join(loops) or 'none'}")
+        raise refuse(f"expected two or more loops, each once, got {', '.join(loops) or 'none'}")
     chain = _chain(nest, loops)
     wanted = iter(loops)
     order = [next(wanted) if name in loops else name for name in chain]
@@ -94,7 +94,7 @@ def _chain(nest: LoopNest, loops: Sequence[str]) -> list[str]:
         if all(name in names for name in loops):
             first = min(names.index(name) for name in loops)
             return names[first:]
-    raise refuse(f"reorder: expected loops one inside the other, got {', '.join(loops)}")
+    raise refuse(f"expected loops one inside the other, got {', '.join(loops)}")
 
 
 def swap(nest: LoopNest, outer: str, inner: str) -> LoopNest:
@@ -111,7 +111,7 @@ def swap(nest: LoopNest, outer: str, inner: str) -> LoopNest:
             reasons.append(error)
     if not done:
         s = loop_at(nest, loop_paths(nest, outer)[0])
-        raise refuse(str(reasons[-1]) if reasons else f"reorder: expected {inner} right inside of {outer}", s, outer)
+        raise refuse(str(reasons[-1]) if reasons else f"expected {inner} right inside of {outer}", s, outer)
     return nest
 
 
@@ -122,29 +122,29 @@ def _swapped(nest: LoopNest, path: Path, inner: str) -> LoopNest:
     parts = taken_apart(s, inner)[1]
     if len(parts) > 1:
         if not any(is_over(part.statement, inner) for part in parts):
-            raise NotAlone(f"reorder: expected {inner} right inside of {s.index}")
+            raise NotAlone(f"expected {inner} right inside of {s.index}")
         block = distributed(s, Facts.at(nest, path), deps, inner)
         nest = put(nest, path, block)
         # Those that have the inner loop alone change places now, the last first.
         for here, one in reversed(list(_standing(block, path))):
             if isinstance(one, For) and one.index == s.index and any(is_over(x, inner) for x in _bare(one.body)):
                 if len(_bare(one.body)) > 1:
-                    raise NotAlone(f"reorder: expected {inner} alone in {s.index}, where it cannot be taken apart")
+                    raise NotAlone(f"expected {inner} alone in {s.index}, where it cannot be taken apart")
                 nest = _swapped(nest, here, inner)
         return nest
     (one,) = _bare(s.body)
     if not is_over(one, inner):
-        raise NotAlone(f"reorder: expected {inner} right inside of {s.index}")
+        raise NotAlone(f"expected {inner} right inside of {s.index}")
     tests: list[Expr] = []
     while isinstance(one, If):
         tests.append(one.condition)
         one = one.then[0]
     assert isinstance(one, For)
     if s.kind in SHARED and not (one.kind in SHARED or (one.kind == "serial" and s.kind not in GRID)):
-        raise NotAlone(f"reorder: expected a loop that may stand around {s.kind} {s.index}, got {one.kind} {inner}")
+        raise NotAlone(f"expected a loop that may stand around {s.kind} {s.index}, got {one.kind} {inner}")
     allowed = deps.may_swap(s, one, updates=True)
     if not allowed:
-        raise NotAlone(f"reorder: expected {inner} outside of {s.index} to keep what is computed: {allowed.obstacle}")
+        raise NotAlone(f"expected {inner} outside of {s.index} to keep what is computed: {allowed.obstacle}")
     return put(nest, path, _exchanged(s, one, tests, Facts.at(nest, path)))
 
 
@@ -179,10 +179,10 @@ def _exchanged(outer: For, inner: For, tests: Sequence[Expr], facts: Facts) -> B
     changed = buffers_written(inner.body)
     bounds = [inner.start, inner.stop, *tests, outer.start, outer.stop]
     if any(isinstance(n, Access) and n.tensor in changed for e in bounds for n in walk(e)):
-        raise NotAlone(f"reorder: expected bounds of {inner.index} that its iterations do not change")
+        raise NotAlone(f"expected bounds of {inner.index} that its iterations do not change")
     if any(isinstance(n, Access) for n in walk(inner.start)) or any(isinstance(n, Access) for n in walk(inner.stop)):
         if tests or outer.index in (*free_names(inner.start), *free_names(inner.stop)):
-            raise NotAlone(f"reorder: expected bounds of {inner.index} that hang on no data inside of {outer.index}")
+            raise NotAlone(f"expected bounds of {inner.index} that depend on no data inside of {outer.index}")
     conditions = list(tests)
     start, stop = inner.start, inner.stop
     if outer.index in free_names(start):
@@ -214,7 +214,7 @@ def _hull(bound: Expr, outer: For, greatest: bool, facts: Facts) -> Expr:
                 total = apply("maximum" if greatest else "minimum", total, more)
             found.append(total)
     if not found:
-        raise NotAlone(f"reorder: expected bounds of a loop that grow evenly with {outer.index}")
+        raise NotAlone(f"expected bounds of a loop that grow evenly with {outer.index}")
     total = found[0]
     for more in found[1:]:
         total = apply("minimum" if greatest else "maximum", total, more)

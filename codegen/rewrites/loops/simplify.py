@@ -23,8 +23,8 @@ from tensorexpr.regions import within
 from tensorexpr.traversal import map_children, negate, walk
 
 
-def simplify(nest: LoopNest) -> LoopNest:
-    """rewrite: what is decided is not asked.
+def simplify(nest: LoopNest, *buffers: str) -> LoopNest:
+    """rewrite: what is decided is not asked; of some buffers: in the kernels that store to one of them.
 
     >>> from tensorexpr.codegen.nest_parse import parse_nest
     >>> from tensorexpr.codegen.rewrites.loops.simplify import simplify
@@ -49,7 +49,8 @@ def simplify(nest: LoopNest) -> LoopNest:
     """
     kernels = []
     for kernel in nest.kernels:
-        body = simplified(kernel.body, Facts(buffers_written(kernel.body)))
+        written = buffers_written(kernel.body)
+        body = kernel.body if buffers and written.isdisjoint(buffers) else simplified(kernel.body, Facts(written))
         if body:
             kernels.append(kernel if body is kernel.body else replace(kernel, body=body))
     return distinct(replace(nest, kernels=tuple(kernels)))

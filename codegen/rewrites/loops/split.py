@@ -13,6 +13,8 @@ Nothing asks whether the length divides. `tail` says what happens to a rest:
   iterations may run in any order and read nothing that they write, so that they write the same again. Where the loop is shorter than a
   block there is one, as long as the loop.
 - "guard": the last block runs over the end, and a condition skips what is beyond. Always legal.
+- "stride": the loop inside of a block stands outside, and for each of its places the other one goes over the blocks that have it: a residue
+  class is a loop of its own. Legal where the iterations may run in any order, but for what they add up.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.hints import suggestion
 from tensorexpr.ir import Expr, Index, apply, const
 
-TAILS = ("peel", "shift", "guard")
+TAILS = ("peel", "shift", "guard", "stride")
 
 
 def split(nest: LoopNest, loop: str, factor: int, tail: str = "peel", names: tuple[str, str] | None = None) -> LoopNest:
@@ -61,16 +63,18 @@ def split(nest: LoopNest, loop: str, factor: int, tail: str = "peel", names: tup
     <BLANKLINE>
     """
     if not isinstance(factor, int) or isinstance(factor, bool) or factor < 1:
-        raise refuse(f"split: expected a positive int as the factor, got {factor!r}", loop=loop)
+        raise refuse(f"expected a positive int as the factor, got {factor!r}", loop=loop)
     if tail not in TAILS:
-        raise refuse(f"split: expected a tail among {', '.join(TAILS)}, got {tail!r}", loop=loop, hint=suggestion(tail, TAILS))
+        raise refuse(f"expected a tail among {', '.join(TAILS)}, got {tail!r}", loop=loop, hint=suggestion(tail, TAILS))
     outer, inner = chosen(nest, names, f"{loop}_o", f"{loop}_i")
     for path in loop_paths(nest, loop):
         if loop_at(nest, path).kind != "serial":
-            raise refuse(f"split: expected a serial loop, got one to {loop_at(nest, path).kind}", loop_at(nest, path), loop, "split first")
+            raise refuse(f"expected a serial loop, got one to {loop_at(nest, path).kind}", loop_at(nest, path), loop, "split first")
     if tail == "shift":
         check_any_order(nest, loop, "run twice")
         check_repeatable(nest, loop)
+    if tail == "stride":
+        check_any_order(nest, loop, "run by residue classes", updates=True)
 
     def blocks(s: For, path: Path) -> Block:
         facts = Facts.at(nest, path)
@@ -94,6 +98,9 @@ def _blocks(s: For, factor: int, tail: str, outer: str, inner: str, facts: Facts
         # Without a whole block the loop over them stays, for whom it is that names it next; `simplify` ends it.
         return (blocks,) if facts.is_less(length, done, 0) else (blocks, rest)
     count = floordiv(add(length, const(factor - 1)), factor)
+    if tail == "stride":
+        own = floordiv(add(sub(length, Index(inner)), const(factor - 1)), factor)
+        return (For(inner, ZERO, minimum(length, const(factor)), (For(outer, ZERO, own, at(begin)),)),)
     if tail == "guard":
         test = apply("lt", add(Index(inner), begin), length)
         return (For(outer, ZERO, count, (For(inner, ZERO, const(factor), (If(test, at(begin)),)),)),)

@@ -15,7 +15,7 @@ from tensorexpr.codegen.auto.summary import AUTO, LOAD, PARALLEL_AUTO, STORE, VE
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest_interpret import Machine
 from tensorexpr.codegen.nest_parse import parse_nest
-from tensorexpr.codegen.schedule import Schedule, schedule
+from tensorexpr.codegen.schedule import Planned, schedule
 from tensorexpr.codegen.target import Target
 from tensorexpr.errors import TensorExprError
 from tensorexpr.simplify import simplify
@@ -53,7 +53,7 @@ def test_loops_run_as_often_as_the_interpreter_says(seed):
     sample = random_sample(seed, Options(points=20, open_sizes=0.3, most=2))
     try:
         traced = sample.traced()
-        state = shuffled(Schedule(schedule(simplify(traced.program), Target("cpu")).state), rng, 6, WORDS)
+        state = shuffled(Planned(schedule(simplify(traced.program), Target("cpu")).state), rng, 6, WORDS)
         nest = lower(state)
         sizes = {name: sample.sizes.get(name, 4) for name in nest.sizes}
         machine = Machine(nest, arrays_for(traced.program, traced.below, sizes, seed), sizes)

@@ -12,7 +12,7 @@ from tensorexpr.codegen.cuda import nvrtc
 from tensorexpr.codegen.cuda.emit import emit
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest_verify import verify_nest
-from tensorexpr.codegen.schedule import Schedule, autoschedule, schedule
+from tensorexpr.codegen.schedule import Planned, autoschedule, schedule
 from tensorexpr.codegen.schedule.auto import shapes_of
 from tensorexpr.codegen.schedule.auto_blocks import tiles_of
 from tensorexpr.codegen.schedule.decisions import Choices, Decisions
@@ -103,11 +103,11 @@ return x_bar
 """
 
 
-def planned(text: str, target=SMALL) -> Schedule:
+def planned(text: str, target=SMALL) -> Planned:
     return autoschedule(parse_program(text), target)
 
 
-def is_tiled(s: Schedule) -> bool:
+def is_tiled(s: Planned) -> bool:
     return any(s.state.stage(name).cached for name in s.stages)
 
 

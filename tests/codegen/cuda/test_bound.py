@@ -14,6 +14,7 @@ from tensorexpr.interpret import evaluate_program
 from tensorexpr.parse import parse_program
 from tensorexpr.simplify import simplify
 from tests.codegen.cuda.device import Program, needs_compiler
+from tests.codegen.programs import planned
 from tests.random_programs import random_inputs
 
 pytestmark = needs_compiler
@@ -87,7 +88,7 @@ def test_a_grid_of_sizes_known_when_it_runs(monkeypatch):
     monkeypatch.setenv("TENSOREXPR_CUDA", "host")
     n = te.dim("n")
     x = te.placeholder((n, 33), name="x")
-    s = te.schedule(te.compute((n, 33), lambda i, j: x[i, j] + 1, name="y"), "cuda")
+    s = planned(te.compute((n, 33), lambda i, j: x[i, j] + 1, name="y"), "cuda")
     s["y"].bind("i", "block.x")
     s["y"].bind("j", "thread.x")
     f = te.build(s, [x])

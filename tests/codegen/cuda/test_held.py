@@ -17,7 +17,7 @@ from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, If, Stmt
 from tensorexpr.codegen.nest_interpret import run_nest
 from tensorexpr.codegen.nest_verify import verify_nest
-from tensorexpr.codegen.schedule import Schedule, autoschedule
+from tensorexpr.codegen.schedule import Planned, autoschedule
 from tensorexpr.codegen.target import H200
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Const, Expr, Index, Program, apply, const, integer
@@ -36,7 +36,7 @@ def softmax(rows: int, columns: int, dtype: str = "float32") -> Program:
     return simplify(te.program_of([y, *te.gradient(y, [x], g)], [x, g]))
 
 
-def text_of(s: Schedule) -> str:
+def text_of(s: Planned) -> str:
     return emit(verify_nest(lower(s))).text
 
 

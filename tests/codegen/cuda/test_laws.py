@@ -10,7 +10,7 @@ from tensorexpr.codegen.cuda.emit import emit
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import GRID, THREADS, LoopNest
 from tensorexpr.codegen.nest_verify import verify_nest
-from tensorexpr.codegen.schedule import Schedule, autoschedule, schedule
+from tensorexpr.codegen.schedule import Planned, autoschedule, schedule
 from tensorexpr.codegen.target import H200, Target
 from tensorexpr.errors import ScheduleError
 from tests.codegen.cuda.device import Program, compiled_together, needs_compiler
@@ -23,7 +23,7 @@ TEAMS = Target("test", vector_bits=32 * 64, registers=32, cores=64)
 """Lanes enough for threads of a block, few enough for small tensors."""
 
 
-def bound(s: Schedule, rng: random.Random) -> Schedule:
+def bound(s: Planned, rng: random.Random) -> Planned:
     """Splits of some data loops, and every loop that takes it bound to an axis of a GPU, from the outside inwards."""
     for name in s.stages:
         for _ in range(2):
@@ -39,7 +39,7 @@ def bound(s: Schedule, rng: random.Random) -> Schedule:
     return s
 
 
-def in_warps(s: Schedule, rng: random.Random) -> Schedule:
+def in_warps(s: Planned, rng: random.Random) -> Planned:
     """Splits of loops, the outer ones of the grid or over warps of a block, every loop that takes it in the lanes of a warp."""
     for name in s.stages:
         for loop in s[name].loops:
@@ -71,7 +71,7 @@ def assert_means(*given: tuple[int, ir.Program, LoopNest]) -> None:
         assert_agrees(program, {n: got[parameter] for n, parameter in zip(program.outputs, nest.writes, strict=True)}, want, seed)
 
 
-def nest_of(s: Schedule) -> LoopNest:
+def nest_of(s: Planned) -> LoopNest:
     return verify_nest(lower(s))
 
 

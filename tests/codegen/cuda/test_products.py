@@ -14,7 +14,7 @@ from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.lowering.program import lower_state
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.nest_verify import verify_nest
-from tensorexpr.codegen.schedule import Schedule, autoschedule, schedule
+from tensorexpr.codegen.schedule import Planned, autoschedule, schedule
 from tensorexpr.codegen.schedule.decisions import Choices, Decisions
 from tensorexpr.codegen.target import H200
 from tensorexpr.errors import InternalError, TargetError
@@ -68,11 +68,11 @@ return X
 """
 
 
-def planned(text: str, target=SMALL) -> Schedule:
+def planned(text: str, target=SMALL) -> Planned:
     return autoschedule(parse_program(text), target)
 
 
-def assert_means(s: Schedule) -> str:
+def assert_means(s: Planned) -> str:
     """Runs a schedule in several orders of threads; gives its text."""
     inputs, made = random_inputs(s.program, 7), Program(verify_nest(lower(s)))
     inputs = {name: (np.round(a.astype(np.float32) * 2) / 2).astype(a.dtype) for name, a in inputs.items()}

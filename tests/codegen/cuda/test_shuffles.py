@@ -15,7 +15,7 @@ from tensorexpr.codegen.cuda.source import Source
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.nest_verify import verify_nest
-from tensorexpr.codegen.schedule import Schedule, autoschedule, schedule
+from tensorexpr.codegen.schedule import Planned, autoschedule, schedule
 from tensorexpr.codegen.target import H200
 from tensorexpr.errors import InternalError
 from tensorexpr.interpret import evaluate_program
@@ -56,7 +56,7 @@ def rows(rng: random.Random, length: int, count: int = 2) -> str:
     return "\n".join([*inputs, *text, f"return {', '.join(returned)}", ""])
 
 
-def in_lanes(text: str, width: int) -> Schedule:
+def in_lanes(text: str, width: int) -> Planned:
     """Blocks of rows, their threads along the reductions."""
     s = schedule(parse_program(text), H200)
     for name in s.stages:
@@ -66,7 +66,7 @@ def in_lanes(text: str, width: int) -> Schedule:
     return s
 
 
-def in_one_block() -> Schedule:
+def in_one_block() -> Planned:
     """Combinations of 16 and of 32 lanes in a block of 64 threads."""
     s = schedule(parse_program(ROW), H200)
     for name in ("t", "y", "m"):
@@ -78,7 +78,7 @@ def in_one_block() -> Schedule:
     return s
 
 
-def nest_of(s: Schedule) -> LoopNest:
+def nest_of(s: Planned) -> LoopNest:
     return verify_nest(lower(s))
 
 

@@ -11,13 +11,14 @@ from tensorexpr.codegen.cuda import nvrtc
 from tensorexpr.codegen.cuda.source import Source
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest_verify import verify_nest
-from tensorexpr.codegen.schedule import Schedule, autoschedule, schedule
+from tensorexpr.codegen.schedule import Planned, autoschedule, schedule
 from tensorexpr.codegen.target import H200
 from tensorexpr.errors import InternalError
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.parse import parse_program
 from tensorexpr.simplify import simplify
 from tests.codegen.cuda.device import Program, compiled_together, needs_compiler
+from tests.codegen.programs import planned
 from tests.random_programs import random_inputs
 
 # Rows that no thread has alone, and reductions of several dtypes.
@@ -39,7 +40,7 @@ return a, b, c, d
 """
 
 
-def rows(*around: tuple[str, str], of: str = "i") -> Schedule:
+def rows(*around: tuple[str, str], of: str = "i") -> Planned:
     """Softmax-like rows, in the loops `around` and the lanes of warps."""
     s = schedule(parse_program(ROWS), H200)
     for name in ("s", "e", "m"):
@@ -51,7 +52,7 @@ def rows(*around: tuple[str, str], of: str = "i") -> Schedule:
     return s
 
 
-def several() -> Schedule:
+def several() -> Planned:
     """Lanes of one warp, of a part of one, and warps along two axes of a block."""
     s = schedule(parse_program(SEVERAL), H200)
     for name, axes in (
@@ -68,7 +69,7 @@ def several() -> Schedule:
     return s
 
 
-def mixed() -> Schedule:
+def mixed() -> Planned:
     """Beside lanes of a warp a definition with threads of its own: then all are loops of threads."""
     s = rows(("i", "block.x"))
     stage = s.state.stage("e")
@@ -77,7 +78,7 @@ def mixed() -> Schedule:
     return s
 
 
-def program(s: Schedule, prefix: str = "") -> Program:
+def program(s: Planned, prefix: str = "") -> Program:
     return Program(verify_nest(lower(s)), prefix)
 
 
@@ -166,7 +167,7 @@ def test_as_many_rows_as_a_run_has(monkeypatch):
     monkeypatch.setenv("TENSOREXPR_CUDA", "host")
     n = te.dim("n")
     x = te.placeholder((n, 96), name="x")
-    s = te.schedule(te.compute((n,), lambda i: te.sum(lambda k: x[i, k], 96), name="y"), "cuda")
+    s = planned(te.compute((n,), lambda i: te.sum(lambda k: x[i, k], 96), name="y"), "cuda")
     s["y"].bind(s["y"].split("k", 32)[-1], "warp")
     s["y"].bind("i", "block.x")
     f = te.build(s, [x])

@@ -14,7 +14,7 @@ from tensorexpr.codegen.compile import build_program
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest_proofs import prove
 from tensorexpr.codegen.nest_text import print_block
-from tensorexpr.codegen.schedule import Schedule, autoschedule, schedule
+from tensorexpr.codegen.schedule import Planned, autoschedule, schedule
 from tensorexpr.errors import OutOfBoundsError, ScheduleError
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Program
@@ -38,7 +38,7 @@ def _tried(call: object, *args: object) -> None:
         call(*args)  # type: ignore[operator]
 
 
-def _piecewise(seed: int) -> Schedule:
+def _piecewise(seed: int) -> Planned:
     """Definitions by cases, each computed in some loop of its reader, whose loops stand in any order; some loops run in lanes."""
     rng = random.Random(seed)
     m, p = rng.randint(2, 6), rng.randint(2, 6)
@@ -82,7 +82,7 @@ return a, c
     assert_means(s)
 
 
-def _assert_agrees(s: Schedule, program: Program, sizes: Iterable[Mapping[str, int]], seed: int) -> None:
+def _assert_agrees(s: Planned, program: Program, sizes: Iterable[Mapping[str, int]], seed: int) -> None:
     """Checks that a nest gives what the program means, every access inside its buffer, and fails where that does."""
     nest = lower(s)
     assert not prove(nest).refuted, f"{program}\n{s.as_python()}\n{prove(nest)}"
@@ -109,7 +109,7 @@ def test_conditions_hold_wherever_loops_are_moved_to(seed):
     _assert_agrees(autoschedule(made, WIDE), made, sizes, seed)
 
 
-def _nested(seed: int) -> Schedule:
+def _nested(seed: int) -> Planned:
     """A reduction inside of a sum that keeps its reads in bounds, by bounds or a condition; the sum in parts, its loops in any order."""
     rng = random.Random(seed)
     n, j, q = rng.choice((5, 9, 17, 33, 57)), rng.randint(1, 4), rng.randint(1, 3)

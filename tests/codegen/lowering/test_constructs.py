@@ -7,7 +7,7 @@ import tensorexpr as te
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Check, For, If, Store
 from tensorexpr.codegen.nest_interpret import run_nest
-from tensorexpr.codegen.schedule import Schedule, auto_parts, autoschedule, schedule
+from tensorexpr.codegen.schedule import Planned, auto_parts, autoschedule, schedule
 from tensorexpr.errors import OutOfBoundsError
 from tensorexpr.integers import Domain
 from tensorexpr.ir import Define, Reduce
@@ -314,7 +314,7 @@ return S
 """
 
 
-def tiled(text: str) -> Schedule:
+def tiled(text: str) -> Planned:
     s = plain(text)
     s["S"].tile("i", "j", 8, 16, "shift")
     s["S"].reorder("e", "i_i", "j_i")

@@ -11,7 +11,7 @@ import pytest
 import tensorexpr as te
 from tensorexpr.codegen.schedule import autoschedule
 from tensorexpr.errors import ScheduleError
-from tests.codegen.programs import WIDE, assert_means, plain
+from tests.codegen.programs import WIDE, assert_means, plain, planned
 from tests.seeds import share_of
 
 RNG = np.random.default_rng(4)
@@ -38,7 +38,7 @@ def test_the_last_block_counts_in_the_default_schedule(n):
 @pytest.mark.parametrize(("n", "tail", "twice"), list(itertools.product((5, 8, 11, 13, 16, 19), ("shift", "guard", "peel"), (False, True))))
 def test_the_last_block_counts_in_any_split(n, tail, twice):
     x, y = last_and_first(n, 5)
-    s = te.schedule(y, inputs=[x])
+    s = planned(y, inputs=[x])
     s[y].split("p", 4, tail)
     loops = ["p_o", "p_i"]
     if twice:

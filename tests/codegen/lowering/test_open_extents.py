@@ -11,7 +11,7 @@ import pytest
 from tensorexpr.codegen.compile import build_program
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest_proofs import prove
-from tensorexpr.codegen.schedule import Schedule, autoschedule
+from tensorexpr.codegen.schedule import Planned, autoschedule
 from tensorexpr.codegen.schedule.state import TAILS
 from tensorexpr.errors import ScheduleError
 from tensorexpr.interpret import evaluate_program, extent_value
@@ -40,7 +40,7 @@ BODIES = (
 )
 
 
-def _schedules(text: str, tail: str) -> list[Schedule]:
+def _schedules(text: str, tail: str) -> list[Planned]:
     """The plain schedule with every loop split, the blocks split again, and neighbors fused, as far as that is legal."""
     found = []
     for fused in (False, True):

@@ -12,6 +12,7 @@ from tensorexpr.codegen.nest import Alloc, Buffer, For, If, Kernel, Store
 from tensorexpr.codegen.nest_verify import touched
 from tensorexpr.dtypes import float32
 from tensorexpr.ir import Access, Const, Index, apply, const
+from tests.codegen.programs import planned
 from tests.seeds import share_of
 
 ROW = 20_000  # too many for a stack
@@ -33,12 +34,12 @@ def chain(seed: int, length: int = 6) -> tuple[te.Tensor, te.Tensor]:
 @pytest.mark.parametrize("seed", share_of(range(9)))
 def test_random_chains_of_rows_keep_their_values(seed: int):
     x, y = chain(seed)
-    s = te.schedule(y)
+    s = planned(y)
     for name in reversed(s.stages[:-1]):
         s[name].compute_at("y", "i")
     s["y"].parallel("i")
     data = np.random.default_rng(seed).standard_normal((8, ROW), np.float32)
-    np.testing.assert_array_equal(te.build(s)(data), te.build(te.schedule(y), [x])(data))
+    np.testing.assert_array_equal(te.build(s)(data), te.build(planned(y), [x])(data))
 
 
 def test_two_buffers_serve_a_chain_of_any_length():
@@ -46,7 +47,7 @@ def test_two_buffers_serve_a_chain_of_any_length():
     y = x
     for number in range(6):
         y = te.compute((8, ROW), lambda i, j, y=y: y[i, ROW - 1 - j] * 0.5, name=f"p{number}")
-    s = te.schedule(y)
+    s = planned(y)
     for name in reversed(s.stages[:-1]):
         s[name].compute_at("p5", "i")
     s["p5"].parallel("i")

@@ -12,11 +12,16 @@ from tensorexpr.codegen.rewrites.data.contract import contract
 from tensorexpr.codegen.rewrites.data.fuse_at import fuse_at
 from tensorexpr.codegen.rewrites.data.hoist import hoist
 from tensorexpr.codegen.rewrites.data.inline import inline
+from tensorexpr.codegen.rewrites.data.keep import keep
 from tensorexpr.codegen.rewrites.data.merge import merge, merge_kernels
+from tensorexpr.codegen.rewrites.data.pipeline import pipeline
 from tensorexpr.codegen.rewrites.data.rfactor import rfactor
+from tensorexpr.codegen.rewrites.data.slide import slide
 from tensorexpr.codegen.rewrites.data.stage import stage
 from tensorexpr.codegen.rewrites.expressions import expressions_of
+from tensorexpr.codegen.rewrites.kernels import in_memory, move_kernel, pack, prefetch, separate, side_by_side, stream
 from tensorexpr.codegen.rewrites.paths import around, inside, statement, walk_nest
+from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Apply, Cast, Expr
 from tensorexpr.traversal import free_names, walk
 from tests.codegen.rewrites.law import Move
@@ -85,6 +90,21 @@ def hoisted(nest: LoopNest, rng: random.Random) -> LoopNest | None:
     return None if pair is None else hoist(nest, *pair)
 
 
+def kept(nest: LoopNest, rng: random.Random) -> LoopNest | None:
+    found: dict[tuple[str, Expr], None] = {}
+    for path, s in walk_nest(nest):
+        if isinstance(s, Store):
+            terms = [n for n in walk(s.value) if isinstance(n, Apply | Access | Cast)]
+            found.update(dict.fromkeys((loop.index, n) for n in terms for loop in around(nest, path).loops))
+    pairs = list(found)
+    for pair in rng.sample(pairs, min(4, len(pairs))):
+        try:
+            return keep(nest, *pair)
+        except ScheduleError:
+            continue
+    return None
+
+
 def rfactored(nest: LoopNest, rng: random.Random) -> LoopNest | None:
     found: dict[tuple[str, str], None] = {}
     for path, s in walk_nest(nest):
@@ -112,4 +132,62 @@ def staged(nest: LoopNest, rng: random.Random) -> LoopNest | None:
     return stage(nest, *pair, order, rng.choice((None, None, 2, 3)), rng.choice(("local", "local", "workspace")))
 
 
-ALL: list[Move] = [inlined, fused_at, merged, hoisted, rfactored, contracted, staged]
+def slid(nest: LoopNest, rng: random.Random) -> LoopNest | None:
+    pair = _any(rng, read(nest))
+    return None if pair is None else slide(nest, *pair)
+
+
+def pipelined(nest: LoopNest, rng: random.Random) -> LoopNest | None:
+    names = loops(nest)
+    return pipeline(nest, rng.choice(names), buffers(nest), rng.randint(2, 3)) if names else None
+
+
+def packed(nest: LoopNest, rng: random.Random) -> LoopNest | None:
+    found = {}
+    for _, s in walk_nest(nest):
+        if isinstance(s, Store):
+            accesses = [n for e in expressions_of(s) for n in walk(e) if isinstance(n, Access)]
+            found.update({(a.tensor, s.buffer): len(a.indices) for a in accesses if a.tensor != s.buffer})
+    pair = _any(rng, list(found))
+    if pair is None:
+        return None
+    order = rng.sample(range(found[pair]), found[pair])
+    return pack(nest, *pair, [(axis, rng.randint(1, 5)) if rng.random() < 0.4 else axis for axis in order])
+
+
+def separated(nest: LoopNest, rng: random.Random) -> LoopNest | None:
+    found: dict[tuple[str, str], None] = {}
+    for path, s in walk_nest(nest):
+        if isinstance(s, Store) and any(isinstance(n, Access) and n.tensor == s.buffer for n in walk(s.value)):
+            found.update(dict.fromkeys((s.buffer, loop.index) for loop in around(nest, path).loops))
+    pair = _any(rng, list(found))
+    return None if pair is None else separate(nest, *pair)
+
+
+def kernel_moved(nest: LoopNest, rng: random.Random) -> LoopNest | None:
+    count = len(nest.kernels)
+    if count < 2:
+        return None
+    first, second = rng.sample(range(count), 2)
+    return rng.choice((move_kernel, side_by_side))(nest, first, second)
+
+
+def prefetched(nest: LoopNest, rng: random.Random) -> LoopNest | None:
+    found = [(n.tensor, loop.index) for path, s in walk_nest(nest) for loop in around(nest, path).loops
+             for e in expressions_of(s) for n in walk(e) if isinstance(n, Access)]  # fmt: skip
+    pair = _any(rng, found)
+    return None if pair is None else prefetch(nest, *pair, rng.randint(1, 3))
+
+
+def streamed(nest: LoopNest, rng: random.Random) -> LoopNest | None:
+    return stream(nest, rng.choice(nest.writes)) if nest.writes else None
+
+
+def kept_in_memory(nest: LoopNest, rng: random.Random) -> LoopNest | None:
+    return in_memory(nest, rng.choice((0, 8, 32)))
+
+
+ALL: list[Move] = [
+    inlined, fused_at, merged, hoisted, kept, rfactored, contracted, staged,
+    slid, pipelined, packed, separated, kernel_moved, prefetched, streamed, kept_in_memory,
+]  # fmt: skip

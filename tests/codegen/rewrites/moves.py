@@ -34,7 +34,11 @@ def of_a_loop(word: str) -> Move:
 
 def split(nest: LoopNest, rng: random.Random) -> LoopNest | None:
     name = drawn(nest, rng)
-    return None if name is None else loops.split(nest, name, rng.choice((1, 2, 3, 4, 8)), rng.choice(("peel", "peel", "shift", "guard")))
+    return (
+        None
+        if name is None
+        else loops.split(nest, name, rng.choice((1, 2, 3, 4, 8)), rng.choice(("peel", "peel", "shift", "guard", "stride")))
+    )
 
 
 def cut(nest: LoopNest, rng: random.Random) -> LoopNest | None:

@@ -335,7 +335,7 @@ def kernel_1() -> y:
         (
             TWO.replace("for j", "y[0] = a[3]\nfor j"),
             lambda n: merge(n, "i", "j"),
-            r"expected nothing between i and j that hangs on the first: a\[",
+            r"expected nothing between i and j that depends on the first: a\[",
         ),
         (
             TWO.replace("range(0, 12)", "parallel(range(0, 11))").replace("a[j]", "a[j] + where(j > 0, a[j - 1], 0.0)"),
@@ -352,7 +352,7 @@ def kernel_1() -> y:
         (
             TWO,
             lambda n: hoist(n, "i", value(n, "a")),
-            r"expected a term that can be computed in front of i, got x\[i\]: it hangs on its index",
+            r"expected a term that can be computed in front of i, got x\[i\]: it depends on its index",
         ),
         (SUM, lambda n: hoist(n, "k", value(n, "y")), r"s is written in it"),
         (
@@ -445,3 +445,14 @@ def test_what_is_refused(body, rewrite, message):
     nest = nest_of(body)
     with pytest.raises(ScheduleError, match=message):
         rewrite(nest)
+
+
+def test_names_that_are_given_are_not_those_of_loops_inside():
+    """The second `i` would be `i_1`, which a loop inside is called already."""
+    kept = Kept.of_text("""
+x: i32[3, 5] = input()
+a[i]: i32[3] = sum(x[i, k] for k in range(5))
+b[i]: i32[3] = sum(x[i, i_1] for i_1 in range(5))
+return a, b
+""")
+    kept.check(kept.nest)

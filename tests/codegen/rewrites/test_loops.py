@@ -168,23 +168,23 @@ TABLE = """\
 """
 REFUSED = [
     (OWN, split, ("q", 4), "expected a loop of main, got 'q'"),
-    (OWN, split, ("i", 0), "split: expected a positive int as the factor, got 0"),
-    (OWN, split, ("i", 4, "round"), "split: expected a tail among peel, shift, guard, got 'round'"),
+    (OWN, split, ("i", 0), "expected a positive int as the factor, got 0"),
+    (OWN, split, ("i", 4, "round"), "expected a tail among peel, shift, guard, stride, got 'round'"),
     (OWN, split, ("i", 4, "peel", ("j", "b")), "expected names that nothing has yet, got 'j' again"),
     (OWN, split, ("i", 4, "peel", ("a",)), "expected 2 names, got 1"),
     (CHAIN, split, ("i", 4, "shift"), "expected iterations of i that may run twice in any order: y[i] and y[i - 1] meet"),
     (OPEN.replace("y[i] = x[i, 0]", "y[i] = y[i] + 1.0"), split, ("i", 4, "shift"),
-     "split: expected iterations of i that read nothing that they write, got y"),
+     "expected iterations of i that read nothing that they write, got y"),
     (CHAIN, parallel, ("i",), "expected iterations of i that may run in parallel in any order: y[i] and y[i - 1] meet"),
     (CHAIN, vectorize, ("i",), "expected iterations of i that may run in lanes in any order"),
     (CHAIN, bind, ("i", "block.w"), "expected an axis among block.x, block.y, block.z, thread.x, thread.y, thread.z, got 'block.w'"),
-    (OPEN, unroll, ("i",), "expected a known number of iterations to unroll i"),
-    (ROWS, fuse, ("i", "j"), "fuse: expected bounds of j that do not hang on i"),
-    (ROWS, fuse, ("j", "i"), "fuse: expected i right inside of j"),
-    (ROWS, reorder, ("i",), "reorder: expected two or more loops, each once, got i"),
-    (SKEWED, reorder, ("j", "i"), "reorder: expected j outside of i to keep what is computed: z[i, j] and z[i - 1, j + 1] meet"),
+    (OPEN, unroll, ("i",), "expected a constant extent of at most 64 to unroll i, got an extent known only when it runs"),
+    (ROWS, fuse, ("i", "j"), "expected bounds of j that do not depend on i"),
+    (ROWS, fuse, ("j", "i"), "expected i right inside of j"),
+    (ROWS, reorder, ("i",), "expected two or more loops, each once, got i"),
+    (SKEWED, reorder, ("j", "i"), "expected j outside of i to keep what is computed: z[i, j] and z[i - 1, j + 1] meet"),
     (ROWS + "    for k in range(0, 64):\n        y[k] = x[k, 0]\n", reorder, ("i", "k"),
-     "reorder: expected loops one inside the other, got i, k"),
+     "expected loops one inside the other, got i, k"),
     (OWN, distribute, ("j",), "expected statements in j that can stand in loops of their own, got one statement"),
     (OWN.replace(" 4)", " n)"), distribute, ("i",),
      "expected a known number of iterations of i, of which each keeps its t, to distribute it"),
@@ -206,8 +206,8 @@ def test_kinds_around_each_other():
     for rewrite, arguments, message in (
         (parallel, ("i",), "expected no parallel loop inside of i to run in parallel, got j"),
         (vectorize, ("j",), "expected a serial loop to vectorize, got parallel j"),
-        (split, ("j", 4), "split: expected a serial loop, got one to parallel"),
-        (fuse, ("i", "j"), "fuse: expected serial loops, got parallel j"),
+        (split, ("j", 4), "expected a serial loop, got one to parallel"),
+        (fuse, ("i", "j"), "expected serial loops, got parallel j"),
         (distribute, ("j",), "expected a serial loop to distribute, got parallel j"),
     ):
         with pytest.raises(ScheduleError) as raised:
@@ -217,7 +217,7 @@ def test_kinds_around_each_other():
     lanes = unroll(nest, "i")
     with pytest.raises(ScheduleError, match="expected serial loops around j to run it in parallel, got i"):
         parallel(lanes, "j")
-    with pytest.raises(ScheduleError, match="reorder: expected a loop that may stand around parallel i, got vectorize j"):
+    with pytest.raises(ScheduleError, match="expected a loop that may stand around parallel i, got vectorize j"):
         reorder(vectorize(parallel(nest, "i"), "j"), "j", "i")
     blocks = bind(bind(nest, "i", "block.x"), "j", "thread.x")
     assert [s.kind for _, s in walk_nest(blocks) if isinstance(s, For)] == ["block.x", "thread.x"]
@@ -249,11 +249,11 @@ HELD = """\
         z[i, 63] = 0.0
 """
 STAYING = [
-    (HELD, "reorder: expected j alone in i, where it cannot be taken apart"),
-    (BOTH, "reorder: expected j right inside of i"),
-    (TABLE, "reorder: expected bounds of j that its iterations do not change"),
-    (ROWS.replace("i)", "i64(x[i, 0]))", 1).replace("0, 64)", "0, 64)"), "reorder: expected bounds of j that hang on no data inside of i"),
-    (ROWS.replace("(0, i)", "(0, i * i)"), "reorder: expected bounds of a loop that grow evenly with i"),
+    (HELD, "expected j alone in i, where it cannot be taken apart"),
+    (BOTH, "expected j right inside of i"),
+    (TABLE, "expected bounds of j that its iterations do not change"),
+    (ROWS.replace("i)", "i64(x[i, 0]))", 1).replace("0, 64)", "0, 64)"), "expected bounds of j that depend on no data inside of i"),
+    (ROWS.replace("(0, i)", "(0, i * i)"), "expected bounds of a loop that grow evenly with i"),
     (MIXED, "expected statements in i that can stand in loops of their own, got z[i, j] and z[i - 1, 0] meet in iterations of i"),
 ]
 

@@ -242,8 +242,8 @@ def test_pieces_stay_few():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"at": [1], "residues": 2}, "partition: expected one of at, condition and residues, got at and residues"),
-        ({"residues": 0}, 'partition: expected a positive int or "found" as residues, got 0'),
+        ({"at": [1], "residues": 2}, "expected one of at, condition and residues, got at and residues"),
+        ({"residues": 0}, 'expected a positive int or "found" as residues, got 0'),
     ],
 )
 def test_refusals(arguments, message):

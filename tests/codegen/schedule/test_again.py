@@ -11,7 +11,7 @@ from tensorexpr.codegen.schedule import auto_again, auto_contraction, auto_rows,
 from tensorexpr.codegen.target import Target
 from tensorexpr.parse import parse_program
 from tensorexpr.simplify import simplify
-from tests.codegen.programs import assert_means, plain
+from tests.codegen.programs import assert_means, plain, planned
 from tests.codegen.schedule.test_laws import assert_same_meaning
 from tests.seeds import is_campaign, share_of
 
@@ -150,7 +150,7 @@ def test_what_cannot_be_cloned_is_refused():
         s["rows"].clone("p")
     x, zero = te.placeholder((4,), name="x"), te.compute((), lambda: te.cast(0.0, "float32"), name="zero")
     steps = te.scan(lambda t, state: te.compute((), lambda: state[()] + x[t], name="step"), zero, 4, name="steps")
-    s = te.schedule(te.compute((4,), lambda i: steps[i] * 2.0, name="y"))
+    s = planned(te.compute((4,), lambda i: steps[i] * 2.0, name="y"))
     with pytest.raises(te.ScheduleError, match="expected plain definitions outside of scans to clone for y, got step"):
         s["y"].clone("step")
 

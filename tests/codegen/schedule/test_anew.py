@@ -10,10 +10,10 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.schedule import Schedule, schedule
+from tensorexpr.codegen.schedule import Planned, schedule
 from tensorexpr.errors import ScheduleError
 from tensorexpr.parse import parse_program
-from tests.codegen.programs import WIDE, outputs
+from tests.codegen.programs import WIDE, outputs, planned
 from tests.codegen.schedule.test_laws import assert_same_meaning
 from tests.random_programs import random_program
 from tests.random_programs.reference import TooMuch
@@ -84,7 +84,7 @@ def test_rows_of_nothing_are_not_fetched(shape: tuple[int, int], staged: bool) -
 def test_what_is_computed_in_a_loop_is_not_copied_there_before(order: bool) -> None:
     x = te.placeholder((8, 32), name="x")
     a = te.compute((8, 32), lambda i, k: x[i, k] + 1.0, name="a")
-    s = te.schedule(te.compute((8, 16), lambda i, j: te.sum(lambda k: a[i, k] * x[j % 8, k], 32), name="y"))
+    s = planned(te.compute((8, 16), lambda i, j: te.sum(lambda k: a[i, k] * x[j % 8, k], 32), name="y"))
     for step in (order, not order):
         if step != order:
             with pytest.raises(ScheduleError, match="expected a to be there before the loop that it is cached in, got it computed in j"):
@@ -123,14 +123,14 @@ def test_conditions_and_checks_wait_for_what_is_computed_in_the_loops(name: str,
     np.testing.assert_array_equal(found, expected)
 
 
-def chain() -> Schedule:
+def chain() -> Planned:
     """x -> a (element by element) -> t (sums of rows), c (a copy the other way round) and y, which reads all."""
     x = te.placeholder((16, 8), name="x")
     a = te.compute((16, 8), lambda i, j: x[i, j] + 1.0, name="a")
     t = te.compute((16,), lambda i: te.sum(lambda k: te.exp(a[i, k]) + x[i, k], 8), name="t")
     c = te.compute((8, 16), lambda j, i: a[i, j], name="c")
     y = te.compute((16, 8), lambda i, j: te.exp(a[i, j]) * t[i] + x[i, j], name="y")
-    return te.schedule([c, t, y])
+    return planned([c, t, y])
 
 
 REWRITES = [
@@ -165,12 +165,12 @@ def test_guests_stay_where_they_are() -> None:
     t = te.compute((6,), lambda i: te.sum(lambda k: x[i, k], 7), name="t")
     a = te.compute((6, 7), lambda i, j: z[i, j] + 1.0, name="a")
     y = te.compute((6, 7), lambda i, j: a[i, j] * x[i, j], name="y")
-    s = te.schedule([t, y])
+    s = planned([t, y])
     s["t"].compute_at("y", "i")
     with pytest.raises(ScheduleError, match="expected loops of y that nothing hangs on, for they are made anew, got t computed in i"):
         s["a"].inline()
     sent = te.scatter((3,), lambda i, j: (i % 3, a[i, j]), (6, 7), name="sent")
-    s = te.schedule(sent)
+    s = planned(sent)
     s["a"].compute_at("sent", "j")
     with pytest.raises(ScheduleError, match="expected loops of sent that nothing hangs on, for they are made anew, got a computed in j"):
         s["sent"].rfactor("i")
@@ -213,7 +213,7 @@ def test_what_something_runs_beside_is_not_gone() -> None:
     x = te.placeholder((16,), name="x")
     a = te.compute((16,), lambda i: x[i] + 1.0, name="a")
     b, y = te.compute((16,), lambda i: x[i] * 2.0, name="b"), te.compute((16,), lambda i: a[i] * 3.0, name="y")
-    s = te.schedule([b, y])
+    s = planned([b, y])
     s["b"].alongside("a")
     with pytest.raises(ScheduleError, match="expected loops of a that nothing hangs on, for they are made anew, got b running beside them"):
         s["a"].inline()

@@ -10,12 +10,12 @@ import tensorexpr as te
 from tensorexpr import dtypes, kernels
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Alloc, For
-from tensorexpr.codegen.schedule import Schedule, autoschedule
+from tensorexpr.codegen.schedule import Planned, autoschedule
 from tensorexpr.codegen.schedule.windows import most_points
 from tensorexpr.codegen.target import Target
 from tensorexpr.ir import Reduce
 from tensorexpr.parse import parse_expr, parse_program
-from tests.codegen.programs import SOFTMAX, WIDE, assert_means, loops, statements
+from tests.codegen.programs import SOFTMAX, WIDE, assert_means, by_planners, loops, statements
 
 CONVOLUTION = """
 x: f32[1, 2, 4, 28] = input()
@@ -42,7 +42,7 @@ return G
 """
 
 
-def auto(text: str, target: Target = WIDE) -> Schedule:
+def auto(text: str, target: Target = WIDE) -> Planned:
     return autoschedule(parse_program(text), target)
 
 
@@ -53,7 +53,7 @@ def matmul(n: int, k: int, m: int, dtype: str = "f32") -> str:
     )
 
 
-def accumulators(s: Schedule) -> list[int]:
+def accumulators(s: Planned) -> list[int]:
     """Elements of the local buffers of a schedule's nest."""
     sizes = []
     for statement in statements(lower(s).kernels):
@@ -229,7 +229,7 @@ def pool_with_gradient(pictures, side, target):
     x = te.placeholder((8, pictures, side, side), name="x")
     y = kernels.max_pool2d(x, kernel_size=3, stride=2)
     head = te.placeholder(y.shape, name="head")
-    return lower(autoschedule(te.autoschedule([y, *te.gradient(y, [x], head)]).program, target))
+    return lower(autoschedule(by_planners([y, *te.gradient(y, [x], head)]).program, target))
 
 
 def test_steps_that_read_between_the_elements_of_lanes_are_copied_out():

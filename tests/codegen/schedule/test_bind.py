@@ -6,7 +6,7 @@ import pytest
 
 from tensorexpr.codegen.nest import For, Kernel, LoopNest
 from tensorexpr.codegen.nest_verify import verify_nest
-from tensorexpr.codegen.schedule import Schedule, schedule
+from tensorexpr.codegen.schedule import Planned, schedule
 from tensorexpr.errors import InternalError, ScheduleError
 from tensorexpr.ir import const
 from tensorexpr.parse import parse_program
@@ -16,7 +16,7 @@ from tests.codegen.schedule.test_primitives import SCAN, SCATTER, SIZES
 GPU = replace(WIDE, name="gpu", kind="cuda")
 
 
-def on_gpu(text: str) -> Schedule:
+def on_gpu(text: str) -> Planned:
     return schedule(parse_program(text), GPU)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr.codegen.schedule import Schedule
+from tensorexpr.codegen.schedule import Planned
 from tensorexpr.codegen.schedule.placement import _parts_of, parts_of
 from tensorexpr.errors import ScheduleError
 from tests.codegen.programs import assert_means, plain
@@ -20,7 +20,7 @@ return Y
 """
 
 
-def buffers(s: Schedule) -> list[str]:
+def buffers(s: Planned) -> list[str]:
     """The buffers of what is computed in loops, as they are printed."""
     return [line.strip() for line in str(s).splitlines() if ": local(" in line or ": workspace(" in line]
 
@@ -205,7 +205,7 @@ def _chain(rng: random.Random) -> str:
     return "\n".join(["", *lines, "return Y", ""])
 
 
-def attempt(s: Schedule, name: str, word: str, *arguments: object) -> bool:
+def attempt(s: Planned, name: str, word: str, *arguments: object) -> bool:
     """A primitive where it is legal."""
     try:
         getattr(s[name], word)(*arguments)

@@ -10,7 +10,7 @@ import pytest
 import tensorexpr as te
 from tensorexpr.codegen.lowering.caching import LARGEST
 from tensorexpr.codegen.nest import Alloc
-from tensorexpr.codegen.schedule import Schedule, schedule
+from tensorexpr.codegen.schedule import Planned, schedule
 from tensorexpr.errors import ScheduleError
 from tensorexpr.parse import parse_program
 from tests.codegen.programs import MATMUL, WIDE, assert_means, statements
@@ -38,14 +38,14 @@ return C
 """
 
 
-def tiles(s: Schedule, **sizes: int) -> dict[str, tuple[int, ...]]:
+def tiles(s: Planned, **sizes: int) -> dict[str, tuple[int, ...]]:
     """The shapes of the copies by name, in a nest that computes the same."""
     nest = assert_means(s, **sizes)
     found = [b.buffer for b in statements(nest.kernels) if isinstance(b, Alloc)]
     return {b.name: tuple(int(e.value) for e in b.shape) for b in found if "_tile" in b.name or "_next" in b.name}
 
 
-def of(text: str, target=WIDE) -> Schedule:
+def of(text: str, target=WIDE) -> Planned:
     return schedule(parse_program(text), target)
 
 

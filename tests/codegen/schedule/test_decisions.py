@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tensorexpr.codegen.schedule import Schedule, autoschedule, schedule
+from tensorexpr.codegen.schedule import Planned, autoschedule, schedule
 from tensorexpr.codegen.schedule.decisions import MOST_OPTIONS, Choices, Decision
 from tensorexpr.codegen.target import H200, Target
 from tensorexpr.ir import Program
@@ -15,7 +15,7 @@ from tests.random_programs import random_program, schedules
 from tests.seeds import share_of
 
 
-def decided(program: Program, choices: Choices, target: Target = WIDE) -> tuple[Schedule, tuple[Decision, ...]]:
+def decided(program: Program, choices: Choices, target: Target = WIDE) -> tuple[Planned, tuple[Decision, ...]]:
     return schedules.decided(program, choices, target)
 
 

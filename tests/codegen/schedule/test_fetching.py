@@ -18,7 +18,7 @@ from tensorexpr.codegen.schedule.auto_memory import segment_lengths
 from tensorexpr.codegen.schedule.work import total_work
 from tensorexpr.codegen.target import Target
 from tensorexpr.errors import ScheduleError
-from tests.codegen.programs import WIDE
+from tests.codegen.programs import WIDE, by_planners, planned
 from tests.codegen.schedule.test_laws import assert_same_meaning
 from tests.random_programs import random_program
 from tests.seeds import share_of
@@ -45,25 +45,25 @@ def test_streams_that_much_is_computed_on():
     assert ahead(kernels.gelu, (64, 8192)) == {}  # near anyway
     x, y = te.placeholder((4096, 8192), name="x"), te.placeholder((8192, 4096), name="y")
     mixed = te.compute((4096, 8192), lambda i, j: te.exp(te.erf(x[i, j])) * y[j, i], name="mixed")
-    text = te.autoschedule(mixed, inputs=[x, y]).as_python()
+    text = by_planners(mixed, inputs=[x, y]).as_python()
     assert ".prefetch('x', 'j_o', " in text and ".prefetch('y'" not in text  # columns are no stream
 
 
 def test_blocks_of_an_axis_are_rows():
     x = te.placeholder((64, 96), name="x")
     y = te.compute((64, 96), lambda i, j: te.exp(x[i, j]), name="y")
-    s = te.schedule(y)
+    s = planned(y)
     outer, inner = s[y].split("j", 32)
     blocks, _ = s[y].split(outer, 2, "guard")
     for loop, rows, distance in ((inner, 3, 3), (blocks, 2, 128), ("i", 2, 192)):
         s[y].prefetch("x", loop, rows)
         assert f"x: parameter(f32[64, 96], prefetched={distance})" in str(s)
-        again = te.schedule(y)
+        again = planned(y)
         exec(s.as_python(), {"s": again})
         assert str(again) == str(s)
     with pytest.raises(ScheduleError, match="expected at least one row to fetch ahead, got 0"):
         s[y].prefetch("x", "i", 0)
-    fused = te.schedule(y)
+    fused = planned(y)
     name = fused[y].fuse("i", "j")
     with pytest.raises(ScheduleError, match="expected a loop of y over rows of x of constant length, got i_j"):
         fused[y].prefetch("x", name)
@@ -85,7 +85,7 @@ def test_what_is_no_row_of_an_input_is_refused():
     x = te.placeholder((64, 32), name="x")
     y = te.compute((64, 32), lambda i, j: x[i, j] * 2.0, name="y")
     z = te.compute((64, 32), lambda i, j: te.exp(y[i, j]) + x[63 - i, j], name="z")
-    s = te.schedule([y, z])
+    s = planned([y, z])
     with pytest.raises(ScheduleError, match="expected an input to fetch ahead, got y"):
         s[z].prefetch("y", "i")
     with pytest.raises(ScheduleError, match="expected a loop of z over rows of x of constant length, got i"):
@@ -93,7 +93,7 @@ def test_what_is_no_row_of_an_input_is_refused():
     s[y].split("i", 8)
     with pytest.raises(ScheduleError, match="expected a loop of y over rows of x of constant length, got i"):
         s[y].prefetch("x", "i")
-    classes = te.schedule(y)
+    classes = planned(y)
     classes[y].split("i", 8, "stride")
     with pytest.raises(ScheduleError, match="expected a loop of y over rows of x of constant length, got i_o"):
         classes[y].prefetch("x", "i_o")
@@ -103,9 +103,9 @@ def test_the_last_rows_reach_beyond_the_array_without_touching_it():
     data = np.random.default_rng(0).standard_normal((64, 1024), np.float32)
     x = te.placeholder(data.shape, name="x")
     y = kernels.softmax(x)
-    s = te.autoschedule(y)
+    s = by_planners(y)
     s[y].prefetch("x", s[y].loops[0])
-    np.testing.assert_array_equal(te.build(s, [x])(data), te.build(te.autoschedule(y), [x])(data))
+    np.testing.assert_array_equal(te.build(s, [x])(data), te.build(by_planners(y), [x])(data))
 
 
 def test_random_programs_keep_their_meaning():

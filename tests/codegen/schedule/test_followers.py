@@ -1,7 +1,7 @@
 """What is made of the elements of a sum alone runs in its loops: the sum is not stored."""
 
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.schedule import Schedule, autoschedule
+from tensorexpr.codegen.schedule import Planned, autoschedule
 from tensorexpr.codegen.target import Target
 from tensorexpr.parse import parse_program
 from tests.codegen.programs import assert_means
@@ -19,7 +19,7 @@ return {results}
 """
 
 
-def quotients(at: str = "i, j", results: str = "Y, Z", target: Target = SMALL) -> Schedule:
+def quotients(at: str = "i, j", results: str = "Y, Z", target: Target = SMALL) -> Planned:
     return autoschedule(parse_program(QUOTIENTS.format(at=at, results=results)), target)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.schedule import Schedule, autoschedule, schedule
+from tensorexpr.codegen.schedule import Planned, autoschedule, schedule
 from tensorexpr.errors import OutOfBoundsError
 from tests.codegen.programs import WIDE, outputs
 from tests.random_programs import assert_agrees, meaning, random_inputs, random_program, random_sizes
@@ -15,7 +15,7 @@ from tests.random_programs.schedules import shuffled
 from tests.seeds import share_of
 
 
-def assert_same_meaning(s: Schedule, seed: int) -> None:
+def assert_same_meaning(s: Planned, seed: int) -> None:
     program = s.program
     sizes = random_sizes(program, seed)
     inputs = random_inputs(program, seed, sizes=sizes)

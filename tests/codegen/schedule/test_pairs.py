@@ -7,7 +7,7 @@ import tensorexpr as te
 from tensorexpr import kernels
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Block, Buffer, For, If, Kernel, LoopNest, Store
-from tensorexpr.codegen.schedule import Schedule, autoschedule, schedule
+from tensorexpr.codegen.schedule import Planned, autoschedule, schedule
 from tensorexpr.codegen.schedule.auto_pairs import repeats
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Apply, Const
@@ -76,7 +76,7 @@ def forward_and_gradient(name):
     return [output, *te.gradient(output, inputs, head)], [*inputs, head]
 
 
-def scheduled(name) -> Schedule:
+def scheduled(name) -> Planned:
     return autoschedule(te.build(*forward_and_gradient(name)).program, WIDE)
 
 

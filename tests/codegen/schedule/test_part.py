@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr.codegen.schedule import Schedule, autoschedule, schedule
+from tensorexpr.codegen.schedule import Planned, autoschedule, schedule
 from tensorexpr.codegen.target import H200
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import integer
@@ -40,7 +40,7 @@ def table(dtype: str = "f32", combine: str = "", where: str = "") -> str:
     return TABLE.format(dtype=dtype, combine=combine and f', combine="{combine}"', where=where)
 
 
-def parted(text: str, *lengths: int) -> Schedule:
+def parted(text: str, *lengths: int) -> Planned:
     s = plain(text)
     s["S"].sort()
     s["S"].part("k", *lengths)

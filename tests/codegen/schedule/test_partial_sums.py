@@ -21,6 +21,7 @@ from tensorexpr.codegen.nest_proofs import prove
 from tensorexpr.codegen.schedule import auto_parts
 from tensorexpr.ir import Define, Program, Reduce, Scan, conjuncts
 from tensorexpr.traversal import walk
+from tests.codegen.programs import by_planners
 from tests.seeds import share_of
 
 LEAST = {"sum": 2.0**-22, "reduce": 2.0**-21}
@@ -189,7 +190,7 @@ def check(domain: Domain, f, inputs: list[np.ndarray], alike: bool = True) -> No
 def test_a_domain_errs_as_a_box_of_as_many_points(block):
     for seed in share_of(range(block * 20, (block + 1) * 20)):
         domain = drawn(seed)
-        s = te.autoschedule(domain.op(te.float32))
+        s = by_planners(domain.op(te.float32))
         assert not [f for f in prove(lower(s)).findings if f.refuted], domain
         check(domain, te.build(s), domain.inputs(domain.extents))
 
@@ -200,7 +201,7 @@ def test_open_extents():
         alike = len(set(domain.extents)) == 1
         domain.rows = min(domain.rows, 1)
         dims = tuple(te.dim("n" if alike else f"n{k}") for k in range(len(domain.extents)))
-        s = te.autoschedule(domain.op(te.float32, (dims[:1] * len(dims)) if alike else dims))
+        s = by_planners(domain.op(te.float32, (dims[:1] * len(dims)) if alike else dims))
         assert not [f for f in prove(lower(s)).findings if f.refuted], domain
         f = te.build(s)
         for sizes in (domain.extents, *((n,) * len(dims) for n in (0, 1, 2, 7, 13))):
@@ -217,6 +218,6 @@ def test_short_floats_are_summed_in_float32(dtype, kind):
 def test_few_iterations_where_an_open_extent_is_short():
     n = te.dim("n")
     x = te.placeholder((n,), name="x")
-    s = te.autoschedule(te.compute((), lambda: te.reduce(lambda a, b: a + b, 0.0, lambda i: x[i], n), name="y"))
+    s = by_planners(te.compute((), lambda: te.reduce(lambda a, b: a + b, 0.0, lambda i: x[i], n), name="y"))
     text = str(lower(s))
     assert "for i_i in range(0, minimum(512, n)):" in text and "range(0, 512)" not in text

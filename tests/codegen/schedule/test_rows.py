@@ -9,7 +9,7 @@ import tensorexpr as te
 from tensorexpr import kernels
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import For
-from tensorexpr.codegen.schedule import Schedule, auto_rows, autoschedule
+from tensorexpr.codegen.schedule import Planned, auto_rows, autoschedule
 from tensorexpr.codegen.target import Target
 from tensorexpr.records import replace
 from tests.codegen.programs import assert_means, plain, statements
@@ -24,7 +24,7 @@ return C
 """
 
 
-def text(s: Schedule) -> str:
+def text(s: Planned) -> str:
     return str(lower(s))
 
 

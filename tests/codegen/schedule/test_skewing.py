@@ -13,7 +13,7 @@ from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Program, Scan
 from tensorexpr.parse import parse_program
 from tensorexpr.simplify import simplify
-from tests.codegen.programs import WIDE, assert_means, plain
+from tests.codegen.programs import WIDE, assert_means, by_planners, plain, planned
 from tests.seeds import share_of
 
 HEAT = """
@@ -155,7 +155,7 @@ def test_compiled_stencils_and_their_gradients_are_those_step_by_step():
 
     u = te.placeholder((70, 33), name="u")
     y = heat(u)
-    s, plain_one = te.autoschedule(y), te.autoschedule(y)
+    s, plain_one = by_planners(y), by_planners(y)
     s.skew("states", 4, 16)
     given = np.random.default_rng(0).uniform(-0.5, 0.5, (70, 33)).astype(np.float32)
     np.testing.assert_array_equal(te.build(s, [u])(given), te.build(plain_one, [u])(given))
@@ -182,7 +182,7 @@ def test_what_cannot_be_skewed_is_refused_with_the_reason():
     n = te.dim("n")
     u = te.placeholder((8, 4), name="u")
     states = te.scan(lambda t, v: te.compute((8, 4), lambda i, j: v[i, j] * 2.0, name="w"), u, n, name="S")
-    s = te.schedule(te.compute((8, 4), lambda i, j: states[n - 1, i, j], name="y"))
+    s = planned(te.compute((8, 4), lambda i, j: states[n - 1, i, j], name="y"))
     with pytest.raises(ScheduleError, match=r"expected 2 to 0 steps in a pass, got 2(.|\n)*the scan needs a constant length"):
         s.skew("S", 2, 4)
     assert "expected a positive number of rows, got 0" in refusal(HEAT, "S", 2, 0)

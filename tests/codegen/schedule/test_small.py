@@ -11,6 +11,7 @@ from tensorexpr.codegen.schedule import autoschedule
 from tensorexpr.codegen.target import Target
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.parse import parse_program
+from tests.codegen.programs import by_planners, planned
 
 TARGET = Target("test", vector_bits=512, registers=32, cores=2)
 
@@ -28,7 +29,7 @@ def products(shape: tuple, dtype: str = "float32") -> tuple[list[te.Tensor], lis
 @pytest.mark.parametrize("shape", [(70, 8, 8, 8), (65, 3, 3, 3), (65, 5, 7, 9), (64, 4, 16, 4), (64, 12, 6, 2), (5, 13, 2, 6, 3)], ids=str)
 def test_a_product_and_its_gradients(shape, dtype):
     outputs, inputs = products(shape, dtype)
-    s = te.autoschedule(outputs)
+    s = by_planners(outputs)
     assert len([n for n in s.stages if s.state.stage(n).place is None]) == 1  # one loop over the batch
     rng = np.random.default_rng(0)
     x, y, head = (rng.integers(-3, 4, t.shape).astype(dtype) for t in inputs)
@@ -39,26 +40,26 @@ def test_a_product_and_its_gradients(shape, dtype):
 
 
 def test_the_operand_across_the_lanes_is_turned_around_for_one_element_at_a_time():
-    s = autoschedule(te.schedule(products((100, 6, 6, 6))[0]).program, TARGET)
+    s = autoschedule(planned(products((100, 6, 6, 6))[0]).program, TARGET)
     assert "y_staged_1: local(f32[6, 8])" in str(s) and "s['x_bar'].stage('y', (0, 2, (1, 8)))" in s.as_python()
     assert {n: s.state.stage(n).place.stage for n in s.stages[:-1]} == dict.fromkeys(["matmul", "y_staged", "x_bar"], "y_bar")
 
 
 def test_a_matrix_by_a_column_reads_its_rows_side_by_side():
-    s = autoschedule(te.schedule(products((100, 8, 8, 1))[0][0]).program, TARGET)
+    s = autoschedule(planned(products((100, 8, 8, 1))[0][0]).program, TARGET)
     assert s.stages == ("x_staged", "matmul") and s.state.stage("x_staged").place.stage == "matmul"
 
 
 @pytest.mark.parametrize("shape", [(40, 8, 8, 8), (100, 16, 16, 16), (100, 8, 40, 8)], ids=str)
 def test_few_elements_and_larger_matrices_have_loops_of_their_own(shape):
-    s = autoschedule(te.schedule(products(shape)[0]).program, TARGET)
+    s = autoschedule(planned(products(shape)[0]).program, TARGET)
     assert "y_bar" not in {m.place.stage for m in s.state.stages if m.place is not None}
 
 
 def test_the_batch_may_be_as_long_as_it_turns_out():
     """One function for any number of elements, also for fewer than are worth a loop."""
     outputs, _ = products((te.dim("n"), 5, 6, 7))
-    s = te.autoschedule(outputs)
+    s = by_planners(outputs)
     assert [n for n in s.stages if s.state.stage(n).place is None] == ["y_bar"]
     function, rng = te.build(s), np.random.default_rng(2)
     for count in (0, 1, 70):
@@ -95,10 +96,10 @@ def test_chains_of_products(place, own):
 
 def test_a_long_thin_product_of_each_element_is_not_taken_apart():
     """Each element of the batch has operands of its own: parts of the sum would make none of them nearer."""
-    assert autoschedule(te.schedule(products((50000, 2, 64, 2))[0][0]).program, TARGET).stages == ("matmul",)
+    assert autoschedule(planned(products((50000, 2, 64, 2))[0][0]).program, TARGET).stages == ("matmul",)
 
 
 def test_results_across_the_lanes_stay_in_the_caches():
     """16 rows of 4 in lanes along the rows are turned around and stored in parts, which past the caches would each be a line."""
-    s = autoschedule(te.schedule(products((200000, 4, 16, 4))[0]).program, TARGET)
+    s = autoschedule(planned(products((200000, 4, 16, 4))[0]).program, TARGET)
     assert [n for n in s.stages if s.state.stage(n).streamed] == ["matmul", "x_bar"]

@@ -13,6 +13,7 @@ from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.schedule import autoschedule, schedule
 from tensorexpr.codegen.target import Target
 from tensorexpr.errors import ScheduleError
+from tests.codegen.programs import by_planners, planned
 
 TARGET = Target("cpu", 512, 32, 2, 32 << 10, 1 << 20, 64 << 20)
 WIDE_MACHINE = Machine("x86_64-unknown-linux-gnu", "znver4", "+avx512f,+avx512vl", 512)
@@ -46,19 +47,19 @@ def test_what_is_read_again_stays_in_the_caches():
     x = te.placeholder((4096, 2048), name="x")
     y = te.compute((4096, 2048), lambda i, j: te.exp(x[i, j]) * te.log(x[i, j]), name="y")
     z = te.compute((2048,), lambda j: te.sum(lambda i: te.exp(y[i, j]), 4096), name="z")
-    s = te.schedule([y, z])
+    s = planned([y, z])
     with pytest.raises(ScheduleError, match="expected an output that no definition reads to write past the caches, got y"):
         s[y].stream()
-    assert "y" not in lower(te.autoschedule([y, z])).streams
+    assert "y" not in lower(by_planners([y, z])).streams
     s[z].stream()
     again = schedule(s.program, s.target)
     exec(s.as_python(), {"s": again})
     assert again == s and lower(again).streams == ("z",)
     assert "z: parameter(f32[2048], written, streamed)" in str(s)
-    s = te.schedule([te.compute((8,), lambda i: x[i, 0], name="w"), z])
+    s = planned([te.compute((8,), lambda i: x[i, 0], name="w"), z])
     s["w"].stream()
     with pytest.raises(ScheduleError, match="expected an output that no definition reads"):
-        te.schedule([z])["y"].stream()
+        planned([z])["y"].stream()
 
 
 @pytest.mark.parametrize("shape", [(40, 64), (7, 37), (33, 16), (3, 5, 48)], ids=str)
@@ -67,9 +68,9 @@ def test_every_alignment_gives_the_same(shape, dtype):
     """Law: an output that begins anywhere gets what it gets without streaming, and nothing around it is touched."""
     x = te.placeholder(shape, dtype, name="x")
     y = te.compute(shape, lambda *i: x[i] * 3 + 1, name="y")
-    s = te.autoschedule(y)
+    s = by_planners(y)
     s["y"].stream()
-    f, plain = te.build(s, [x]), te.build(te.schedule(y), [x])
+    f, plain = te.build(s, [x]), te.build(planned(y), [x])
     data = np.random.default_rng(0).integers(-20, 20, shape).astype(dtype)
     want = plain(data)
     np.testing.assert_array_equal(f(data), want)
@@ -91,9 +92,9 @@ def test_reversed_interleaved_and_turned_stores():
     }
     data = np.random.default_rng(0).standard_normal((64, 96), np.float32)
     for name, output in outputs.items():
-        s = te.autoschedule(output)
+        s = by_planners(output)
         s[name].stream()
-        np.testing.assert_array_equal(te.build(s, [x])(data), te.build(te.schedule(output), [x])(data), err_msg=name)
+        np.testing.assert_array_equal(te.build(s, [x])(data), te.build(planned(output), [x])(data), err_msg=name)
 
 
 def test_sums_along_an_axis_are_written_past_the_caches_by_their_sweep():

@@ -8,14 +8,14 @@ import pytest
 import tensorexpr as te
 from tensorexpr import kernels
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.schedule import Schedule, autoschedule, schedule
+from tensorexpr.codegen.schedule import Planned, autoschedule, schedule
 from tensorexpr.codegen.schedule.auto_sweeps import redirect_copies
 from tensorexpr.errors import ScheduleError
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Program, Scan
 from tensorexpr.parse import parse_program
 from tensorexpr.simplify import simplify
-from tests.codegen.programs import WIDE, assert_means, plain
+from tests.codegen.programs import WIDE, assert_means, by_planners, plain
 from tests.codegen.schedule.test_laws import assert_same_meaning
 from tests.random_programs import random_program
 from tests.random_programs.schedules import shuffled
@@ -121,7 +121,7 @@ def test_what_a_sweep_refuses():
         s["Y"].compute_at("S", "i")
 
 
-def changed(text: str, old: str, new: str) -> Schedule:
+def changed(text: str, old: str, new: str) -> Planned:
     assert old in text
     return plain(text.replace(old, new))
 
@@ -165,7 +165,7 @@ def test_inlining_comes_first():
 # ------------------------------------------------------------------------------------------------------------------- laws
 
 
-def swept(s: Schedule, rng: random.Random) -> Schedule:
+def swept(s: Planned, rng: random.Random) -> Planned:
     """The schedule with scans swept where that is legal, each with the readers that a coin chose."""
     for definition in rng.sample(s.program.definitions, len(s.program.definitions)):
         if isinstance(definition, Scan):
@@ -337,4 +337,4 @@ def test_steps_of_any_size_have_a_schedule(name):
     states = te.scan(lambda t, s: STEPS[name](t, s, x, y), s0, 20)
     loss = te.compute((), lambda: te.sum(lambda j: states[19, j], M))
     for outputs in ([states], list(te.gradient(loss, [x, y, s0]))):
-        lower(te.autoschedule(outputs))
+        lower(by_planners(outputs))

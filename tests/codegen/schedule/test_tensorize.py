@@ -10,11 +10,11 @@ import pytest
 import tensorexpr as te
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import For
-from tensorexpr.codegen.schedule import Schedule, intrinsic, schedule
+from tensorexpr.codegen.schedule import Planned, intrinsic, schedule
 from tensorexpr.codegen.target import host_target
 from tensorexpr.errors import ScheduleError
 from tensorexpr.parse import parse_program
-from tests.codegen.programs import WIDE, assert_means, statements
+from tests.codegen.programs import WIDE, assert_means, planned, statements
 from tests.seeds import share_of
 
 BYTES = """
@@ -68,7 +68,7 @@ intrinsic(
 )
 
 
-def rows(k: int = 2, text: str = ROWS) -> Schedule:
+def rows(k: int = 2, text: str = ROWS) -> Planned:
     s = schedule(parse_program(text), WIDE)
     s["Z"].split("k", k)
     s["Z"].split("i", 3)
@@ -77,11 +77,11 @@ def rows(k: int = 2, text: str = ROWS) -> Schedule:
     return s
 
 
-def calls(s: Schedule) -> list[str]:
+def calls(s: Planned) -> list[str]:
     return [x.call.name for x in statements(lower(s).kernels) if isinstance(x, For) and x.call is not None]
 
 
-def run(s: Schedule, *arrays: np.ndarray) -> np.ndarray:
+def run(s: Planned, *arrays: np.ndarray) -> np.ndarray:
     (result,) = te.build(s)(*arrays)
     return result
 
@@ -129,7 +129,7 @@ def test_an_operand_that_is_copied_for_the_block():
     assert "rows2(Z_sum[i_i, 0], X[i_i + i_o * 3, k_o * 2], P_1[i_o % 2, k_o * 2, 0])" in str(assert_means(s))
 
 
-def packed(tail: str, columns: int = 8, block: int = 4) -> Schedule:
+def packed(tail: str, columns: int = 8, block: int = 4) -> Planned:
     """A product of which the second operand lies in panels of `block` columns."""
     s = schedule(parse_program(ROWS.replace("4]", f"{columns}]")), WIDE)
     s["Z"].stage("Y", ((1, block), 0))
@@ -155,7 +155,7 @@ def test_a_block_that_reaches_over_panels_is_refused(tail, columns, block):
         packed(tail, columns, block)["Z"].tensorize("j_i", "rows2")
 
 
-def bytes_of(text: str = BYTES, target=VNNI) -> Schedule:
+def bytes_of(text: str = BYTES, target=VNNI) -> Planned:
     s = schedule(parse_program(text), target)
     s["C"].split("j", 16)
     s["C"].reorder("i", "j_o", "k", "j_i", "q")
@@ -195,7 +195,7 @@ def test_integer_sums_of_the_language_match():
     a, b = te.placeholder((8, 32), "uint8", name="a"), te.placeholder((8, 16, 4), "int8", name="b")
     product = lambda i, j: lambda k, q: te.cast(a[i, k * 4 + q], "int32") * te.cast(b[k, j, q], "int32")  # noqa: E731
     c = te.compute((8, 16), lambda i, j: te.cast(te.sum(product(i, j), (8, 4)), "int32"), name="c")
-    s = schedule(te.schedule(c).program, VNNI)
+    s = schedule(planned(c).program, VNNI)
     s["c"].reorder("i", "k", "j", "q")
     s["c"].tensorize("j", "vpdpbusd")
     assert calls(s) == ["vpdpbusd"]

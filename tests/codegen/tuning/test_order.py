@@ -6,7 +6,7 @@ import numpy as np
 
 import tensorexpr as te
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.schedule import Schedule, autoschedule
+from tensorexpr.codegen.schedule import Planned, autoschedule
 from tensorexpr.codegen.schedule.decisions import Decisions
 from tensorexpr.codegen.tuning.order import adds_up_otherwise, same_order
 from tensorexpr.errors import OutOfBoundsError
@@ -16,7 +16,7 @@ from tests.random_programs import random_inputs, random_program, random_sizes
 from tests.seeds import share_of
 
 
-def results(s: Schedule, seed: int) -> dict[str, bytes] | None:
+def results(s: Planned, seed: int) -> dict[str, bytes] | None:
     sizes = random_sizes(s.program, seed)
     inputs = random_inputs(s.program, seed, exact=False, sizes=sizes)
     try:
@@ -43,7 +43,7 @@ def test_the_same_order_gives_the_same_bits():
     assert compared > 6
 
 
-def changed(*calls: str) -> Schedule:
+def changed(*calls: str) -> Planned:
     s = plain(MATMUL)
     for call in calls:
         exec(call, {"s": s})

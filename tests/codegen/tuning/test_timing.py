@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensorexpr.codegen.schedule import Schedule, autoschedule
+from tensorexpr.codegen.schedule import Planned, autoschedule
 from tensorexpr.codegen.schedule.decisions import Choices
 from tensorexpr.codegen.target import host_target
 from tensorexpr.codegen.tuning.search import FAILED, OK, OTHER_BITS, SAME, SLOW
@@ -33,14 +33,14 @@ class Ticks:
 
 def bench(
     text: str,
-    change: Callable[[Schedule, np.ndarray], None] | None = None,
-    seconds: Callable[[Schedule], float] = lambda s: 1.0,
+    change: Callable[[Planned, np.ndarray], None] | None = None,
+    seconds: Callable[[Planned], float] = lambda s: 1.0,
     **job: Any,
 ) -> Timing:
     """A bench whose calls take the seconds that a function of the schedule says, and whose results something may change."""
     ticks = Ticks()
 
-    def make(schedule: Schedule) -> Callable[..., Any]:
+    def make(schedule: Planned) -> Callable[..., Any]:
         function = build_function(schedule)
 
         def run(*inputs: np.ndarray, out: tuple[np.ndarray, ...]) -> None:
@@ -54,7 +54,7 @@ def bench(
     return Timing(Job(parse_program(text), host_target(), {}, **job), ticks, make)
 
 
-def copied(schedule: Schedule) -> bool:
+def copied(schedule: Planned) -> bool:
     return "k_i" in schedule.as_python()
 
 
@@ -77,7 +77,7 @@ def test_short_calls_are_timed_several_at_once():
 
 
 def test_results_are_compared_bit_by_bit():
-    def change(schedule: Schedule, out: np.ndarray) -> None:
+    def change(schedule: Planned, out: np.ndarray) -> None:
         if copied(schedule):
             out[0, 0] = np.nextafter(out[0, 0], np.float32(2e9))
 
@@ -88,7 +88,7 @@ def test_results_are_compared_bit_by_bit():
 
 
 def test_an_element_that_is_not_written_differs():
-    def change(schedule: Schedule, out: np.ndarray) -> None:
+    def change(schedule: Planned, out: np.ndarray) -> None:
         if copied(schedule):
             out.reshape(-1).view(np.uint8)[-4:] = 0xA5
 
@@ -99,7 +99,7 @@ def test_an_element_that_is_not_written_differs():
 
 @pytest.mark.parametrize(("by", "outcome"), [(1e-6, OK), (0.5, OTHER_BITS), (np.nan, OTHER_BITS), (np.inf, OTHER_BITS)])
 def test_with_leave_to_reassociate_results_are_close(by, outcome):
-    def change(schedule: Schedule, out: np.ndarray) -> None:
+    def change(schedule: Planned, out: np.ndarray) -> None:
         if copied(schedule):
             out[3, 3] += np.float32(by)
 
@@ -109,7 +109,7 @@ def test_with_leave_to_reassociate_results_are_close(by, outcome):
 
 
 def test_sums_in_another_order_are_turned_away_before_they_are_built():
-    built: list[Schedule] = []
+    built: list[Planned] = []
     lanes = Choices({"C: lanes along": "k"})
     long = MATMUL.replace("8]", "64]").replace("f32[8,", "f32[64,").replace("range(8)", "range(64)")
     b = bench(long, seconds=lambda s: built.append(s) or 1.0)
@@ -123,7 +123,7 @@ def test_sums_in_another_order_are_turned_away_before_they_are_built():
 
 
 def test_any_nan_equals_any():
-    def change(schedule: Schedule, out: np.ndarray) -> None:
+    def change(schedule: Planned, out: np.ndarray) -> None:
         out[np.isnan(out)] = -np.nan if schedule.decisions.choices else np.nan
 
     b = bench(LOGS, change)
@@ -147,7 +147,7 @@ def test_what_is_far_too_slow_is_called_once():
 
 
 def test_what_cannot_be_built_has_failed():
-    def make(schedule: Schedule) -> Any:
+    def make(schedule: Planned) -> Any:
         if copied(schedule):
             raise ScheduleError("expected something else, got this")
         return build_function(schedule)

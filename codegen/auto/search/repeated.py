@@ -1,0 +1,91 @@
+"""Costly terms that several statements of a shared loop compute are computed by the first of them, and kept for the others.
+
+sum = sum(exp(x[i, k] - m) ...); y[j] = exp(x[i, j] - m) / sum      the exponentials of a row are kept while it is gone through
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tensorexpr.codegen.auto.candidate import Candidate
+from tensorexpr.codegen.auto.operations import instructions
+from tensorexpr.codegen.llvm.machine import host
+from tensorexpr.codegen.nest import Alloc, Block, For, Store
+from tensorexpr.codegen.rewrites.data.keep import shape_of
+from tensorexpr.codegen.rewrites.kernels.room import MOST, bytes_of
+from tensorexpr.codegen.rewrites.names import fresh
+from tensorexpr.codegen.rewrites.paths import walk_nest
+from tensorexpr.errors import ScheduleError
+from tensorexpr.ir import Access, Apply, Expr
+from tensorexpr.traversal import children
+
+COSTLY = 8
+"""Instructions of a term from which on it is cheaper to store and load it in a cache: some of each."""
+
+
+def kept(made: Candidate, at: str) -> Candidate:
+    """The candidate with terms that statements in the copies of a loop repeat kept there."""
+    loop = next((s for _, s in walk_nest(made.nest) if isinstance(s, For) and s.index == at), None)
+    for first, term in () if loop is None else _repeated(loop.body):
+        name = fresh(made.nest, f"{_reads(term)}_kept")[0]
+        try:
+            one = made.then("keep", first, term, name)
+        except ScheduleError:
+            continue
+        if all(bytes_of(s) <= MOST for _, s in walk_nest(one.nest) if isinstance(s, Alloc) and s.buffer.name == name):
+            made = one
+    return made
+
+
+def _repeated(body: Block) -> Iterator[tuple[str, Expr]]:
+    """Costly terms of a statement that another one behind it repeats, the largest ones, with the statement's outermost loop."""
+    statements = list(_flat(body))
+    shapes = [{shape_of(term) for store in _stores((s,)) for term in _costly(store.value)} for s in statements]
+    for place, s in enumerate(statements):
+        later = {shape for others in shapes[place + 1 :] for shape in others}
+        if isinstance(s, For) and shapes[place] & later:
+            for store in _stores((s,)):
+                for term in _largest(store.value, later):
+                    yield s.index, term
+
+
+def _flat(block: Block) -> Iterator[For | Store]:
+    """Statements of a block, local buffers looked through."""
+    for s in block:
+        if isinstance(s, Alloc):
+            yield from _flat(s.body)
+        elif isinstance(s, For | Store):
+            yield s
+
+
+def _stores(block: Block) -> Iterator[Store]:
+    for s in _flat(block):
+        if isinstance(s, Store):
+            yield s
+        else:
+            yield from _stores(s.body)
+
+
+def _costly(value: Expr) -> Iterator[Expr]:
+    """The terms of a value that take so many instructions, each operation by itself."""
+    if isinstance(value, Apply) and value.dtype.is_float and value.op.name != "where":
+        if sum(count for _, count in instructions(value.op.name, value.args[0].dtype, host())) >= COSTLY:
+            yield value
+    if not isinstance(value, Access):
+        for child in children(value):
+            yield from _costly(child)
+
+
+def _largest(value: Expr, shapes: set[object]) -> Iterator[Expr]:
+    """The outermost costly terms of some shapes."""
+    if isinstance(value, Apply) and shape_of(value) in shapes:
+        yield value
+    elif not isinstance(value, Access):
+        for child in children(value):
+            yield from _largest(child, shapes)
+
+
+def _reads(term: Expr) -> str:
+    if isinstance(term, Access):
+        return term.tensor
+    return next((name for child in children(term) if (name := _reads(child)) != "term"), "term")

@@ -1,0 +1,84 @@
+"""Tiles of one kernel: which of its loops are lanes, which are copied out in registers, what is blocked for caches, what cores share.
+
+    tiled(candidate, kernel, facts, threads) -> Candidate
+
+| module | what it holds |
+|---|---|
+| `survey` | loops of a kernel, how their iterations depend on each other, which may be lanes |
+| `sketch` | the summary of a kernel with a tile, before any rewrite |
+| `choose` | structures and sizes by the model of cost |
+| `making` | a tile as rewrites |
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from tensorexpr.codegen.auto.candidate import Candidate
+from tensorexpr.codegen.auto.cost import Model
+from tensorexpr.codegen.auto.machine import Facts
+from tensorexpr.codegen.auto.reading import summary_of
+from tensorexpr.codegen.auto.tiles.choose import choices
+from tensorexpr.codegen.auto.tiles.making import bordered, shared, tiled_by
+from tensorexpr.codegen.auto.tiles.survey import Survey, alone
+from tensorexpr.codegen.nest import LoopNest
+from tensorexpr.errors import ScheduleError
+
+__all__ = ["tiled"]
+
+MOST_MADE = 3
+"""Tiles that are made to be judged as nests: each costs some ten milliseconds."""
+CLOSE = 1.25
+"""How far a sketch may be behind a nest to be made: sketches leave out remainders and borders."""
+SURE = 1.05
+"""A nest that takes no more than this of its sketch is the best one: the sketches of others are behind."""
+
+
+def tiled(candidate: Candidate, kernel: int, facts: Facts, threads: int = 1) -> Candidate:
+    """The candidate with one of its kernels tiled for a CPU; as it was where nothing is legal or worth it.
+
+    What is chosen does not depend on the number of threads, so that sums are taken in one order for any.
+    """
+    survey = Survey(candidate.nest, kernel)
+    if not survey.roots or not survey.leaves:
+        return candidate
+    best, time = _best(candidate, survey, kernel, facts)
+    if not time:
+        return best
+    for name in survey.uneven:
+        try:
+            cut = candidate.then("partition", name)
+        except ScheduleError:
+            continue
+        inside = Survey(cut.nest, kernel)
+        if name in inside.loops and name not in inside.uneven:
+            one, took = _best(cut, inside, kernel, facts)
+            if took < time:
+                best, time = one, took
+    return shared(best, kernel)
+
+
+def _best(candidate: Candidate, survey: Survey, kernel: int, facts: Facts) -> tuple[Candidate, float]:
+    """The candidate by the best tile, and its time."""
+
+    def judge(nest: LoopNest) -> float:
+        return float(Model(summary_of(alone(nest, kernel)), facts).times()[0])
+
+    best, time = candidate, inf
+    made = 0
+    for choice in choices(survey, facts):
+        if made == MOST_MADE or choice.time > CLOSE * time:
+            break
+        try:
+            one = tiled_by(candidate, survey, choice.tile, kernel)
+        except ScheduleError:
+            continue
+        if len(one.nest.kernels) < len(candidate.nest.kernels):
+            return one, 0.0  # nothing is left of an empty kernel
+        made += 1
+        one, took = bordered(one, kernel, judge)
+        if took < time:
+            best, time = one, took
+        if took <= choice.time * SURE:
+            break
+    return best, time

@@ -1,0 +1,317 @@
+"""Which tile: skeletons (which loops have levels, of which kind, in which order) by cuts of the survey, and sizes by the model of cost.
+
+| skeleton | levels | for |
+|---|---|---|
+| registers | copies of loops whose iterations share operands, lanes | products, windows, rows that share a vector |
+| streams | lanes in blocks, copies of a sum, lanes | sums over a leading axis: whole rows go by, accumulators stay in the first cache |
+| squares | sixteen copies of a loop along the rows that lanes go across, sixteen lanes | changes of layout, turned around in registers |
+| panels | registers, an operand copied so that lanes lie side by side | products whose operands lie across the lanes |
+
+Short sums of the best of these are then copied out as well. Sizes of one skeleton are evaluated in one batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice, pairwise, product
+from math import ceil, prod
+
+import numpy as np
+
+from tensorexpr.codegen.auto.cost import Model
+from tensorexpr.codegen.auto.features import Numbers
+from tensorexpr.codegen.auto.machine import Facts
+from tensorexpr.codegen.auto.points import OPEN
+from tensorexpr.codegen.auto.summary import Summary
+from tensorexpr.codegen.auto.tiles.sketch import Level, Packed, Tile, sketch
+from tensorexpr.codegen.auto.tiles.survey import DATA, SUM, WINDOW, Survey
+from tensorexpr.codegen.lowering.arithmetic import constant
+from tensorexpr.records import record, replace
+from tensorexpr.traversal import free_names
+
+WIDEST = 256
+"""Lanes of a loop that is still emitted as one vector (`kinds.LARGEST_HELD`)."""
+REGISTERS = (1, 2, 3, 4, 6, 8, 12)
+"""Registers side by side in lanes."""
+COPIES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16)
+BLOCKS = (4, 8, 16, 32, 64, 128)
+"""Whole vectors of a block of lanes that is gone through for each row of a sum."""
+WIDE = 4
+"""Registers of lanes beside copies: LLVM's code for vectors of more keeps sums in memory (a tile of 2 x 128 takes 2.4 times 4 x 64)."""
+SHORT = 4
+"""Registers up to which all of a loop is lanes, so that which of them are off is known."""
+MOST_SIZES = 144
+"""Combinations of sizes that the model is asked for at once: 0.1 to 0.4 ms each for a kernel of a few statements."""
+MOST_SKELETONS = 16
+MOST_WINDOWS = 2
+"""Choices, from the best on, that are tried with windows copied out."""
+COPIED = 0.2
+"""Nanoseconds of an element that is copied to a panel: some tenths of a line from the third cache, and its shuffles."""
+CLASH = 2048
+"""Bytes apart at which rows share half of the places of a page with each other."""
+CROWDED = 0.96
+"""What a panel takes of the time of rows that clash: the model of cost sees no wait behind products, on Zen 4 they take 5 % more."""
+MOST_WRITTEN = 256
+"""Registers of one statement that a tile may copy out: beyond, LLVM's time grows faster than what is gained."""
+
+
+@record
+class Choice:
+    """A tile, the nanoseconds that its sketch is predicted to take, and its skeleton: levels of size 1 are those that were sized."""
+
+    tile: Tile
+    time: float
+    skeleton: Tile
+
+
+def choices(survey: Survey, facts: Facts) -> list[Choice]:
+    """The best sizes of each skeleton, the fastest first."""
+    found: list[Choice] = []
+    outside = {name for name in survey.loops if survey.bounds_others(name) or survey.length(name) == 0}
+    sunk = (tile for tile in _skeletons(survey, facts) if outside.isdisjoint(level.loop for level in tile.levels))
+    found += [_sized(survey, facts, tile) for tile in islice(sunk, MOST_SKELETONS)]
+    found.sort(key=lambda c: c.time)
+    found += [better for choice in found[:MOST_WINDOWS] for better in _with_windows(survey, facts, choice)]
+    return sorted(found, key=lambda c: c.time)
+
+
+def _whole(survey: Survey, facts: Facts, name: str) -> int:
+    """The lanes of all of a short loop; 0 for others."""
+    one, length = facts.vector_bits // 32, survey.length(name)
+    if length is None or length > SHORT * one:
+        return 0
+    if length < one or survey.kind(name) == SUM:
+        return 1 << (length - 1).bit_length()
+    unit = facts.unit_bits // 32
+    return -(-length // unit) * unit
+
+
+def _with_windows(survey: Survey, facts: Facts, choice: Choice) -> Iterator[Choice]:
+    """A choice with short sums of its busiest leaf copied out: each, and the innermost ones together."""
+    sums = [x for x in survey.busiest.path if survey.kind(x) == SUM and not survey.bounds_others(x) and not choice.tile.of(x)]
+    short = [x for x in sums if 1 < (survey.length(x) or OPEN) <= WINDOW]
+    sets = [short[n:] for n in reversed(range(len(short)))] + [[name] for name in short[:-1]]
+    for names in sets:
+        levels = (*(Level(name, survey.length(name) or 1, "unroll") for name in names), *choice.skeleton.levels)
+        yield _sized(survey, facts, replace(choice.skeleton, levels=levels))
+
+
+def _skeletons(survey: Survey, facts: Facts) -> Iterator[Tile]:
+    for cut in survey.cuts():
+        lanes = tuple(Level(name, 1, "vectorize") for name in cut)
+        whole = tuple(level._replace(size=_whole(survey, facts, level.loop)) for level in lanes)
+        for rows in _across(survey, cut):
+            side = facts.vector_bits // 32
+            squares = tuple(level._replace(size=side) for level in lanes)
+            yield Tile((Level(rows, min(side, survey.length(rows) or side), "unroll"), *squares))
+        for copies in _copied(survey, cut):
+            for order, packed in _packed(survey, cut, copies):
+                yield Tile((*(Level(name, 1, "unroll") for name in copies), *lanes), order, packed)
+            if any(level.size for level in whole):
+                yield Tile((*(Level(name, 1, "unroll") for name in copies), *whole))
+            if not all(level.size for level in whole):
+                yield Tile((*(Level(name, 1, "unroll") for name in copies), *lanes))
+        sums = _streamed(survey, cut)
+        if sums:
+            blocks = tuple(Level(name, 1, "serial") for name in cut)
+            yield Tile((*blocks, *(Level(name, 1, "unroll") for name in sums), *lanes))
+
+
+def _copied(survey: Survey, cut: Sequence[str]) -> list[tuple[str, ...]]:
+    """Loops that may be copied out: those along which elements are shared by the iterations of the busiest leaf."""
+    leaf = survey.busiest
+    shared = []
+    for name in leaf.path:
+        if name in cut or survey.kind(name) != DATA or not _has_inside(survey, name, cut):
+            continue
+        if any(survey.stride(a, name) == 0 or survey.meets(a, name, leaf) for a in leaf.loads if a.tensor not in survey.locals):
+            shared.append(name)
+    found: list[tuple[str, ...]] = [()]
+    found += [(name,) for name in reversed(shared[-3:])]
+    if len(shared) > 1:
+        found.append(tuple(shared[-2:]))
+    return found
+
+
+def _packed(survey: Survey, cut: Sequence[str], copies: Sequence[str]) -> Iterator[tuple[tuple[str, ...], tuple[Packed, ...]]]:
+    """Operands of the busiest leaf that are worth a copy in which lanes lie side by side, with the order of loops in which each is made
+    once: its lanes outside of the loops that share it."""
+    leaf = survey.busiest
+    lanes = next((name for name in leaf.path if name in cut), None)
+    if lanes is None or not copies or survey.kind(lanes) != DATA:
+        return
+    for access in dict.fromkeys(a for a in leaf.loads if a.tensor not in survey.locals):
+        moving = [axis for axis, e in enumerate(access.indices) if lanes in free_names(e)]
+        shared = [x for x in leaf.path if survey.kind(x) == DATA and survey.stride(access, x) == 0]
+        if len(moving) != 1 or not shared or access.tensor in survey.written or len(access.indices) < 2:
+            continue
+        if any(a.tensor == access.tensor and a != access for a in leaf.loads) or any(survey.length(x) is None for x in leaf.path):
+            continue
+        outer = [x for x in leaf.path if survey.kind(x) == DATA]
+        own = [x for x in outer if x not in shared]
+        if outer[: len(own)] != own:
+            yield (*own, *(x for x in outer if x in shared)), (Packed(access.tensor, moving[0], own[-1]),)
+        else:
+            yield (), (Packed(access.tensor, moving[0], own[-1]),)
+
+
+def _across(survey: Survey, cut: Sequence[str]) -> list[str]:
+    """Loops along which rows lie that lanes go across: copies of them make squares that are turned around in registers."""
+    found: dict[str, None] = {}
+    for leaf in survey.leaves:
+        lanes = next((name for name in leaf.path if name in cut), None)
+        for access in (*leaf.stores, *leaf.loads) if lanes is not None else ():
+            if abs(survey.stride(access, lanes or "")) > 1:
+                rows = (x for x in leaf.path if x != lanes and survey.kind(x) == DATA and abs(survey.stride(access, x)) == 1)
+                found.update(dict.fromkeys(rows))
+    return list(found)
+
+
+def _has_inside(survey: Survey, name: str, cut: Sequence[str]) -> bool:
+    """Whether a loop stays inside of a loop, beside its lanes."""
+    for leaf in survey.below(name):
+        for x in leaf.path[leaf.path.index(name) + 1 :]:
+            if x not in cut or (survey.kind(x) == SUM and (survey.length(x) or OPEN) > WIDEST // 4):
+                return True
+    return False
+
+
+def _streamed(survey: Survey, cut: Sequence[str]) -> tuple[str, ...]:
+    """The sums right inside of lanes that may go outside of a block of them; none where lanes are several or sums deeper."""
+    if len(cut) != 1 or survey.kind(cut[0]) != DATA or survey.length(cut[0]) is None:
+        return ()
+    inside = [name for name in survey.children[cut[0]] if survey.kind(name) == SUM]
+    if not inside or any(survey.children[name] for name in survey.children[cut[0]]):
+        return ()
+    return tuple(inside)
+
+
+# ------------------------------------------------------------------------------------------------------------------- sizes
+
+
+def _sized(survey: Survey, facts: Facts, skeleton: Tile) -> Choice:
+    """The best sizes of one skeleton: those of copies and lanes together where lanes are of one loop, else one after the other."""
+    options = [[level.size] if level.size > 1 else _options(survey, facts, level) for level in skeleton.levels]
+    tile = skeleton.resized({n: own[min(1, len(own) - 1)] for n, own in enumerate(options)})
+    room, summary = _Room(survey, facts, tile), sketch(survey, tile)
+    model = Model(summary, facts)
+    lanes = [n for n, level in enumerate(tile.levels) if level.kind == "vectorize"]
+    others = [n for n in range(len(tile.levels)) if n not in lanes]
+    groups = [others + lanes] if len(lanes) == 1 else [[n] for n in lanes] + ([others] if others else [])
+    time = float(model.times()[0])
+    for group in _few_at_once(groups, options):
+        grid = [dict(zip(group, sizes, strict=True)) for sizes in product(*(options[n] for n in group))]
+        now = {n: level.size for n, level in enumerate(tile.levels)}
+        grid = [g for g in grid if room.holds({**now, **g})] or grid[:1]
+        times = model.times(_extents(survey, summary, tile, grid))
+        at = int(np.argmin(times))
+        tile, time = tile.resized(grid[at]), float(times[at])
+    time += sum(_copying(survey, packed) for packed in tile.packed)
+    if any(_is_crowded(survey, packed) for packed in tile.packed):
+        time *= CROWDED
+    levels = tuple(level for level in tile.levels if level.size > 1 or level.kind == "vectorize")
+    return Choice(replace(tile, levels=levels), time, skeleton)
+
+
+def _few_at_once(groups: Sequence[Sequence[int]], options: Sequence[Sequence[int]]) -> Iterator[Sequence[int]]:
+    """Levels whose sizes are tried together: neighbours, twice over, where there are too many combinations of all of a group."""
+    for group in groups:
+        if prod(len(options[n]) for n in group) <= MOST_SIZES:
+            yield group
+        else:
+            yield from [pair for _ in range(2) for pair in pairwise(group)]
+
+
+def _copying(survey: Survey, packed: Packed) -> float:
+    """Nanoseconds that copies of an operand take, each element once."""
+    return COPIED * prod(float(constant(e) or OPEN) for e in survey.buffers[packed.buffer].shape)
+
+
+def _is_crowded(survey: Survey, packed: Packed) -> bool:
+    """Whether rows of an operand lie so that they take the same places of a cache, so that those between are asked for again."""
+    buffer = survey.buffers[packed.buffer]
+    rows = (a for a in survey.busiest.loads if a.tensor == packed.buffer)
+    strides = [abs(survey.stride(a, x)) * buffer.dtype.itemsize for a in rows for x in survey.busiest.path]
+    return any(x >= CLASH and x % CLASH == 0 for x in strides)
+
+
+def _options(survey: Survey, facts: Facts, level: Level) -> list[int]:
+    length = survey.length(level.loop)
+    if level.kind == "vectorize":
+        return widths(survey, facts, level.loop)
+    if level.kind == "serial":
+        most = ceil((length or OPEN) / (facts.vector_bits // 32))
+        return [n for n in BLOCKS if n < most] + [most] if most <= BLOCKS[-1] else list(BLOCKS)
+    found = [n for n in COPIES if length is None or n <= length]
+    if length is not None and length <= COPIES[-1] and length not in found:
+        found.append(length)
+    return found
+
+
+def widths(survey: Survey, facts: Facts, name: str) -> list[int]:
+    """Lanes: whole registers (so many that halving them ends in one, for a sum), or what is next to a short loop."""
+    one, length = facts.vector_bits // 32, survey.length(name)
+    counts = [n for n in REGISTERS if one * n <= WIDEST and (survey.kind(name) == DATA or not n & (n - 1))]
+    found = [one * n for n in counts if length is None or one * (n - 1) < length]
+    if length is not None and length < one:
+        found = [1 << (length - 1).bit_length()]
+    return found
+
+
+class _Room:
+    """Whether the registers hold the sums of a tile, what its copies share, and one more operand."""
+
+    def __init__(self, survey: Survey, facts: Facts, tile: Tile) -> None:
+        leaf = survey.busiest
+        self.facts = facts
+        self.copies = [n for n, level in enumerate(tile.levels) if level.kind == "unroll" and level.loop in leaf.path]
+        self.lanes = next((n for n, level in enumerate(tile.levels) if level.kind == "vectorize" and level.loop in leaf.path), None)
+        self.sums = [n for n in self.copies if survey.kind(tile.levels[n].loop) == DATA]
+        self.streams = any(level.kind == "serial" for level in tile.levels)
+        self.shared: list[list[int]] = []
+        self.rows: list[tuple[list[int], list[int]]] = []
+        windows = [n for n in self.copies if n not in self.sums]
+        copied = {tile.levels[n].loop for n in self.copies}
+        if all(survey.kind(name) == DATA or name in copied for name in leaf.path):
+            windows = []  # no loop carries the sums: LLVM takes them in an order that needs few registers
+        for access in dict.fromkeys(a for a in leaf.loads if a.tensor not in survey.locals) if windows else ():
+            moving = [n for n in self.sums if survey.meets(access, tile.levels[n].loop, leaf)]
+            if moving and any(survey.stride(access, tile.levels[n].loop) for n in windows):
+                step = survey.stride(access, tile.levels[moving[0]].loop)
+                moved = [n for n in self.copies if survey.stride(access, tile.levels[n].loop) not in (0, step)]
+                self.rows.append((moving, moved))
+        if self.copies and self.lanes is not None:
+            outer, lanes = tile.levels[self.copies[0]].loop, tile.levels[self.lanes].loop
+            for access in dict.fromkeys(a for a in leaf.loads if a.tensor not in survey.locals):
+                if survey.stride(access, outer) == 0 and survey.stride(access, lanes) != 0:
+                    self.shared.append([n for n in self.copies if survey.stride(access, tile.levels[n].loop) != 0])
+
+    def holds(self, sizes: Mapping[int, int]) -> bool:
+        """Whether a tile of these sizes has room."""
+        across = 1 if self.lanes is None else ceil(sizes[self.lanes] * 32 / self.facts.vector_bits)
+        if across * prod(sizes[n] for n in self.copies) > MOST_WRITTEN or (self.copies and across > WIDE):
+            return False
+        if not self.copies or self.streams:
+            return True
+        held = prod(sizes[n] for n in self.sums) + sum(prod(sizes[n] for n in own) for own in self.shared)
+        for moving, others in self.rows:  # of one step of a window, what the next step reads again
+            held += (prod(sizes[n] for n in moving) - 1) * prod(sizes[n] for n in others)
+        return across * held + 1 <= self.facts.registers
+
+
+def _extents(survey: Survey, summary: Summary, tile: Tile, grid: Sequence[Mapping[int, int]]) -> dict[int, Numbers]:
+    """Extents of the sketch's loops for some sizes of levels."""
+    sizes = {n: np.array([g.get(n, level.size) for g in grid], float) for n, level in enumerate(tile.levels)}
+    names = {f"{level.loop}.{n}": n for n, level in enumerate(tile.levels)}
+    whole: dict[str, Numbers] = {}
+    for n, level in enumerate(tile.levels):
+        whole[level.loop] = whole.get(level.loop, 1.0) * sizes[n]
+    found: dict[int, Numbers] = {}
+    for number, loop in enumerate(summary.loops):
+        if loop.name in names:
+            found[number] = sizes[names[loop.name]]
+        elif loop.name in whole:
+            now = np.prod([level.size for level in tile.of(loop.name)])
+            length = survey.length(loop.name) or loop.extent * now
+            found[number] = np.ceil(length / whole[loop.name])
+    return found

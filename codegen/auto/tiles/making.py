@@ -1,0 +1,227 @@
+"""A tile made by rewrites: loops split, sums in parts, levels inside of all other loops, operands packed, borders cut, cores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+from tensorexpr.codegen.auto.candidate import Candidate
+from tensorexpr.codegen.auto.tiles.sketch import Level, Packed, Tile
+from tensorexpr.codegen.auto.tiles.survey import DATA, SUM, Survey
+from tensorexpr.codegen.llvm.machine import host
+from tensorexpr.codegen.lowering.arithmetic import constant, sub
+from tensorexpr.codegen.nest import For, LoopNest
+from tensorexpr.codegen.rewrites.expressions import expressions_in
+from tensorexpr.codegen.rewrites.loops.cuts import statements_of
+from tensorexpr.codegen.rewrites.names import fresh
+from tensorexpr.codegen.rewrites.paths import around, walk_block, walk_nest
+from tensorexpr.errors import ScheduleError
+from tensorexpr.ir import Apply
+from tensorexpr.records import replace
+from tensorexpr.traversal import free_names, walk
+
+
+def tiled_by(candidate: Candidate, survey: Survey, tile: Tile, kernel: int) -> Candidate:
+    """The candidate with a tile of one of its kernels. Raises `ScheduleError` where a rewrite is not legal."""
+    levels: list[Level] = []
+    for level in tile.levels:
+        length, one = survey.length(level.loop), host().vector_bits // 32
+        whole = prod(x.size for x in tile.of(level.loop))
+        wide = level.kind == "vectorize" and level.size > one and survey.kind(level.loop) == DATA
+        if wide and length is not None and one < length < whole:
+            # As copies of one register, of which the last is moved back.
+            levels += [Level(level.loop, -(-level.size // one), "unroll"), Level(level.loop, one, "vectorize")]
+        else:
+            levels.append(level)
+    return _Making(candidate, survey, replace(tile, levels=tuple(levels)), kernel).made()
+
+
+TESTS = ("lt", "le", "gt", "ge", "eq", "ne", "minimum", "maximum", "mod", "floordiv")
+"""Operations on indices that are decided, or affine, in a part of a loop."""
+
+
+class _Making:
+    def __init__(self, candidate: Candidate, survey: Survey, tile: Tile, kernel: int) -> None:
+        self.candidate, self.survey, self.tile, self.kernel = candidate, survey, tile, kernel
+        self.first = next((name for name in (*tile.order[:1], *survey.roots) if survey.kind(name) == DATA), None)
+        self.outer: dict[str, str] = {}
+        self.names: dict[int, str] = {}
+        self.vectors: list[str] = []
+
+    def then(self, word: str, *arguments: object) -> None:
+        self.candidate = self.candidate.then(word, *arguments)
+
+    def made(self) -> Candidate:
+        levels = self.tile.levels
+        for loop in self.tile.loops:
+            self._split(loop)
+        for n, level in enumerate(levels):
+            if level.kind == "vectorize":
+                self.vectors.append(self.names[n])
+                if self.survey.kind(level.loop) == SUM:
+                    self._parts(level.loop, self.names[n])
+        if self.tile.order:
+            self.then("reorder", *(self.outer.get(loop, loop) for loop in self.tile.order))
+        self._sink([*(self.names[n] for n in range(len(levels))), *(x for x in self.vectors if x not in self.names.values())])
+        for packed in self.tile.packed:
+            self._pack(packed)
+        self.then("simplify")
+        present = self._present()
+        for n, level in enumerate(levels):
+            if level.kind == "unroll" and self.names[n] in present:
+                self.then("unroll", self.names[n])
+        for name in self.vectors:
+            if name in present:
+                self.then("vectorize", name)
+        self.then("simplify")
+        return self.candidate
+
+    def _split(self, loop: str) -> None:
+        """The levels of a loop, from the outermost in."""
+        own = [n for n, level in enumerate(self.tile.levels) if level.loop == loop]
+        whole, name = prod(self.tile.levels[n].size for n in own), loop
+        length = self.survey.length(loop)
+        alone = loop == self.first and (length is None or whole < length)
+        for n in own:
+            level = self.tile.levels[n]
+            if length is None or whole < length or (level.kind == "vectorize" and whole > length):
+                outer, inner = fresh(self.candidate.nest, f"{loop}_o", f"{loop}_i")
+                self._blocks(name, loop, whole, length, level.kind == "vectorize", alone, (outer, inner))
+                name, length = inner, whole
+                if n != own[0]:
+                    self.names[own[own.index(n) - 1]] = outer
+                else:
+                    self.outer[loop] = outer
+            self.names[n] = name
+            whole //= level.size
+            if length is not None:
+                length = min(length, whole * level.size)
+
+    def _blocks(self, name: str, loop: str, size: int, length: int | None, lanes: bool, alone: bool, names: tuple[str, str]) -> None:
+        """A loop in blocks. What is left is a block moved back where iterations may run twice and no cores share blocks; lanes that are
+        off; a shorter block."""
+        if length is not None and length % size == 0:
+            self.then("split", name, size, "peel", names)
+            return
+        if not (alone and name == loop) and self.survey.kind(loop) == DATA and length is not None and length > size:
+            try:
+                self.then("split", name, size, "shift", names)
+            except ScheduleError:
+                pass
+            else:
+                return
+        if not lanes:
+            self.then("split", name, size, "peel", names)
+            return
+        self.then("split", name, size, "guard", names)
+        if length is None or length > size:
+            self.then("partition", names[0])
+
+    def _parts(self, loop: str, inner: str) -> None:
+        for buffer in self.survey.updated(loop):
+            before = self._present()
+            (parts,) = fresh(self.candidate.nest, f"{buffer}_parts")
+            self.then("rfactor", buffer, inner, parts)
+            self.vectors += [x for x in self._present() if x not in before]
+
+    def _pack(self, packed: Packed) -> None:
+        """A copy of an operand in which lanes lie side by side, made in vectors, or in squares where they go across its rows."""
+        rank = len(self.survey.buffers[packed.buffer].shape)
+        order = (*(axis for axis in range(rank) if axis != packed.last), packed.last)
+        before = self._present()
+        self.then("stage", packed.buffer, self.outer.get(packed.loop, packed.loop), order)
+        made = [x for x in self._present() if x not in before]
+        if not made:
+            raise ScheduleError(f"tile: expected a part of {packed.buffer} of several elements to pack")
+        across, along = made[-1], next((x for x in made if x.rsplit("_", 1)[-1] == str(rank - 1)), made[-1])
+        one = host().vector_bits // 32
+        if across == along:
+            self._in_vectors(across, one)
+            return
+        (across_o, across_i, along_o, along_i) = fresh(self.candidate.nest, *(f"{x}_{y}" for x in (across, along) for y in "oi"))
+        self.then("split", across, one, "peel", (across_o, across_i))
+        self.then("split", along, one, "peel", (along_o, along_i))
+        self._sink([along_i, across_i])
+        self.then("simplify")
+        for word, name in (("unroll", along_i), ("vectorize", across_i)):
+            if name in self._present():
+                self.then(word, name)
+
+    def _in_vectors(self, name: str, one: int) -> None:
+        outer, inner = fresh(self.candidate.nest, f"{name}_o", f"{name}_i")
+        self.then("split", name, 4 * one, "peel", (outer, inner))
+        self.then("simplify")
+        if inner in self._present():
+            self.then("vectorize", inner)
+
+    def _present(self) -> list[str]:
+        nest = self.candidate.nest
+        return list(dict.fromkeys(s.index for path, s in walk_nest(nest) if path[0] == self.kernel and isinstance(s, For)))
+
+    def _sink(self, sunk: list[str]) -> None:
+        """Loops inside of all others, in their order."""
+        for _ in range(64):
+            found = next((order for order in _paths(self.candidate.nest, self.kernel) if _wanted(order, sunk) != order), None)
+            if found is None:
+                return
+            goal = _wanted(found, sunk)
+            at = next(n for n, (a, b) in enumerate(zip(found, goal, strict=True)) if a != b)
+            self.then("reorder", *goal[at:])
+        raise ScheduleError(f"tile: expected {', '.join(sunk)} inside of all other loops, got others in them")
+
+
+def _wanted(order: list[str], sunk: list[str]) -> list[str]:
+    return [*(x for x in order if x not in sunk), *(x for x in sunk if x in order)]
+
+
+def _paths(nest: LoopNest, kernel: int) -> list[list[str]]:
+    """The loops around each innermost loop, itself last."""
+    found = []
+    for path, s in walk_nest(nest):
+        if path[0] == kernel and isinstance(s, For) and not any(isinstance(x, For) for _, x in walk_block(s.body)):
+            found.append([*(x.index for x in around(nest, path).loops), s.index])
+    return found
+
+
+MOST_STATEMENTS = 96
+"""Statements of a kernel from which on no further loop is cut at borders: each cut may treble them, and LLVM's time with them."""
+
+
+def bordered(candidate: Candidate, kernel: int, judge: Callable[[LoopNest], float]) -> tuple[Candidate, float]:
+    """The candidate with its loops cut where tests inside change, as long as that is faster, and its time: between borders nothing is
+    asked."""
+    time = judge(candidate.nest)
+    inner = {s.index for path, s in walk_nest(candidate.nest) if path[0] == kernel and isinstance(s, For) and s.kind != "serial"}
+    for name in dict.fromkeys(x for order in _paths(candidate.nest, kernel) for x in order if x not in inner):
+        if not any(_is_asked(s) for path, s in walk_nest(candidate.nest) if path[0] == kernel and isinstance(s, For) and s.index == name):
+            continue
+        if statements_of(candidate.nest.kernels[kernel].body) > MOST_STATEMENTS:
+            break
+        try:
+            one = candidate.then("partition", name)
+        except ScheduleError:
+            continue
+        took = judge(one.nest)
+        if took < time:
+            candidate, time = one, took
+    return candidate, time
+
+
+def _is_asked(s: For) -> bool:
+    """Whether a loop of more than a few iterations has tests of its index inside."""
+    length = constant(sub(s.stop, s.start))
+    tests = (n for e in expressions_in(s.body) for n in walk(e) if isinstance(n, Apply) and n.op.name in TESTS)
+    return (length is None or length > 1) and any(s.index in free_names(n) for n in tests)
+
+
+def shared(candidate: Candidate, kernel: int) -> Candidate:
+    """The candidate with its outermost loops on all cores, where that is legal."""
+    for name in dict.fromkeys(s.index for s in candidate.nest.kernels[kernel].body if isinstance(s, For)):
+        loops = [s for s in candidate.nest.kernels[kernel].body if isinstance(s, For) and s.index == name]
+        if any(s.kind != "serial" for s in loops) or all((constant(sub(s.stop, s.start)) or 2) < 2 for s in loops):
+            continue
+        try:
+            candidate = candidate.then("parallel", name)
+        except ScheduleError:
+            continue
+    return candidate

@@ -1,0 +1,243 @@
+"""What is known of one kernel before it is tiled: its loops, how their iterations depend on each other, and what moves with them.
+
+A loop is DATA where its iterations may run in any order, SUM where they may but for updates of one element, else ORDER. Statements that
+stand in the same loops are a *leaf*; a *cut* gives each innermost loop the loop around it (or itself) whose iterations become lanes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from itertools import islice, product
+from math import prod
+
+from tensorexpr.codegen.auto.moves import Move, move_of
+from tensorexpr.codegen.auto.points import OPEN
+from tensorexpr.codegen.dependence import Dependences, dependences
+from tensorexpr.codegen.lowering.arithmetic import constant, sub
+from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, LoopNest, Stmt, Store
+from tensorexpr.codegen.rewrites.expressions import expressions_of
+from tensorexpr.codegen.rewrites.paths import walk_block
+from tensorexpr.ir import Access, Expr, Size
+from tensorexpr.records import record, replace
+from tensorexpr.traversal import free_names, walk
+
+DATA, SUM, ORDER = "data", "sum", "order"
+FEW = 4
+"""Cuts that are all looked at: operands that lie badly may be copied."""
+FAR = 3.0
+"""How much further apart than at best the elements of neighbouring lanes may be in a cut that is looked at: a gather takes as many loads as
+lanes, of which other work hides some."""
+MOST_CUTS = 12
+"""Assignments of lanes that are looked at: a kernel of three sums in a row has eight."""
+
+
+WINDOW = 8
+"""Iterations of a sum up to which it may be copied out as a whole: wider windows have hundreds of loads in one iteration."""
+
+
+@record(eq=False)
+class Leaf:
+    """The loops around some statements, outermost first, and the elements that these load and store."""
+
+    loops: tuple[For, ...]
+    loads: tuple[Access, ...]
+    stores: tuple[Store, ...]
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        return tuple(s.index for s in self.loops)
+
+
+class Survey:
+    """A kernel: `nest` has it alone."""
+
+    def __init__(self, nest: LoopNest, kernel: int) -> None:
+        self.nest = alone(nest, kernel)
+        self.body = self.nest.kernels[0].body
+        self.loops: dict[str, list[For]] = {}
+        self.children: dict[str, list[str]] = {}
+        self.roots: list[str] = []
+        self.parents: dict[str, str | None] = {}
+        self.born: dict[str, tuple[str, ...]] = {}
+        self.locals: dict[str, Buffer] = {}
+        self.leaves: list[Leaf] = []
+        self.moves: dict[Expr, Move] = {Size(size): Move({}, float(OPEN), frozenset()) for size in nest.sizes}
+        self._walk(self.body, ())
+        self.deps: Dependences = dependences(self.nest)
+        self._kinds: dict[str, str] = {}
+        constants = (Buffer(c.name, c.type.dtype, c.type.shape, "constant") for c in nest.constants)
+        self.buffers = {b.name: b for b in (*nest.parameters, *nest.workspace, *constants, *self.locals.values())}
+
+    def _walk(self, block: Block, around: tuple[For, ...]) -> None:
+        loads: list[Access] = []
+        stores: list[Store] = []
+        for s in block:
+            self._statement(s, around, loads, stores)
+        if stores:
+            self.leaves.append(Leaf(around, tuple(loads), tuple(stores)))
+
+    def _statement(self, s: Stmt, around: tuple[For, ...], loads: list[Access], stores: list[Store]) -> None:
+        loads += [n for e in expressions_of(s) for n in walk(e) if isinstance(n, Access)]
+        match s:
+            case For():
+                parent = around[-1].index if around else None
+                if s.index not in self.loops:
+                    (self.roots if parent is None else self.children[parent]).append(s.index)
+                    self.parents[s.index] = parent
+                self.loops.setdefault(s.index, []).append(s)
+                self.children.setdefault(s.index, [])
+                self._walk(s.body, (*around, s))
+            case If():
+                for inner in (*s.then, *s.otherwise):
+                    self._statement(inner, around, loads, stores)
+            case Alloc():
+                self.born[s.buffer.name] = tuple(x.index for x in around)
+                self.locals[s.buffer.name] = s.buffer
+                for inner in s.body:
+                    self._statement(inner, around, loads, stores)
+            case Store():
+                stores.append(s)
+
+    # ------------------------------------------------------------------------------------------------------- loops
+
+    def kind(self, name: str) -> str:
+        """How the iterations of a loop, of all its copies, depend on each other."""
+        if name not in self._kinds:
+            copies = self.loops[name]
+            if any(s.kind != "serial" for s in copies):
+                found = ORDER
+            elif all(self.deps.may_run_in_any_order(s) for s in copies):
+                found = DATA
+            elif all(self.deps.may_run_in_any_order(s, updates=True) for s in copies):
+                found = SUM
+            else:
+                found = ORDER
+            self._kinds[name] = found
+        return self._kinds[name]
+
+    def length(self, name: str) -> int | None:
+        """The iterations of a loop, the most of its copies, where that is a constant."""
+        found = [constant(sub(s.stop, s.start)) for s in self.loops[name]]
+        return None if any(n is None for n in found) else max(int(n or 0) for n in found)
+
+    def updated(self, name: str) -> tuple[str, ...]:
+        """The buffers of which iterations of a loop update the same elements."""
+        found: dict[str, None] = {}
+        for s in self.loops[name]:
+            for conflict in self.deps.carried(s):
+                found.setdefault(conflict.first.home.buffer.name)
+        return tuple(found)
+
+    def may_be_lanes(self, name: str) -> bool:
+        """Whether the iterations of a loop may run in lanes: of a sum where it is taken into local elements."""
+        kind, length = self.kind(name), self.length(name)
+        if kind == ORDER or (length is not None and length < 2) or self.bounds_others(name):
+            return False
+        return kind == DATA or all(buffer in self.locals for buffer in self.updated(name))
+
+    def bounds_others(self, name: str) -> bool:
+        """Whether bounds of other loops, or conditions around them, change with a loop, which then stays outside of them."""
+        inner = (x for s in self.loops[name] for _, x in walk_block(s.body))
+        bounds = (
+            (x.start, x.stop) if isinstance(x, For) else (x.condition,)
+            for x in inner
+            if isinstance(x, For) or (isinstance(x, If) and _has_loops(x))
+        )
+        return any(name in free_names(bound) for pair in bounds for bound in pair)
+
+    # ------------------------------------------------------------------------------------------------------- strides
+
+    def stride(self, access: Access | Store, name: str) -> float:
+        """Elements that an access moves with one iteration of a loop; NaN where that differs."""
+        indices, buffer = (access.indices, access.tensor) if isinstance(access, Access) else (access.indices, access.buffer)
+        shape = self.buffers[buffer].shape
+        total, row = 0.0, 1.0
+        extents = [float(constant(e) or OPEN) for e in shape] if len(indices) == len(shape) else [1.0] * len(indices)
+        for index, extent in zip(reversed(indices), reversed(extents), strict=True):
+            move = move_of(index, self.moves)
+            if name in move.random or (move.steps.get(name) and name in move.uneven):
+                return float("nan")
+            total += move.steps.get(name, 0.0) * row
+            row *= extent
+        return total
+
+    def often(self, leaf: Leaf) -> float:
+        """How often a leaf is executed."""
+        return prod(float(self.length(name) or OPEN) for name in leaf.path)
+
+    @cached_property
+    def written(self) -> frozenset[str]:
+        """The buffers that the kernel stores to."""
+        return frozenset(s.buffer for leaf in self.leaves for s in leaf.stores)
+
+    @cached_property
+    def busiest(self) -> Leaf:
+        """The leaf that is executed most, by accesses."""
+        return max(self.leaves, key=lambda x: self.often(x) * (len(x.loads) + len(x.stores)))
+
+    def meets(self, access: Access, name: str, leaf: Leaf) -> bool:
+        """Whether iterations of a loop read what others read in another iteration of a short sum: rows of a window."""
+        own = self.stride(access, name)
+        others = [x for x in leaf.path if x != name and self.kind(x) == SUM and (self.length(x) or OPEN) <= WINDOW]
+        return bool(own) and any(self.stride(access, x) == own for x in others)
+
+    @cached_property
+    def uneven(self) -> tuple[str, ...]:
+        """Loops whose iterations may be lanes but for indices that do not move evenly with them, such as those held at a border."""
+        found: dict[str, None] = {}
+        for leaf in self.leaves:
+            for loop in leaf.loops:
+                name = loop.index
+                if constant(sub(loop.stop, loop.start)) == 1:
+                    continue  # cut off at a border
+                strides = [self.stride(a, name) for a in (*leaf.loads, *leaf.stores)]
+                if any(x != x for x in strides) and self.kind(name) == DATA:
+                    found.setdefault(name)
+        return tuple(found)
+
+    def below(self, name: str) -> list[Leaf]:
+        """The leaves in a loop."""
+        return [leaf for leaf in self.leaves if name in leaf.path]
+
+    # ------------------------------------------------------------------------------------------------------- cuts
+
+    def cuts(self) -> list[tuple[str, ...]]:
+        """Assignments of lanes, those first whose lanes lie side by side in memory."""
+        found = list(islice((tuple(c) for c in self._cuts(self.roots)), 4 * MOST_CUTS))
+        distances = {cut: self._distance(cut) for cut in dict.fromkeys(found)}
+        least = min(distances.values(), default=0.0)
+        ordered = sorted(distances, key=distances.__getitem__)
+        return ordered if len(ordered) <= FEW else [cut for cut in ordered if distances[cut] <= FAR * least][:MOST_CUTS]
+
+    def _cuts(self, names: list[str]) -> Iterator[list[str]]:
+        for chosen in product(*(list(self._cut(name)) for name in names)):
+            yield [x for part in chosen for x in part]
+
+    def _cut(self, name: str) -> Iterator[list[str]]:
+        if self.children[name]:
+            yield from self._cuts(self.children[name])
+        if self.may_be_lanes(name):
+            yield [name]
+        elif not self.children[name]:
+            yield []
+
+    def _distance(self, cut: tuple[str, ...]) -> float:
+        """How far the elements of neighbouring lanes are from each other, by how often they are touched."""
+        total = 0.0
+        for leaf in self.leaves:
+            lanes = next((name for name in reversed(leaf.path) if name in cut), None)
+            often = self.often(leaf)
+            for access in (*leaf.loads, *leaf.stores):
+                stride = 16.0 if lanes is None else abs(self.stride(access, lanes))
+                total += often * (1.0 if stride <= 1 else 2.0 if stride == 2 else 16.0)
+        return total
+
+
+def _has_loops(s: Stmt) -> bool:
+    return any(isinstance(x, For) for _, x in walk_block((s,)))
+
+
+def alone(nest: LoopNest, kernel: int) -> LoopNest:
+    """A nest that has one of the kernels, for what is asked about it alone."""
+    return nest if len(nest.kernels) == 1 else replace(nest, kernels=(nest.kernels[kernel],))

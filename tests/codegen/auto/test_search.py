@@ -1,0 +1,65 @@
+"""The search over nests: what it gives computes what the program means, is the same each time, and is rebuilt by its calls."""
+
+import numpy as np
+import pytest
+
+import tensorexpr as te
+from tensorexpr.codegen.auto.candidate import plain
+from tensorexpr.codegen.auto.machine import SAPPHIRE_RAPIDS
+from tensorexpr.codegen.auto.search import searched
+from tensorexpr.codegen.nest_text import print_nest
+from tensorexpr.codegen.stages import SEARCH
+from tensorexpr.kernels import softmax
+from tests.codegen.llvm.nests import run
+from tests.codegen.rewrites.law import UNITS, Kept, kept_of, near
+from tests.seeds import share_of
+
+FACTS = SAPPHIRE_RAPIDS
+
+
+FOUND = (9000220,)
+"""Seeds that a campaign found: a kernel of checks alone."""
+
+
+@pytest.mark.parametrize("seed", [*share_of(range(240)), *FOUND])
+def test_random_programs_keep_their_values(seed):
+    kept = kept_of(seed)
+    if kept is None:
+        return
+    found = searched(kept.program, FACTS)
+    kept.check(found.nest, UNITS)
+    again = plain(kept.program)
+    for call in found.calls:
+        again = again.then(call.word, *call.arguments)
+    assert print_nest(again.nest) == print_nest(found.nest)
+    if seed % 4:
+        return
+    for (arrays, sizes), expected in zip(kept.cases, kept.expected, strict=True):
+        if expected is not None:
+            values = run(found.nest, arrays, sizes)
+            for name, parameter in zip(kept.program.outputs, found.nest.writes, strict=True):
+                near(values[parameter], expected[name], UNITS, f"{sizes}: {name} of\n{kept.program}\n{found.nest}")
+
+
+def test_builds_take_what_is_clearly_faster():
+    """Softmax over the leading axis, where the planners' nest goes through columns."""
+    x = te.placeholder((1024, 1000), name="x")
+    y = softmax(x, axis=0)
+    f, s = te.build(y, [x]), te.autoschedule(y)
+    assert s.origin == SEARCH and f.schedule == s and len(s.nest.kernels) == 1 and not s.nest.workspace
+    data = np.random.default_rng(3).standard_normal((1024, 1000)).astype(np.float32)
+    wide = np.exp(data.astype(np.float64) - data.max(0))
+    np.testing.assert_allclose(f(data), wide / wide.sum(0), rtol=1e-5)
+    again = te.schedule(y)
+    exec(s.as_python(), {"s": again})
+    assert again == s and te.build(again, [x]).source("nest") == f.source("nest")
+
+
+@pytest.mark.parametrize("combine", ["all(X[i, k] for k in range(40))", "any(X[i, k] & X[k, i] for k in range(40))"])
+def test_reductions_of_booleans(combine):
+    kept = Kept.of_text(f"""
+X: bool[40, 40] = input()
+y[i]: bool[40] = {combine}
+return y
+""")
+    kept.check(searched(kept.program, FACTS).nest)

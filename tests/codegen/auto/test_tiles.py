@@ -1,0 +1,185 @@
+"""Tiles of a kernel: what is made computes the program at sizes with remainders, is proved, and has the form that the machine wants."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tensorexpr.codegen.auto.candidate import Candidate
+from tensorexpr.codegen.auto.machine import ZEN_4
+from tensorexpr.codegen.auto.tiles import tiled
+from tensorexpr.codegen.auto.tiles.choose import choices
+from tensorexpr.codegen.auto.tiles.making import tiled_by
+from tensorexpr.codegen.auto.tiles.sketch import Level, Packed, Tile, sketch
+from tensorexpr.codegen.auto.tiles.survey import DATA, SUM, Survey
+from tensorexpr.codegen.nest_proofs import prove
+from tensorexpr.codegen.nest_text import print_nest
+from tensorexpr.errors import ScheduleError
+from tests.codegen.llvm.nests import run
+from tests.codegen.rewrites.law import UNITS, Kept, kept_of, near
+from tests.seeds import share_of
+
+
+def product(n: int, m: int, k: int, left: str = "i, k", right: str = "k, j", dtype: str = "f32") -> str:
+    a, b = (f"{n}, {k}" if left == "i, k" else f"{k}, {n}"), (f"{k}, {m}" if right == "k, j" else f"{m}, {k}")
+    return f"""
+A: {dtype}[{a}] = input()
+B: {dtype}[{b}] = input()
+C[i, j]: {dtype}[{n}, {m}] = sum(A[{left}] * B[{right}] for k in range({k}))
+return C
+"""
+
+
+def window(index: str, outside: str = "") -> str:
+    read = f"where({outside}, x[{index}], 0.0)" if outside else f"x[{index}]"
+    return f"""
+x: f32[2, 3, 9, 23] = input()
+w: f32[3, 3, 3] = input()
+y[n, c, p, q]: f32[2, 3, 9, 23] = sum({read} * w[c, r, s] for r in range(3) for s in range(3))
+return y
+"""
+
+
+TEXTS = {
+    "product": product(13, 37, 11),
+    "product of a transpose": product(19, 21, 35, "k, i", "j, k"),
+    "few columns": product(33, 3, 20),
+    "matrix times vector": """
+A: f32[21, 75] = input()
+x: f32[75] = input()
+y[i]: f32[21] = sum(A[i, k] * x[k] for k in range(75))
+return y
+""",
+    "vector times matrix": """
+A: f32[75, 37] = input()
+x: f32[75] = input()
+y[i]: f32[37] = sum(A[k, i] * x[k] for k in range(75))
+return y
+""",
+    "short rows": """
+A: f32[50, 12] = input()
+y[i]: f32[50] = max(A[i, k] for k in range(12))
+return y
+""",
+    "rows": """
+A: f32[9, 133] = input()
+m[i]: f32[9] = max(A[i, k] for k in range(133))
+y[i]: f32[9] = sum(exp(A[i, k] - m[i]) for k in range(133))
+return y
+""",
+    "border of zeros": window(
+        "n, c, p + r - 1, q + s - 1", "p + r >= 1 and p + r < 10 and q + s >= 1 and q + s < 24"
+    ),
+    "border that is gone around": window("n, c, (p + r + 8) % 9, (q + s + 22) % 23"),
+    "border that is held": window("n, c, minimum(maximum(p + r - 1, 0), 8), minimum(maximum(q + s - 1, 0), 22)"),
+    "transpose": """
+A: f32[37, 53] = input()
+y[i, j]: f32[53, 37] = A[j, i] * 2.0
+return y
+""",
+    "four axes": """
+A: f32[3, 17, 5, 19] = input()
+y[c, a, d, b]: f32[5, 3, 19, 17] = A[a, b, c, d]
+return y
+""",
+    "open sizes": """
+n: size
+m: size
+A: f32[n, m] = input()
+y[i]: f32[n] = sum(A[i, k] * A[i, k] for k in range(m))
+return y
+""",
+    "steps": """
+x: f32[20] = input()
+y[t, i]: f32[6, 20] = sum(x[i] * f32(t) for r in range(2))
+return y
+""",
+}
+
+
+def every_kernel(kept: Kept) -> Candidate:
+    candidate = Candidate(kept.nest)
+    for kernel in range(len(candidate.nest.kernels)):
+        candidate = tiled(candidate, kernel, ZEN_4)
+    return candidate
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_tiles_compute_the_program(name):
+    sizes = ({"n": 5, "m": 77}, {"n": 1, "m": 3}, {"n": 0, "m": 9}) if name == "open sizes" else ()
+    kept = Kept.of_text(TEXTS[name], *sizes, exact=name != "rows")
+    made = every_kernel(kept)
+    nest = kept.check(made.nest, UNITS)
+    assert prove(nest).is_clean, f"{nest}\n{prove(nest)}"
+    assert made.calls
+    for (arrays, given), expected in zip(kept.cases, kept.expected, strict=True):
+        found = run(nest, arrays, given)
+        for output in kept.program.outputs:
+            near(found[output], expected[output], UNITS, f"{output} of\n{nest}")
+
+
+@pytest.mark.parametrize("seed", share_of(range(3000, 3030)))
+def test_tiles_of_random_programs(seed):
+    kept = kept_of(seed, 300)
+    if kept is not None:
+        kept.check(every_kernel(kept).nest, UNITS)
+
+
+def test_the_same_calls_make_the_same_nest():
+    kept = Kept.of_text(TEXTS["product of a transpose"])
+    made = every_kernel(kept)
+    again = Candidate(kept.nest)
+    for call in made.calls:
+        again = again.then(call.word, *call.arguments)
+    assert again.nest == made.nest and every_kernel(kept).calls == made.calls
+
+
+def test_kinds_of_loops_and_cuts():
+    survey = Survey(Kept.of_text(product(32, 64, 48)).nest, 0)
+    assert [survey.kind(name) for name in "ijk"] == [DATA, DATA, SUM]
+    assert survey.cuts()[0] == ("j",) and set(survey.cuts()) == {("i",), ("j",), ("k",)}
+    assert survey.updated("k") == ("sum",)
+
+
+def test_a_product_has_sums_in_registers():
+    text = print_nest(every_kernel(Kept.of_text(product(128, 96, 64))).nest)
+    found = re.search(r"sum: local\(f32\[(\d+), (\d+)\]\)", text)
+    assert found is not None and int(found[1]) * int(found[2]) >= 16 * 12 and "parallel" in text
+
+
+def test_panels_of_an_operand_are_made_by_hand():
+    kept = Kept.of_text(product(19, 37, 21, "i, k", "j, k"))
+    survey = Survey(kept.nest, 0)
+    tile = Tile((Level("i", 4, "unroll"), Level("j", 16, "vectorize")), ("j", "i"), (Packed("B", 0, "j"),))
+    assert sketch(survey, tile).kernels == ("kernel_0",)
+    nest = kept.check(tiled_by(Candidate(kept.nest), survey, tile, 0).nest, UNITS)
+    assert "B_of" in print_nest(nest) and prove(nest).is_clean
+
+
+def test_a_transpose_is_made_of_squares():
+    text = print_nest(every_kernel(Kept.of_text(TEXTS["transpose"])).nest)
+    assert re.search(r"in unroll\(range\(0, 16\)\):\s+for \w+ in vectorize\(range\(0, 16\)\)", text)
+
+
+def test_borders_are_cut_off():
+    text = print_nest(every_kernel(Kept.of_text(TEXTS["border that is gone around"])).nest)
+    assert any("%" not in line and "x[" in line for line in text.splitlines())
+
+
+def test_what_sketches_promise_nests_keep():
+    for name in ("product", "matrix times vector", "vector times matrix"):
+        survey = Survey(Kept.of_text(TEXTS[name]).nest, 0)
+        found = choices(survey, ZEN_4)
+        assert [c.time for c in found] == sorted(c.time for c in found)
+
+
+def test_a_loop_that_stays_outside_is_refused():
+    kept = Kept.of_text("""
+x: f32[8] = input()
+y[t]: f32[8] = sum(x[k] for k in range(8))
+return y
+""")
+    survey = Survey(kept.nest, 0)
+    with pytest.raises(ScheduleError):
+        tiled_by(Candidate(kept.nest), survey, Tile((Level("k", 4, "unroll"), Level("t", 4, "vectorize")), ("k", "t")), 0)
