@@ -1,7 +1,8 @@
 """A tile before it is made: the nest as it would be with whole tiles, summarised once for all sizes. Nothing asks whether it is legal.
 
 A *tile* is a list of *levels*, outermost first, all inside of the kernel's other loops: so many iterations of a loop one after the other,
-as copies (`unroll`) or in lanes (`vectorize`). A loop may have several. The sketch has the levels around every leaf, gives local buffers that
+as copies (`unroll`) or in lanes (`vectorize`). A loop may have several.
+The sketch has the levels around every leaf, gives local buffers that
 are born around them an axis for each, parts to sums whose loop is in lanes, and operands that are packed the layout they will have.
 """
 
@@ -18,7 +19,7 @@ from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, floordiv
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, Kernel, LoopNest, Stmt, Store
 from tensorexpr.codegen.rewrites.expressions import map_accesses, map_expressions, substituted, substituted_in
 from tensorexpr.codegen.rewrites.paths import walk_block
-from tensorexpr.ir import Access, Expr, Index, apply, Apply, conjunction, conjuncts, const
+from tensorexpr.ir import Access, Apply, Expr, Index, apply, conjunction, conjuncts, const
 from tensorexpr.records import record, replace
 from tensorexpr.traversal import free_names, map_children, walk
 

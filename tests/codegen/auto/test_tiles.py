@@ -67,9 +67,7 @@ m[i]: f32[9] = max(A[i, k] for k in range(133))
 y[i]: f32[9] = sum(exp(A[i, k] - m[i]) for k in range(133))
 return y
 """,
-    "border of zeros": window(
-        "n, c, p + r - 1, q + s - 1", "p + r >= 1 and p + r < 10 and q + s >= 1 and q + s < 24"
-    ),
+    "border of zeros": window("n, c, p + r - 1, q + s - 1", "p + r >= 1 and p + r < 10 and q + s >= 1 and q + s < 24"),
     "border that is gone around": window("n, c, (p + r + 8) % 9, (q + s + 22) % 23"),
     "border that is held": window("n, c, minimum(maximum(p + r - 1, 0), 8), minimum(maximum(q + s - 1, 0), 22)"),
     "transpose": """
