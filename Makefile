@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-seeds fuzz test-peers test-nvrtc test-races lint bench bench-peers docs clean
+.PHONY: demo test test-seeds fuzz test-peers test-nvrtc test-races lint bench bench-peers docs site clean
 
 demo: $(VENV)/.examples
 	$(BIN)/python -m tensorexpr demo
@@ -54,6 +54,10 @@ docs: $(VENV)/.examples
 	$(BIN)/python scripts/schedule_reference.py
 	$(BIN)/python scripts/cuda_goldens.py
 
+# The documents as a web site in build/site; every warning, such as a link that leads nowhere, is an error.
+site: $(VENV)/.site
+	$(BIN)/mkdocs build --strict --quiet
+
 # A stamp per extra: set up once, again whenever pyproject.toml changes.
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit("tensorexpr needs Python 3.11 or newer, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
@@ -65,6 +69,10 @@ $(VENV)/.examples: $(VENV)/bin/python pyproject.toml
 
 $(VENV)/.test: $(VENV)/bin/python pyproject.toml
 	$(PIP) -e '.[examples,test]'
+	@touch $@
+
+$(VENV)/.site: $(VENV)/bin/python pyproject.toml
+	$(PIP) -e '.[site]'
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/bin/python pyproject.toml

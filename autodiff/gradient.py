@@ -55,6 +55,18 @@ def gradient(
 
     Raises `DifferentiationError` for outputs or `wrt` that are not floating tensors, a computed tensor that the outputs have nothing to
     do with, a missing or misshapen head, and rules that give the wrong number, shapes or dtypes.
+
+    >>> A = te.placeholder((2, 3), name="A")
+    >>> s = te.compute((2,), lambda i: te.sum(lambda j: A[i, j] ** 2, 3), name="s")
+    >>> gradient = te.gradient(s, A, te.placeholder((2,), name="head"))
+    >>> print(gradient)
+    head: f32[2] = input()
+    A: f32[2, 3] = input()
+    A_bar[i, j]: f32[2, 3] = head[i] * A[i, j] * 2.0
+    return A_bar
+    >>> print(gradient.report())
+    tensor  consumer  access   lowering    iterations  reads  ratio
+    A       s         A[i, j]  substitute           6      6   1.00
     """
     outputs = checked_tensors(output, "output")
     inputs = checked_tensors(wrt, "wrt")
@@ -108,6 +120,12 @@ class Gradient(Sequence[Tensor]):
     `print(gradient)` shows them as a program. `adjoints[tensor]` is the gradient by any tensor of the graph,
     `contributions[tensor][consumer]` the part of it that `consumer` sends, `report()` a table with one row per read. `reverse`
     is the derivative as a program, `tensors` what its names of the forward pass stand for, `forward` the definitions of these.
+
+    >>> A = te.placeholder((2, 3), name="A")
+    >>> s = te.compute((), lambda: te.sum(lambda i, j: A[i, j] ** 2, (2, 3)), name="s")
+    >>> A_bar, = te.gradient(s, A)
+    >>> A_bar.shape
+    (2, 3)
     """
 
     def __init__(

@@ -88,6 +88,12 @@ def jacobian(output: Tensor, wrt: Tensor | Sequence[Tensor]) -> Any:
 
     A list for a list. This is the whole matrix, as large and as costly as it sounds; products with it are `te.gradient` and
     `te.jvp`. Raises `DifferentiationError` for tensors that are not floating.
+
+    >>> x = te.placeholder((2,), "float64", name="x")
+    >>> y = te.compute((2,), lambda i: x[i] * x[1 - i], name="y")
+    >>> te.evaluate(te.jacobian(y, x), {x: np.array([2.0, 3.0])})
+    array([[3., 2.],
+           [3., 2.]])
     """
     if not isinstance(output, Tensor):
         raise DifferentiationError(

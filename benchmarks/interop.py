@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -112,7 +113,7 @@ class Bundle:
 def bundle(rounds: int = ROUNDS) -> Bundle:
     """What a bundle of the op of the calls and its gradient is."""
     x = np.linspace(0, 1, COUNT, dtype=np.float32)
-    functions = {"forward": square.compile(x), "backward": vjp(square, wrt="x").compile(x, x)}
+    functions: dict[str, Any] = {"forward": square.compile(x), "backward": vjp(square, wrt="x").compile(x, x)}
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
         path = export(Path(folder) / "square", **functions)

@@ -1,4 +1,4 @@
-"""The README's account of speed, made from the newest files of `benchmarks/results` alone, so that it quotes exactly what was measured."""
+"""What README.md and docs/performance.md say of speed: exactly what the newest files of `benchmarks/results` hold."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def text(folder: Path = RESULTS) -> str:
     lines = [
         f"Measured on {document['date'][:10]} on a {cpu['name']} (vectors of {cpu['vector_bits']} bits), float32, beside {versions}:",
         f"medians of up to {document['rounds']} interleaved rounds, caches warm, a process per workload",
-        f"([all figures](benchmarks/results/{path.name}); `benchmarks/measure.sh`). Gradients are of `sum(output * head)` by every input,",
-        "with the output. A ratio is the time of the fastest peer over ours.",
+        f"([all figures](../benchmarks/results/{path.name}); `benchmarks/measure.sh`). Gradients are of `sum(output * head)` by every",
+        "input, with the output. A ratio is the time of the fastest peer over ours.",
         "",
     ]
     lines += [*_peers(document), ""]
@@ -44,12 +44,35 @@ def text(folder: Path = RESULTS) -> str:
     return "\n".join(lines).strip()
 
 
+def figures(folder: Path = RESULTS) -> str:
+    """Three figures for the README: operations beside their peers, training steps beside PyTorch, what compiling takes."""
+    found, steps = newest(folder), sorted((folder / "training").glob("*.json"))
+    if found is None or not steps:
+        return "Not measured yet beside its peers: `benchmarks/measure.sh` does it, and writes this paragraph."
+    _, document = found
+    rows = json.loads(steps[-1].read_text())["rows"]
+    gains = [row["torch"] / row["ours"] for row in rows if row["torch"] is not None]
+    startup = document["startup_ms"]
+    name = document["machine"]["cpu"]["name"]
+    lines = [
+        f"On a {name}, float32, beside the fastest of NumPy, PyTorch (eager and compiled), JAX, Numba, KeOps and Halide in each row:",
+        "",
+    ]
+    lines += [f"- {_threads(run)}: {report.headline(run)}." for run in document["runs"]]
+    spread = f"{min(gains):.1f} to {max(gains):.1f} over {len(gains)} rows"
+    lines.append(f"- Training steps (loss, gradients, update): PyTorch eager / ours {spread}.")
+    cold, warm = (startup.get(f"build {state}, softmax with gradient") for state in ("cold", "warm"))
+    if cold and warm:
+        lines.append(f"- Compiling softmax with its gradient takes {cold:.0f} ms, and {warm:.0f} ms when the code is in the cache on disk.")
+    return "\n".join(lines)
+
+
 def training(folder: Path = RESULTS / "training") -> str:
     """The steps of the newest results of `bench training`, the last by the dates that their names begin with."""
     found = sorted(folder.glob("*.json"))
     if not found:
         return "Training steps have not been measured yet: `python -m tensorexpr bench training --json FILE`."
-    document, link = json.loads(found[-1].read_text()), f"[figures](benchmarks/results/training/{found[-1].name})"
+    document, link = json.loads(found[-1].read_text()), f"[figures](../benchmarks/results/training/{found[-1].name})"
     heads = ("training step", "threads", "ms", "PyTorch ms", "PyTorch / ours", "traced and compiled in s")
     lines: list[tuple[str, ...]] = [heads, ("---",) * len(heads)]
     for row in document["rows"]:
@@ -68,7 +91,7 @@ def odd_products(folder: Path = RESULTS / "products") -> str:
     found = sorted(folder.glob("*.json"))
     if not found:
         return "Products of odd shapes have not been measured yet: `python -m tensorexpr bench products --json FILE`."
-    document, link = json.loads(found[-1].read_text()), f"[figures](benchmarks/results/products/{found[-1].name})"
+    document, link = json.loads(found[-1].read_text()), f"[figures](../benchmarks/results/products/{found[-1].name})"
     rows = [products.Row(**row) for row in document["rows"]]
     return "\n".join([
         "Products of odd shapes (primes, few rows, few columns, long and thin, transposed) beside NumPy and PyTorch in one process, on",

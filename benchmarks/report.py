@@ -209,7 +209,7 @@ def scaling(runs: Sequence[dict[str, Any]]) -> str:
 
 
 def markdown(runs: Sequence[dict[str, Any]]) -> str:
-    """The table of a README: for each number of threads our time and the ratio to the best peer, forward and with the gradient."""
+    """The table of the performance page: for each number of threads our time and the ratio to the best peer, forward and gradient."""
     found: dict[str, list[str]] = {}
     heads = ["workload"]
     for run in runs:

@@ -50,6 +50,11 @@ def build(
     Raises `TargetError` for a target that is unknown or not there and a schedule for another one (or precision), `ArgumentError` for a
     precision that is none, `DefinitionError` for what is not a tensor and for placeholders that the outputs need and `inputs` lacks
     (a computed tensor among `inputs` is taken as given).
+
+    >>> A = te.placeholder((2, 3), name="A")
+    >>> f = te.build(te.compute((3,), lambda j: te.sum(lambda i: A[i, j], 2), name="column"), [A])
+    >>> f(np.ones((2, 3), np.float32))
+    array([2., 2., 2.], dtype=float32)
     """
     check_target(target)
     check_precision(precision)
@@ -89,6 +94,7 @@ def program_from(outputs: Tensor | Sequence[Tensor], inputs: Sequence[Tensor] | 
 def _tensors(values: object, expected: str) -> list[Tensor]:
     if not isinstance(values, Sequence):
         hint = "of an op, op.compile(*specs) is the function; a plain function is made an op by @te.op" if callable(values) else None
+        hint = f"a list of one: [{values.name}]" if isinstance(values, Tensor) else hint
         raise DefinitionError(f"{expected}, got {_kind(values)}", location=user_location(), hint=hint)
     for value in values:
         if not isinstance(value, Tensor):
@@ -126,6 +132,12 @@ def schedule(
 
     `print(s)` is the loop nest. Nothing is inlined, so every tensor that was named has a stage. `precision` is that of `build`,
     which is what a GPU may do with the loops. Raises as `build` does.
+
+    >>> A = te.placeholder((2, 3), name="A")
+    >>> s = te.schedule(te.compute((2, 3), lambda i, j: A[i, j] * 2.0, name="B"))
+    >>> s["B"].vectorize("j")
+    >>> print(s.as_python().strip())
+    s['B'].vectorize('j')
     """
     check_target(target)
     check_precision(precision)
@@ -139,6 +151,11 @@ def autoschedule(
 ) -> Schedule:
     """The schedule that `build` uses by default: from an analysis of the program alone, or as tuned where there is a record of it
     (`te.tune`); `origin` says which. `precision` is that of `build`. Raises as `build` does.
+
+    >>> A = te.placeholder((2, 3), name="A")
+    >>> s = te.autoschedule(te.compute((2, 3), lambda i, j: te.exp(A[i, j]), name="B"))
+    >>> type(s).__name__, s.origin
+    ('Schedule', 'the analytic model')
     """
     check_target(target)
     check_precision(precision)

@@ -102,6 +102,12 @@ class Context:
     refuses a name that is bound already. A context that was made for a function (`compiled.context()`), or told of one (`declare`),
     knows its placeholders: names that none of them has, and arrays that do not fit, are refused when they are bound; else when
     they are used. `workspace` is an array to lend as memory for activations; without it, the context gets its own as runs need it.
+
+    >>> x, w = te.placeholder((3,), name="x"), te.placeholder((3,), name="w")
+    >>> f = te.compile(te.compute((3,), lambda i: x[i] * w[i], name="y"), [x, w])
+    >>> context = te.Context({"w": np.ones(3, np.float32)})
+    >>> f.run(context, x=np.arange(3, dtype=np.float32))
+    array([0., 1., 2.], dtype=float32)
     """
 
     def __init__(self, bindings: Mapping[str, Any] | None = None, *, workspace: Any = None) -> None:

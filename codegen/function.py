@@ -19,13 +19,16 @@ from typing import Any, Protocol
 import numpy as np
 
 from tensorexpr.codegen.arguments import MOST_BYTES, READY, Arguments, Layout, Signature, address
+from tensorexpr.codegen.auto.measure import facts_here
 from tensorexpr.codegen.context import Context, Names, Symbol, extents_of
 from tensorexpr.codegen.cost import Cost, cost_of
 from tensorexpr.codegen.executable import Built, Look
 from tensorexpr.codegen.llvm import NativeFunction
 from tensorexpr.codegen.llvm.abi import ALIGNMENT
 from tensorexpr.codegen.llvm.call import Callable, Plan, Row, empty, link, native_calls
+from tensorexpr.codegen.llvm.pool import pool
 from tensorexpr.codegen.nest import CheckSite, LoopNest
+from tensorexpr.codegen.profiling import Profile, Stamped, counted, median_call, profiled
 from tensorexpr.codegen.schedule import Schedule
 from tensorexpr.errors import ArgumentError, OutOfBoundsError, TargetError, user_location
 from tensorexpr.hints import suggestion
@@ -72,6 +75,11 @@ class CompiledFunction(Callable):
     built from one tensor, else a tuple. `out`, of the same form, is computed into and returned. Raises `ArgumentError`
     for arguments that do not fit and for results that memory does not hold, `OutOfBoundsError` (an `IndexError`) for a
     data-dependent index outside its tensor; the contents of the results are then unspecified.
+
+    >>> A = te.placeholder((2, 3), name="A")
+    >>> f = te.build(te.compute((2, 3), lambda i, j: A[i, j] * 2.0, name="B"), [A])
+    >>> f.cost.operations, f.cost.bytes, f.workspace_bytes()
+    (6, 48, 0)
     """
 
     _called: Names | None = None
@@ -389,6 +397,43 @@ class CompiledFunction(Callable):
         if self._cost is None:
             self._cost = cost_of(self.program)
         return self._cost
+
+    def profile(self, *arrays: Any, seconds: float = 0.5) -> Profile:
+        """Where the time of a call with these arrays goes: time, operations, bytes and share of the roofline by kernel, by
+        definition and by the line of the source.
+
+        The function is built once more with the clock read between its kernels, and run for some `seconds`. `print` shows
+        the tables, `.save("profile.html")` writes a page, `.save("trace.json")` a trace for Chrome or Perfetto.
+
+        >>> import numpy as np
+        >>> import tensorexpr as te
+        >>> x = te.placeholder((64, 64), name="x")
+        >>> f = te.build(te.compute((64, 64), lambda i, j: te.exp(x[i, j]), name="y"))
+        >>> found = f.profile(np.zeros((64, 64), np.float32), seconds=0.01)
+        >>> [(row.name, row.operations, row.bytes) for row in found.kernels]
+        [('y', 4096, 32768)]
+
+        Raises as a call does, and `ArgumentError` for a time that is none.
+        """
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < float("inf"):
+            raise ArgumentError(f"{self.name}: expected a number of seconds above 0, got {seconds!r}", location=user_location())
+        inputs = self._arguments.prepare(arrays)
+        layout = self.layout(tuple([array.shape for array in inputs]))
+        results = [empty(shape, type_) for shape, type_ in layout.outputs]
+        block = self.block(layout.workspace + ALIGNMENT) if layout.workspace else None
+        workspace = 0 if block is None else -(-address(block) // ALIGNMENT) * ALIGNMENT
+        pointers = [address(inputs[k]) for k in (range(len(inputs)) if self._order is None else self._order)]
+        pointers += [address(array) for array in results]
+
+        def run(native: NativeFunction) -> None:
+            failure = native(pointers, layout.sizes, workspace)
+            if failure is not None:
+                raise self.failure(*failure)
+
+        nest, sizes = self.nest, dict(zip(self.signature.sizes, layout.sizes, strict=True))
+        times = Stamped(nest, [self.constants[constant.name] for constant in nest.constants]).nanoseconds(run, seconds)
+        call = median_call(lambda: self(*inputs), seconds / 2)
+        return profiled(self.name, times, call, counted(nest, sizes, self.program), facts_here(), pool().threads, sizes)
 
     def source(self, stage: str = "llvm") -> str:
         """The code at a stage: "nest", "llvm" or "asm" (on the CUDA target also "cuda" and "ptx").

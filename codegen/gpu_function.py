@@ -29,6 +29,7 @@ from tensorexpr.codegen.function import CompiledFunction, Entry
 from tensorexpr.codegen.gpu_code import GpuCode
 from tensorexpr.codegen.llvm.abi import ALIGNMENT as WORKSPACE_ALIGNMENT
 from tensorexpr.codegen.nest import Buffer, LoopNest
+from tensorexpr.codegen.profiling import Profile
 from tensorexpr.codegen.schedule import Schedule
 from tensorexpr.errors import ArgumentError, TargetError, user_location
 from tensorexpr.hints import suggestion
@@ -327,6 +328,14 @@ class GpuFunction(CompiledFunction):
     def resources(self) -> dict[str, Resources]:
         """Registers, stack, spills and shared memory of every kernel by name; empty where the kernels run on a CPU."""
         return {} if self._compiled is None else dict(self._compiled.resources)
+
+    def profile(self, *arrays: Any, seconds: float = 0.5) -> Profile:
+        """Refused: the clock is read between kernels of a CPU. Raises `TargetError`."""
+        raise TargetError(
+            f"{self.name}: expected a function for the CPU to profile, got one for a GPU",
+            location=user_location(),
+            hint="Nsight Systems and the profilers of PyTorch and JAX show its kernels by name",
+        )
 
     def source(self, stage: str = "cuda") -> str:
         """The code at a stage: "nest", "cuda", "ptx", or "sass" (where cuobjdump is installed)."""

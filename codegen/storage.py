@@ -25,7 +25,7 @@ from tensorexpr.errors import ArgumentError, DefinitionError, InternalError, use
 from tensorexpr.freezing import with_constants, with_literals
 from tensorexpr.ir import Const, Input, Program, content_of
 from tensorexpr.language import Tensor
-from tensorexpr.language.modes import MODE_PATH
+from tensorexpr.language.modes import MODE_PATH, asked_for
 from tensorexpr.parse import parse_program
 from tensorexpr.simplify import remove_dead_definitions
 from tensorexpr.text import print_program, print_type
@@ -51,6 +51,12 @@ def compile(
     stores them in the context's arrays of the placeholders; in mode "inference" they are left out. `precision` is that of `te.build`.
 
     Raises as `te.build` does, and `ArgumentError` for a mode that is none, `DefinitionError` for updates that do not fit.
+
+    >>> x, w = te.placeholder((3,), name="x"), te.placeholder((3,), name="w")
+    >>> f = te.compile(te.compute((3,), lambda i: x[i] * w[i], name="y"), [x, w])
+    >>> context = te.Context({"w": np.full(3, 2.0, np.float32)})
+    >>> f.run(context, x=np.ones(3, np.float32))
+    array([2., 2., 2.], dtype=float32)
     """
     check_target(target)
     check_precision(precision)
@@ -64,7 +70,11 @@ def compile(
         program = _verified(what, "te.compile")
     else:
         wanted = [what] if isinstance(what, Tensor) else what
-        program = program_from([*wanted, *new.values()] if new else what, inputs, "te.compile")
+        made_of = [*wanted, *new.values()] if new else what
+        if inputs is not None:
+            tensors = [t for t in ([made_of] if isinstance(made_of, Tensor) else made_of) if isinstance(t, Tensor)]
+            inputs = [*inputs, *asked_for(tensors)]  # the mode is told by `mode`, not by a caller
+        program = program_from(made_of, inputs, "te.compile")
     names = {symbol_of(t).path: t.name for t in new}
     known = {i.path or i.name: i.name for i in program.inputs}
     for path, name in names.items():
@@ -159,6 +169,12 @@ def freeze(
     The data is that of this moment: binding or writing other weights later changes nothing. Equal data is kept once, however many
     programs it is frozen into; an array that nobody can write to is not copied. Inputs that are not bound, and outputs, stay as
     they are. Raises `ArgumentError` for a name that is no input or not bound, and for arrays that do not fit.
+
+    >>> x, w = te.placeholder((3,), name="x"), te.placeholder((3,), name="w")
+    >>> y = te.compute((3,), lambda i: x[i] * w[i], name="y")
+    >>> frozen = te.compile(te.freeze(y, te.Context({"w": np.full(3, 2.0, np.float32)})))
+    >>> frozen(np.ones(3, np.float32))
+    (array([2., 2., 2.], dtype=float32),)
     """
     program = _verified(what, "te.freeze") if isinstance(what, Program) else program_from(what, inputs, "te.freeze")
     if not isinstance(context, Context):

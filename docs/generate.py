@@ -1,7 +1,8 @@
 """What the documents print, produced: blocks between ``<!-- begin NAME -->`` and ``<!-- end -->`` are this file's output.
 
-`python docs/generate.py` rewrites the blocks of README.md, ARCHITECTURE.md and docs/interop.md; a test compares them. The machine of the
-walk-through is fixed (two cores, 256-bit vectors), so the text is the same wherever it is made.
+`python docs/generate.py` rewrites the blocks of README.md, ARCHITECTURE.md, docs/interop.md and docs/performance.md, and the
+pictures of docs/guides/; a test compares them. The machine of the walk-through is fixed (two cores, 256-bit vectors), so the text is
+the same wherever it is made.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tensorexpr.simplify import simplify
 
 ROOT = Path(__file__).resolve().parent.parent
 FILES = ("README.md", "ARCHITECTURE.md")
-GENERATED = (*FILES, "docs/interop.md")
+GENERATED = (*FILES, "docs/interop.md", "docs/performance.md")
 _BLOCK = re.compile(r"(?P<begin><!-- begin (?P<name>[a-z-]+) -->\n)(?P<body>.*?)(?P<end><!-- end -->)", re.DOTALL)
 
 
@@ -69,6 +70,28 @@ def readme_gradient() -> str:
     return str(te.vjp(conv1d).trace(x, w, te.placeholder((8, 16, 14), name="y_bar")))
 
 
+@functools.cache
+def blurs() -> dict[str, te.Schedule]:
+    """The schedules of docs/guides/schedules.md by the name of their picture."""
+    x = te.placeholder((66, 130), name="x")
+    rows = te.compute((66, 128), lambda i, j: x[i, j] + x[i, j + 1] + x[i, j + 2], name="rows")
+    blur = te.compute((64, 128), lambda i, j: (rows[i, j] + rows[i + 1, j] + rows[i + 2, j]) / 9, name="blur")
+    fused = te.schedule(blur)
+    outer, _ = fused["blur"].split("i", 16)
+    fused["blur"].vectorize("j")
+    fused["rows"].compute_at("blur", outer)
+    fused["rows"].vectorize("j")
+    fused["blur"].parallel(outer)
+    return {"blur-plain": te.schedule(blur), "blur-fused": fused}
+
+
+def svg(schedule: te.Schedule) -> str:
+    """The picture of a schedule's nest as a file of its own: dark on white, in any theme."""
+    found = re.search(r"<svg.*?</svg>", lower(schedule)._repr_html_(), re.DOTALL)
+    assert found is not None
+    return found[0].replace("<svg ", '<svg style="color: #222; background: #fff" ', 1) + "\n"
+
+
 def cuda() -> str:
     """The same gradient as a kernel of a GPU."""
     program = simplify(te.program_of(list(gradient()), [W, Y_BAR]))
@@ -86,6 +109,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "cuda": cuda,
 }
 PROSE: dict[str, Callable[[], str]] = {
+    "figures": readme.figures,
     "benchmarks": readme.text,
     "products": readme.odd_products,
     "training": readme.training,
@@ -107,8 +131,17 @@ def regenerated(text: str) -> str:
     return _BLOCK.sub(block, text)
 
 
+def pictures() -> dict[Path, str]:
+    """The pictures of the documents: their files and texts."""
+    return {ROOT / "docs" / "guides" / "pictures" / f"{name}.svg": svg(schedule) for name, schedule in blurs().items()}
+
+
 def main() -> int:
-    """Rewrites the blocks; prints the files that changed."""
+    """Rewrites blocks and pictures; prints the files that changed."""
+    for path, picture in pictures().items():
+        if not path.exists() or path.read_text() != picture:
+            path.write_text(picture)
+            print(f"updated {path.name}")
     for name in GENERATED:
         path = ROOT / name
         before = path.read_text()

@@ -25,6 +25,12 @@ def cond(flag: Any, then: Callable[..., Any], otherwise: Callable[..., Any], *ar
 
     `flag` is a scalar (not zero: true). Both give results of the same form, shapes and dtypes. Raises `DefinitionError` where they
     differ. A Python bool decides while tracing.
+
+    >>> @te.function
+    ... def halved(x):
+    ...     return te.cond(x > 10.0, lambda v: v / 2.0, lambda v: v, x)
+    >>> float(halved(np.float64(12.0))), float(halved(np.float64(4.0)))
+    (6.0, 4.0)
     """
     trace = current()
     if trace is None or isinstance(flag, (bool, np.bool_)):
@@ -86,6 +92,12 @@ def while_loop(condition: Callable[..., Any], body: Callable[..., Any], state: A
 
     `state` is a tuple or list (whose items are the arguments) or one value; it keeps its form, shapes and dtypes. Effects of the body
     happen once in every iteration. Raises `DefinitionError` for a body that gives another state.
+
+    >>> @te.function
+    ... def log2(x):
+    ...     return te.while_loop(lambda v, n: v > 1.0, lambda v, n: (v / 2.0, n + 1), (x, np.int64(0)))[1]
+    >>> int(log2(np.float64(64.0)))
+    6
     """
     several = isinstance(state, (tuple, list))
     trace = current()

@@ -16,7 +16,7 @@ import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -360,6 +360,26 @@ def _static_key(leaf: Any) -> Hashable:
     return _Same(leaf)
 
 
+@overload
+def function(
+    python: Callable[..., Any],
+    *,
+    implements: str | None = None,
+    attrs: Mapping[str, Any] | None = None,
+    aliases: Sequence[str] = (),
+    inline: bool = True,
+    precision: str = "float32",
+) -> Function: ...
+@overload
+def function(
+    python: None = None,
+    *,
+    implements: str | None = None,
+    attrs: Mapping[str, Any] | None = None,
+    aliases: Sequence[str] = (),
+    inline: bool = True,
+    precision: str = "float32",
+) -> Callable[[Callable[..., Any]], Function]: ...
 def function(
     python: Callable[..., Any] | None = None,
     *,
@@ -379,6 +399,12 @@ def function(
 
     Raises `DefinitionError` for a name without a dot, attributes without names, something that has no parameters to be known or takes
     `**keywords`, and when it is traced for a cycle of calls without an end; `ArgumentError` for another precision.
+
+    >>> @te.function
+    ... def twice(x):
+    ...     return x + x
+    >>> twice(np.arange(3.0))
+    array([0., 2., 4.])
     """
     check_precision(precision)
     if python is None:

@@ -23,6 +23,14 @@ def gradients(loss: Any, wrt: Any, head: Any = None) -> Any:
     What the loss does not depend on has gradient zero; the order is that of `wrt`.
 
     Raises `DifferentiationError` outside of a trace, for what is not floating, and for a head that is missing or misshapen.
+
+    >>> w = te.Variable(np.array([1.0, 2.0]), name="w")
+    >>> @te.function
+    ... def slope(x):
+    ...     loss = te.compute((), lambda: te.sum(lambda i: w[i] * w[i] * x[i], 2))
+    ...     return te.gradients(loss, w)
+    >>> slope(np.ones(2))
+    array([2., 4.])
     """
     trace = current()
     if trace is None:

@@ -15,7 +15,16 @@ from tensorexpr.ir import TensorType
 
 
 def print(text: str, *values: Any) -> Operation | None:
-    """Writes a line when the function runs: `text` with `values` in place of its `{}`, as `str.format`."""
+    """Writes a line when the function runs: `text` with `values` in place of its `{}`, as `str.format`.
+
+    >>> @te.function
+    ... def told(x):
+    ...     te.print("x is {}", x)
+    ...     return x + 1.0
+    >>> float(told(np.float64(2.0)))
+    x is 2.0
+    3.0
+    """
     trace = current()
     if trace is None:
         builtins.print(text.format(*values))
@@ -39,7 +48,15 @@ def check_text(text: str, types: Sequence[TensorType]) -> None:
 
 
 def check(flag: Any, text: str) -> Operation | None:
-    """Raises `FailedCheckError` with `text` if the scalar `flag` does not hold when the function runs; no variable is then changed."""
+    """Raises `FailedCheckError` with `text` if the scalar `flag` does not hold when the function runs; no variable is then changed.
+
+    >>> @te.function
+    ... def root(x):
+    ...     te.check(x >= 0.0, "x is negative")
+    ...     return x ** 0.5
+    >>> float(root(np.float64(9.0)))
+    3.0
+    """
     trace = current()
     if trace is None:
         if not bool(flag):

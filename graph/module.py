@@ -35,6 +35,17 @@ class Module:
 
     `name` is a Python identifier (`ValueError` if not), by default the class name in snake case. The scope is fixed here, inside the one
     that is current; a method enters it only if it says `with self.name_scope` or is marked `@te.Module.with_name_scope`.
+
+    >>> class Scale(te.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.w = te.Variable(np.float64(2.0), name="w")
+    ...     @te.function
+    ...     def __call__(self, x):
+    ...         return x * self.w
+    >>> model = Scale()
+    >>> float(model(np.float64(3.0))), [v.name for v in model.variables]
+    (6.0, ['w'])
     """
 
     def __init__(self, name: str | None = None) -> None:

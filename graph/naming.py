@@ -40,7 +40,13 @@ def _enter(scopes: tuple[str, ...]) -> None:
 
 
 def name_scope(name: str) -> NameScope:
-    """The scope of that name inside the one that is current now. Raises `InvalidNameError`, a `ValueError`, unless it is an identifier."""
+    """The scope of that name inside the one that is current now. Raises `InvalidNameError`, a `ValueError`, unless it is an identifier.
+
+    >>> with te.name_scope("encoder"):
+    ...     w = te.Variable(np.zeros(2), name="w")
+    >>> w.name
+    'encoder/w'
+    """
     return NameScope(f"{scoped(valid_name(name))}/")
 
 

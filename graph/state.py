@@ -32,6 +32,16 @@ def state_dict(module: Module) -> dict[str, np.ndarray]:
     """The values of all variables by path, as copies; a variable with several paths has one array under all of them.
 
     Raises `ArgumentError` where two variables have one path, of which one would be lost.
+
+    >>> class Scale(te.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.w = te.Variable(np.array(2.0), name="w")
+    >>> model = Scale()
+    >>> state = te.state_dict(model)
+    >>> loaded = te.load_state_dict(model, {"w": np.array(5.0)})
+    >>> float(state["w"]), float(model.w.value)
+    (2.0, 5.0)
     """
     variables = by_path(module)
     copies = {variable: variable.value.copy() for variable in variables.values()}

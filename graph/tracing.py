@@ -322,6 +322,13 @@ def device(name: str | None) -> Iterator[None]:
     """What is made inside belongs on a device: "cpu" or "cuda"; None leaves it to the caller. Raises `TargetError` for another name.
 
     Functions that are called inside, in a trace or not, are computed there, but for what has a device of its own.
+
+    >>> @te.function
+    ... def doubled(x):
+    ...     with te.device("cpu"):
+    ...         return x * 2.0
+    >>> float(doubled(np.float64(2.0)))
+    4.0
     """
     if name is not None:
         check_target(name)
@@ -347,6 +354,17 @@ def control_dependencies(operations: Iterable[Operation | Tensor]) -> Iterator[N
     """What is noted inside runs after `operations`: what assignments, prints and checks gave, or results of calls.
 
     Only needed where no variable says so. Raises `ArgumentError` outside of a trace, and for anything that is no operation of it.
+
+    >>> log = te.Variable(np.float64(0.0), name="log")
+    >>> @te.function
+    ... def step(x):
+    ...     stored = log.assign(x)
+    ...     with te.control_dependencies([stored]):
+    ...         te.print("stored {}", x)
+    ...     return x
+    >>> float(step(np.float64(1.0)))
+    stored 1.0
+    1.0
     """
     trace = current()
     ids = []

@@ -32,6 +32,14 @@ class Variable:
     (with the scope current at construction in front) and `trainable` are fixed. Raises `ArgumentError` for a value of another shape or
     dtype than the variable's, and for any use of a variable that was deleted. `storage` is the array as compiled functions see it (on a
     device, or None once deleted).
+
+    >>> count = te.Variable(np.int64(0), name="count")
+    >>> @te.function
+    ... def tick():
+    ...     count.assign_add(1)
+    ...     return count.read()
+    >>> int(tick()), int(tick()), int(count.value)
+    (1, 2, 2)
     """
 
     __slots__ = ("__weakref__", "_trainable", "dtype", "name", "shape", "storage")

@@ -4,6 +4,9 @@ What users of NumPy and PyTorch expect of a tensor library's differentiable core
 compose it on tensors, differentiate it in any mode. Names, argument order and conventions are PyTorch's where it has the operation.
 """
 
+from typing import TYPE_CHECKING, Any
+
+from tensorexpr.hints import unknown_name
 from tensorexpr.kernels.activations import (
     celu,
     elu,
@@ -313,6 +316,14 @@ from tensorexpr.kernels.unary import (
     tanh,
     trunc,
 )
+
+if not TYPE_CHECKING:  # type checkers know what there is
+
+    def __getattr__(name: str) -> Any:
+        if name.startswith("_"):  # what Python and editors look for
+            raise AttributeError(f"module 'tensorexpr.kernels' has no attribute {name!r}")
+        raise unknown_name("tensorexpr.kernels", name, __all__)
+
 
 __all__ = [
     # activations

@@ -1,4 +1,4 @@
-"""Filters that keep edges: means over a window whose weights hang on the values.
+"""Filters that keep edges: means over a window whose weights depend on the values.
 
 Images are (N, C, H, W). Beyond the border the image is mirrored, the edge not repeated. Smooth
 everywhere, so they may stand inside what is learned.

@@ -12,3 +12,9 @@ test -f tensorexpr/py.typed && test -f tensorexpr_runtime/py.typed
 MYPYPATH="$scratch" "$OLDPWD/$bin/mypy" --config-file "$OLDPWD/pyproject.toml" -p tensorexpr -p tensorexpr_runtime
 # What users see: right calls pass under --strict, each wrong one is an error (and the remark that expects it would else be one).
 MYPYPATH="$scratch" "$OLDPWD/$bin/mypy" --config-file "$OLDPWD/pyproject.toml" --strict --follow-imports=silent "$OLDPWD/tests/typing/user_code.py"
+# The same for editors with Pyright inside, where that is installed: what is right has no error there either.
+if test -x "$OLDPWD/$bin/pyright"; then
+  sed '/^def wrong/,$d' "$OLDPWD/tests/typing/user_code.py" > right.py
+  echo '{"include": ["right.py"], "extraPaths": ["."], "reportUnknownLambdaType": false, "reportUnknownArgumentType": false, "typeCheckingMode": "strict"}' > pyrightconfig.json
+  "$OLDPWD/$bin/pyright" --pythonpath "$OLDPWD/$bin/python"
+fi

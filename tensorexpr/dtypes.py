@@ -130,6 +130,9 @@ def dtype(value: object) -> DType:
     """The `DType` meant by a name ("float32" or "f32"), a NumPy dtype or scalar type, or a Python type.
 
     Raises `DefinitionError` for any other type.
+
+    >>> te.dtype("float32") == te.float32, te.dtype(np.int8).name
+    (True, 'int8')
     """
     if isinstance(value, DType):
         return value

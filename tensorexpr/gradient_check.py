@@ -67,6 +67,11 @@ def check_gradient(operation: Op, *arrays: Any, **keywords: Any) -> GradientChec
 
     Floating arrays are cast to float64, integer ones stay. An op with a gradient rule of its own is checked with it.
     Raises `GradientCheckError` with both numbers where they disagree, and where values are not finite.
+
+    >>> square = te.op(lambda x: te.compute(x.shape, lambda i: x[i] * x[i]))
+    >>> found = te.check_gradient(square, np.arange(3.0))
+    >>> abs(found.reverse - found.numeric) < found.tolerance
+    True
     """
     operation = as_op(operation, "check_gradient")
     trees, chosen = operation.arrays(arrays, keywords)

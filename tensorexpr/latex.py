@@ -82,6 +82,11 @@ def latex(value: Program | Tensor | Sequence[Tensor]) -> str:
 
     `value` is a program, a tensor, or several (a gradient too): first the types of all tensors, then one line for each
     definition. Needs amsmath and amssymb. Raises `DefinitionError` for anything else.
+
+    >>> A = te.placeholder((2, 3), name="A")
+    >>> row = te.compute((2,), lambda i: te.sum(lambda j: A[i, j], 3), name="row")
+    >>> te.latex(te.program_of([row])).count("sum")
+    1
     """
     if isinstance(value, Program):
         return latex_program(value)

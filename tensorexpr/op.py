@@ -15,7 +15,7 @@ import inspect
 import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
@@ -488,6 +488,12 @@ def _identity(tensor: Tensor) -> Tensor:
 # ---------------------------------------------------------------------------------------------------- the decorator
 
 
+@overload
+def op(function: Callable[..., Any], *, gradient: Callable[..., Any] | None = None, differentiable: bool = True) -> Op: ...
+@overload
+def op(
+    function: None = None, *, gradient: Callable[..., Any] | None = None, differentiable: bool = True
+) -> Callable[[Callable[..., Any]], Op]: ...
 def op(function: Callable[..., Any] | None = None, *, gradient: Callable[..., Any] | None = None, differentiable: bool = True) -> Any:
     """Makes an operation of a Python function on tensors: `@te.op`, or `@te.op(gradient=rule)`.
 
@@ -501,6 +507,12 @@ def op(function: Callable[..., Any] | None = None, *, gradient: Callable[..., An
     A tensor parameter with the default None is optional: the function gets None where it is left out.
 
     Raises `DefinitionError` for a function with `*args`, `**kwargs`, another default for a tensor, or a parameter called `out`.
+
+    >>> @te.op
+    ... def scaled(x, *, by=2.0):
+    ...     return te.compute(x.shape, lambda i: x[i] * by)
+    >>> scaled(np.arange(3.0), by=10.0)
+    array([ 0., 10., 20.])
     """
     if function is None:
         return functools.partial(op, gradient=gradient, differentiable=differentiable)

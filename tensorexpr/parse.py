@@ -24,6 +24,11 @@ def parse_program(text: str, constants: Mapping[str, np.ndarray] | None = None) 
 
     `constants` gives, by name, the data of those whose text has only a digest. Raises `DefinitionError` with line and
     column for text that is not a program, or where the data does not have the digest.
+
+    >>> A = te.placeholder((2, 3), name="A")
+    >>> text = str(te.program_of([te.compute((2,), lambda i: A[i, 0], name="first")]))
+    >>> str(te.parse_program(text)) == text
+    True
     """
     if not isinstance(text, str):
         raise DefinitionError(

@@ -37,6 +37,10 @@ def vjp(operation: Op, wrt: Wrt = None) -> Op:
 
     A plain function on tensors is taken as the op that it makes. Raises `DifferentiationError` for what is neither, outputs or `wrt`
     that are not floating, a name or position that the op does not have, and (when it is called) a head of another shape or dtype.
+
+    >>> square = te.op(lambda x: te.compute(x.shape, lambda i: x[i] * x[i]))
+    >>> te.vjp(square)(np.array([1.0, 2.0]), np.ones(2))
+    (array([2., 4.]),)
     """
     return _kept(as_op(operation, "vjp"), "vjp", wrt, _vjp)
 
@@ -72,13 +76,23 @@ def grad(operation: Op, wrt: Wrt = None) -> Op:
     gradient where there is only one). Each has the shape and dtype of its input.
 
     Raises `DifferentiationError` as `vjp` does, and (when it is called) for an output that is not a single floating scalar.
+
+    >>> norm = te.op(lambda x: te.compute((), lambda: te.sum(lambda i: x[i] ** 2, x.shape[0])))
+    >>> te.grad(norm)(np.array([1.0, 2.0]))
+    array([2., 4.])
     """
     return _from_scalar(operation, wrt, grad, lambda output, gradients: gradients)
 
 
 @checked()
 def value_and_grad(operation: Op, wrt: Wrt = None) -> Op:
-    """The op `(*inputs) -> (value, gradients)` of a scalar output, with the gradients (and errors) as `grad` gives them."""
+    """The op `(*inputs) -> (value, gradients)` of a scalar output, with the gradients (and errors) as `grad` gives them.
+
+    >>> norm = te.op(lambda x: te.compute((), lambda: te.sum(lambda i: x[i] ** 2, x.shape[0])))
+    >>> value, slope = te.value_and_grad(norm)(np.array([1.0, 2.0]))
+    >>> float(value), slope
+    (5.0, array([2., 4.]))
+    """
     return _from_scalar(operation, wrt, value_and_grad, lambda output, gradients: (output, gradients))
 
 
@@ -124,6 +138,10 @@ def jvp(output: Any, wrt: Any = None, tangents: Any = None) -> Any:
     A plain function on tensors is taken as the op that it makes. Raises `DifferentiationError` for what is neither, outputs that are not
     floating, and (when it is called) a name or position that the op does not have, a tangent that is missing or has another shape or
     dtype than its input.
+
+    >>> square = te.op(lambda x: te.compute(x.shape, lambda i: x[i] * x[i]))
+    >>> te.jvp(square)(np.array([1.0, 2.0]), np.ones(2))
+    array([2., 4.])
     """
     if tangents is not None or isinstance(output, (Tensor, list, tuple)):
         return push_forward(output, wrt, tangents)

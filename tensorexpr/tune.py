@@ -46,6 +46,11 @@ def tune(
     ends the search and keeps the best so far.
 
     Raises `ArgumentError` for what does not fit or does not run, `TargetError` for a target that is not there.
+
+    >>> double = te.op(lambda x: te.compute(x.shape, lambda i: 2 * x[i]))
+    >>> result = te.tune(double, [((1000,), "float32")], budget=0.1)
+    >>> result.speedup >= 1.0
+    True
     """
     check_target(target)
     check_precision(precision)

@@ -408,6 +408,8 @@ def synchronize() -> None:
 
     Calls do not wait: what a check finds is raised by `te.synchronize()`, by the next call on that GPU, or when a result is copied to the
     host or handed to another library. On a CPU a call raises its error itself, and there is nothing to wait for.
+
+    >>> te.synchronize()
     """
     for device in list(_devices.values()):
         device.settle()

@@ -20,7 +20,7 @@ import weakref
 from collections.abc import Sequence
 from functools import cache
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -132,10 +132,18 @@ _native = _native_base()
 _linking = threading.Lock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_linking.acquire, after_in_parent=_linking.release, after_in_child=_linking.release)
-Callable: Any = object if _native is None else _native
+if TYPE_CHECKING:
+
+    class Callable:
+        """What checkers of types see of it: a class without anything."""
+
+else:
+    Callable = object if _native is None else _native
+
+Kind = TypeVar("Kind", bound=type)
 
 
-def native_calls(kind: type) -> type:
+def native_calls(kind: Kind) -> Kind:
     """A decorator for a class derived from `Callable`, with the method `call` and `__call__ = call`: instances can be linked.
 
     A class that has a `__call__` of its own loses the flag that makes CPython look for machine code; here the two do the same.

@@ -63,9 +63,13 @@ class _Array:
     written: bool
 
 
-def emit(nest: LoopNest, machine: Machine) -> str:
-    """The LLVM IR of a nest for a machine; `nest.name` is the entry point (see `abi` for its signature)."""
-    return _ModuleEmitter(nest, machine).text()
+def emit(nest: LoopNest, machine: Machine, stamped: bool = False) -> str:
+    """The LLVM IR of a nest for a machine; `nest.name` is the entry point (see `abi` for its signature).
+
+    `stamped`: the entry point takes one buffer more, behind the constants, and writes there when the first kernel begins and when
+    each of them has ended, as seconds and nanoseconds of the monotonic clock.
+    """
+    return _ModuleEmitter(nest, machine, stamped).text()
 
 
 def entry_name(nest: LoopNest) -> str:
@@ -74,9 +78,10 @@ def entry_name(nest: LoopNest) -> str:
 
 
 class _ModuleEmitter:
-    def __init__(self, nest: LoopNest, machine: Machine) -> None:
+    def __init__(self, nest: LoopNest, machine: Machine, stamped: bool) -> None:
         self.nest = nest
         self.machine = machine
+        self.stamped = stamped
         self.module = Module(scales=machine.scales)
         self.arrays: dict[str, _Array] = {}
         self.workspace = Workspace(nest)
@@ -362,7 +367,7 @@ class _ModuleEmitter:
             words = "ptr %buffers, ptr %sizes, ptr %workspace, ptr %error" + (", ptr %status" if self.checked else "")
             for number, start in enumerate(range(0, len(calls), MOST_CALLS)):
                 symbol = f"{name}.part{number}"
-                self._some_calls(symbol, words, calls[start : start + MOST_CALLS])
+                self._some_calls(symbol, words, calls[start : start + MOST_CALLS], start)
                 b.line(f"call void @{symbol}({words})")
                 self._stop_on_failure(b, failed)
         b.line("ret i64 0")
@@ -373,12 +378,13 @@ class _ModuleEmitter:
         header = f"define i64 @{name}(ptr %buffers, ptr %sizes, ptr %workspace, ptr %error) {self._attributes()}"
         self.module.functions.append(b.function(header))
 
-    def _some_calls(self, symbol: str, words: str, calls: list[tuple[str, tuple[str, ...]]]) -> None:
-        """A function of some calls: LLVM takes more than linear time over functions of thousands of pointers."""
+    def _some_calls(self, symbol: str, words: str, calls: list[tuple[str, tuple[str, ...]]], first: int) -> None:
+        """A function of some calls, of the kernels from number `first` on: LLVM takes more than linear time over functions of
+        thousands of pointers."""
         b = Builder(self.module)
         self._bind(b, calls)
         failed = b.name("failed")
-        self._call_all(b, calls, failed)
+        self._call_all(b, calls, failed, first)
         b.line("ret void")
         if self.checked:
             b.begin(failed)
@@ -397,10 +403,18 @@ class _ModuleEmitter:
                 address = b.emit(f"getelementptr ptr, ptr %buffers, i64 {place}", "ptr")
                 b.line(f"{self._pointer(name)} = load ptr, ptr {address.text}, align 8")
         self._place_workspace(b, used)
+        if self.stamped:
+            address = b.emit(f"getelementptr ptr, ptr %buffers, i64 {len(order)}", "ptr")
+            b.line(f"%stamps = load ptr, ptr {address.text}, align 8")
 
-    def _call_all(self, b: Builder, calls: list[tuple[str, tuple[str, ...]]], failed: str) -> None:
-        for symbol, names in calls:
+    def _call_all(self, b: Builder, calls: list[tuple[str, tuple[str, ...]]], failed: str, first: int = 0) -> None:
+        """Calls of the kernels from number `first` on."""
+        if self.stamped and first == 0:
+            self._stamp(b, 0)
+        for number, (symbol, names) in enumerate(calls, first):
             b.line(f"call void @{symbol}({', '.join(f'{type_} {text}' for type_, text in self._words(names))})")
+            if self.stamped:
+                self._stamp(b, number + 1)
             self._stop_on_failure(b, failed)
 
     def _stop_on_failure(self, b: Builder, failed: str) -> None:
@@ -409,6 +423,12 @@ class _ModuleEmitter:
             go = b.name("go")
             b.branch(b.compare("icmp eq", status, 0), go, failed)
             b.begin(go)
+
+    def _stamp(self, b: Builder, place: int) -> None:
+        """Reads the monotonic clock (a `struct timespec` of two words)."""
+        self.module.declare("clock_gettime", "i32 (i32, ptr)")
+        address = b.emit(f"getelementptr i64, ptr %stamps, i64 {2 * place}", "ptr")
+        b.emit(f"call i32 @clock_gettime(i32 1, ptr {address.text})", "i32")
 
     def _place_workspace(self, b: Builder, used: dict[str, None]) -> None:
         fixed = self.workspace.offsets

@@ -63,6 +63,12 @@ class Schedule:
     `names` gives the definitions of tensors by their keys, where the program was made from tensors; `single` says that it was made
     from one tensor, whose array a compiled function returns bare. `origin` says in words where a default schedule comes from: the
     analytic model, or a record of tuning.
+
+    >>> A = te.placeholder((2, 3), name="A")
+    >>> s = te.schedule(te.compute((2, 3), lambda i, j: A[i, j] * 2.0, name="B"))
+    >>> outer, inner = s["B"].split("j", 2)
+    >>> s["B"].loops
+    ('i', 'j_o', 'j_i')
     """
 
     def __init__(self, state: State, names: Mapping[str, str] | None = None, single: bool = False, origin: str = "") -> None:

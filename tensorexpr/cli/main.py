@@ -8,7 +8,7 @@ import importlib.metadata
 import json
 import sys
 
-from tensorexpr.cli import info, output, show, tune
+from tensorexpr.cli import info, output, profile, show, tune
 from tensorexpr.codegen.compile import PRECISIONS, TARGETS
 from tensorexpr.errors import InternalError, TensorExprError
 
@@ -49,6 +49,17 @@ def _parser() -> argparse.ArgumentParser:
     tuned.add_argument("--merge", nargs="+", metavar="FILE", help="only put the records of these files into the output")
     tuned.add_argument("--seed", type=int, default=0, help="of the made-up values and the search (default: 0)")
     tuned.add_argument("--json", action="store_true", help="one JSON object instead of text")
+
+    profiled = commands.add_parser("profile", help="where the time of an operation goes, or of its gradient: by kernel, definition, line")
+    profiled.add_argument("reference", metavar="FILE:OP", help="a te.op (or tensor) in a Python file")
+    profiled.add_argument("specs", nargs="*", metavar="SPEC", help="shape and dtype of each argument, e.g. 'f32[1000, 777]'")
+    profiled.add_argument("--static", action="append", default=[], metavar="NAME=VALUE", help="a static argument, e.g. stride=2")
+    profiled.add_argument("--size", action="append", default=[], metavar="NAME=NUMBER", help="a number for an open extent")
+    profiled.add_argument("--gradient", action="store_true", help="the gradient with respect to every floating argument")
+    profiled.add_argument("--seconds", type=_seconds, default=0.5, metavar="S", help="how long to measure (default: 0.5)")
+    profiled.add_argument("--seed", type=int, default=0, help="of the made-up values (default: 0)")
+    profiled.add_argument("--save", action="append", default=[], metavar="FILE", help="also write a page (.html) or a trace (.json)")
+    profiled.add_argument("--json", action="store_true", help="one JSON object instead of text")
 
     _bench_options(commands)
     facts = commands.add_parser("info", help="versions, CPU features, threads, GPU")
@@ -152,6 +163,22 @@ def _show(options: argparse.Namespace) -> int:
     return 0
 
 
+def _profile(options: argparse.Namespace) -> int:
+    found = profile.profile_reference(
+        options.reference,
+        options.specs,
+        options.static,
+        options.size,
+        with_gradient=options.gradient,
+        seconds=options.seconds,
+        seed=options.seed,
+    )
+    for file in options.save:
+        found.save(file)
+    print(json.dumps(profile.as_data(found)) if options.json else str(found).rstrip())
+    return 0
+
+
 def _bench(options: argparse.Namespace) -> int:
     if options.what in MEASURES:
         return _measure(options)
@@ -217,7 +244,7 @@ def main(arguments: list[str] | None = None) -> int:
     options, rest = parser.parse_known_args(arguments)
     if options.command == "demo":
         options.arguments = rest  # the example has options of its own, --help among them
-    elif options.command in ("show", "tune") and not any(r.startswith("-") for r in rest):
+    elif options.command in ("show", "tune", "profile") and not any(r.startswith("-") for r in rest):
         options.specs += rest  # specs may follow options
     elif rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
@@ -231,6 +258,8 @@ def main(arguments: list[str] | None = None) -> int:
                 return _demo(options.arguments)
             case "show":
                 return _show(options)
+            case "profile":
+                return _profile(options)
             case "bench":
                 if options.what == "derivation":
                     return importlib.import_module("tensorexpr.benchmarks.derivation").main(options.json)

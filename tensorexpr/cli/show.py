@@ -8,7 +8,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from tensorexpr.autodiff import gradient
+from tensorexpr.autodiff import Gradient, gradient
 from tensorexpr.cli.specs import DEFAULT_EXTENT, parse_static, specs_for
 from tensorexpr.codegen.auto.gpus import facts_of
 from tensorexpr.codegen.compile import autoschedule, build
@@ -101,6 +101,16 @@ def _placeholders(tensor: Tensor) -> list[Tensor]:
     return [found[key] for key in wanted]
 
 
+def gradient_of(reference: str, outputs: list[Tensor], inputs: list[Tensor]) -> tuple[Gradient, list[Tensor]]:
+    """The gradient by every floating input, and its heads. Raises `DefinitionError` where there is no such input."""
+    heads = [placeholder(o.shape, str(o.dtype), name=f"{o.name}_bar") for o in outputs]
+    wrt = [t for t in inputs if t.dtype.is_float]
+    if not wrt:
+        name = reference.rpartition(":")[2]
+        raise DefinitionError(f"{name}: expected a floating input to differentiate by, got none")
+    return gradient(outputs, wrt, heads), heads
+
+
 def show(
     reference: str,
     specs: list[str],
@@ -114,16 +124,11 @@ def show(
     `te.build` on a GPU; to `explain` kernels is to say how long they are likely to take there, and why."""
     if explain and stage not in _CUDA_STAGES:
         raise DefinitionError(f"expected --explain with --stage cuda, got it with --stage {stage}", hint="print(s.cost) is that of a CPU")
-    name, found = find_operation(reference)
-    outputs, inputs, note = outputs_and_inputs(found, specs, static)
-    forward = outputs
-    notes = [] if note is None else [note]
+    _, found = find_operation(reference)
+    forward, inputs, note = outputs_and_inputs(found, specs, static)
+    outputs, notes = forward, [] if note is None else [note]
     if with_gradient:
-        heads = [placeholder(o.shape, str(o.dtype), name=f"{o.name}_bar") for o in outputs]
-        wrt = [t for t in inputs if t.dtype.is_float]
-        if not wrt:
-            raise DefinitionError(f"{name}: expected a floating input to differentiate by, got none")
-        derived = gradient(outputs, wrt, heads)
+        derived, heads = gradient_of(reference, outputs, inputs)
         notes.append(str(derived.report()))
         outputs, inputs = list(derived), [*inputs, *heads]
     written = program_of(outputs, inputs)

@@ -51,6 +51,16 @@ def parse_static(text: str) -> tuple[str, Any]:
         return name, value
 
 
+def parse_size(text: str) -> tuple[str, int]:
+    """`name=number`, a number for an open extent."""
+    name, separator, number = text.partition("=")
+    if not separator or not name.isidentifier() or not (number.isascii() and number.isdecimal()):
+        raise DefinitionError(
+            f"expected a size like n=1000, got {text!r}", hint=f"extents that are not named are {DEFAULT_EXTENT} or given"
+        )
+    return name, int(number)
+
+
 def specs_for(op: Op, texts: list[str], static: dict[str, Any]) -> tuple[list[Tensor], bool]:
     """The placeholders to trace `op` with, and whether they were found by trying.
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from tensorexpr.autodiff import gradient
 from tensorexpr.cli.show import find_operation, outputs_and_inputs
-from tensorexpr.cli.specs import DEFAULT_EXTENT, parse_static, specs_for
+from tensorexpr.cli.specs import parse_size, parse_static, specs_for
 from tensorexpr.codegen.tuning import records
 from tensorexpr.codegen.tuning.search import Progress
 from tensorexpr.codegen.tuning.session import TuningResult, duration
@@ -60,7 +60,7 @@ def tune_reference(
         outputs, given, _ = outputs_and_inputs(found, specs, static)
         heads = [placeholder(o.shape, o.dtype.name, name=f"{o.name}_bar") for o in outputs]
         operation, inputs = list(gradient(outputs, [t for t in given if t.dtype.is_float], heads)), [*given, *heads]
-    numbers = dict(_size(text) for text in sizes)
+    numbers = dict(parse_size(text) for text in sizes)
     with _shown() as tell:
         return tune(
             operation,
@@ -75,15 +75,6 @@ def tune_reference(
             progress=tell,
             seed=seed,
         )
-
-
-def _size(text: str) -> tuple[str, int]:
-    name, separator, number = text.partition("=")
-    if not separator or not name.isidentifier() or not (number.isascii() and number.isdecimal()):
-        raise DefinitionError(
-            f"expected a size like n=1000, got {text!r}", hint=f"extents that are not named are {DEFAULT_EXTENT} or given"
-        )
-    return name, int(number)
 
 
 def as_data(result: TuningResult) -> dict[str, Any]:

@@ -34,6 +34,12 @@ def reduce(
 
     Raises `DefinitionError` where tuples differ in length, `combine` uses anything but its arguments and numbers, or returns
     another kind of dtype.
+
+    >>> A = te.placeholder((2, 3), name="A")
+    >>> log_add = te.compute((2,), lambda i: te.reduce(
+    ...     lambda a, b: te.maximum(a, b) + te.log1p(te.exp(-te.abs(a - b))), -1e30, lambda j: A[i, j], 3), name="s")
+    >>> bool(np.allclose(te.evaluate(log_add, {A: np.zeros((2, 3), np.float32)}), np.log(3.0)))
+    True
     """
     single = not isinstance(identity, tuple | list)
     count = None if single else len(identity)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import linecache
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, overload
 
 from tensorexpr.errors import DefinitionError, Location, user_location
 from tensorexpr.hints import checked
@@ -18,6 +18,9 @@ from tensorexpr.language.tracing import binding, frames_of, fresh_index, paramet
 from tensorexpr.traversal import walk
 from tensorexpr.wrapping import with_wraps
 
+Number = Scalar | int | float | bool
+"""What a body may return for an element."""
+
 
 def _shape_first(name: str, *arguments: Any) -> None:
     """Refuses a body in the place of the shape."""
@@ -25,6 +28,10 @@ def _shape_first(name: str, *arguments: Any) -> None:
         as_shape(arguments[0], name)
 
 
+@overload
+def compute(shape: Any, body: Callable[..., Number], name: str | None = None) -> Tensor: ...
+@overload
+def compute(shape: Any, body: Callable[..., Sequence[Any]], name: str | Sequence[str] | None = None) -> tuple[Tensor, ...]: ...
 @checked(_shape_first, {"dtype": "te.cast(value, dtype) in the body chooses a dtype"})
 def compute(shape: Any, body: Callable[..., Any], name: str | Sequence[str] | None = None) -> Any:
     """The tensor of `shape` whose element at each index is `body(*indices)`.
@@ -33,6 +40,13 @@ def compute(shape: Any, body: Callable[..., Any], name: str | Sequence[str] | No
     scalar, or a tuple of scalars: the result is then a tuple of tensors, named `name_0`, `name_1`, ... or by the names in
     `name`. Every access in the body is proved in bounds. Raises `DefinitionError` for a wrong number of indices, an access
     out of bounds, a name that is no identifier, and dtypes without the operation.
+
+    >>> A = te.placeholder((2, 3), name="A")
+    >>> print(te.compute((3, 2), lambda i, j: A[j, i] * 2.0, name="B"))
+    B[i, j]: f32[3, 2] = A[j, i] * 2.0
+    >>> low, high = te.compute((2,), lambda i: (A[i, 0], A[i, 2]), name=("low", "high"))
+    >>> high
+    high[i]: f32[2] = A[i, 2]
     """
     location = user_location()
     extents = as_shape(shape, "te.compute")

@@ -181,7 +181,12 @@ def maximum(a: Any, b: Any) -> Scalar:
 
 
 def clip(x: Any, low: Any = None, high: Any = None) -> Scalar:
-    """x brought into low <= x <= high; None leaves that side open. Where low > high the result is high."""
+    """x brought into low <= x <= high; None leaves that side open. Where low > high the result is high.
+
+    >>> A = te.placeholder((2, 3), name="A")
+    >>> print(te.compute((2, 3), lambda i, j: te.clip(A[i, j], 0.0, 6.0), name="relu6"))
+    relu6[i, j]: f32[2, 3] = minimum(maximum(A[i, j], 0.0), 6.0)
+    """
     result = strong(x) if low is None else maximum(x, low)
     return result if high is None else minimum(result, high)
 
@@ -195,6 +200,10 @@ def where(condition: Any, a: Any, b: Any) -> Scalar:
     """a where the condition holds, else b. Only the branch taken is evaluated, so the condition guards its accesses.
 
     `condition` is a bool scalar; a and b promote. Raises `DefinitionError` for a condition that is a number.
+
+    >>> A = te.placeholder((2, 3), name="A")
+    >>> print(te.compute((2, 3), lambda i, j: te.where(A[i, j] > 0, A[i, j], 0.0), name="relu"))
+    relu[i, j]: f32[2, 3] = where(A[i, j] > 0.0, A[i, j], 0.0)
     """
     choice = strong(condition)
     pair = (operand(a), operand(b))
@@ -203,7 +212,12 @@ def where(condition: Any, a: Any, b: Any) -> Scalar:
 
 
 def cast(x: Any, dtype: Any) -> Scalar:
-    """x in another dtype. Floats go to integers toward zero and saturate (NaN gives 0), integers wrap around, != 0 is True."""
+    """x in another dtype. Floats go to integers toward zero and saturate (NaN gives 0), integers wrap around, != 0 is True.
+
+    >>> A = te.placeholder((2, 3), name="A")
+    >>> te.compute((2, 3), lambda i, j: te.cast(A[i, j], "int32"), name="whole")
+    whole[i, j]: i32[2, 3] = i32(A[i, j])
+    """
     return converted(x, as_dtype(dtype))
 
 

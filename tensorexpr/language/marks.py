@@ -15,7 +15,15 @@ from tensorexpr.records import replace
 
 
 def stop_gradient(value: Any) -> Any:
-    """A tensor or scalar equal to `value` through which no derivative passes, in reverse and in forward mode, at any order."""
+    """A tensor or scalar equal to `value` through which no derivative passes, in reverse and in forward mode, at any order.
+
+    >>> x = te.placeholder((3,), name="x")
+    >>> y = te.compute((), lambda: te.sum(lambda i: x[i] * te.stop_gradient(x[i]), 3), name="y")
+    >>> print(te.gradient(y, x))
+    x: f32[3] = input()
+    x_bar[i]: f32[3] = x[i]
+    return x_bar
+    """
     if not isinstance(value, Tensor):
         scalar = strong(value)
         return unary("stop_gradient", scalar) if scalar.dtype.is_float else scalar
@@ -37,6 +45,15 @@ def checkpoint(tensor: Tensor) -> Tensor:
     `tensor` is made by `te.compute` or `te.scatter`, or is the result of a `te.scan` (which then runs again as a whole; to keep
     some of its states, `te.scan(..., checkpoint=c)`). Inside the body of a scan a mark changes nothing: bodies are always
     computed again. Raises `DefinitionError` for placeholders and constants, which are there anyway.
+
+    >>> x = te.placeholder((3,), name="x")
+    >>> e = te.checkpoint(te.compute((3,), lambda i: te.exp(x[i]), name="e"))
+    >>> y = te.compute((), lambda: te.sum(lambda i: e[i] * e[i], 3), name="y")
+    >>> print(te.gradient(y, x))
+    x: f32[3] = input()
+    e_again[i]: f32[3] = recompute(exp(x[i]))
+    x_bar[i]: f32[3] = e_again[i] * 2.0 * e_again[i]
+    return x_bar
     """
     if not isinstance(tensor, Tensor) or (tensor.definition is None and not tensor.frames):
         got = f"{tensor.name}, which is given" if isinstance(tensor, Tensor) else repr(tensor)

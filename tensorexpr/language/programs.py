@@ -44,6 +44,12 @@ def program_of(outputs: Sequence[Tensor], inputs: Sequence[Tensor] | None = None
 
     Raises `DefinitionError` for two inputs of one name, a placeholder that is not among `inputs`, and a tensor that belongs to
     the body of a scan.
+
+    >>> A = te.placeholder((2, 3), name="A")
+    >>> print(te.program_of([te.compute((2,), lambda i: A[i, 0], name="first")]))
+    A: f32[2, 3] = input()
+    first[i]: f32[2] = A[i, 0]
+    return first
     """
     graph = _graph(outputs, inputs)
     names = {} if keys else _names(graph)
@@ -59,7 +65,13 @@ def program_of(outputs: Sequence[Tensor], inputs: Sequence[Tensor] | None = None
 
 
 def names_of(outputs: Sequence[Tensor], inputs: Sequence[Tensor] | None = None) -> dict[str, str]:
-    """The name that every tensor of the graph has in `program_of(outputs, inputs)`, by its key."""
+    """The name that every tensor of the graph has in `program_of(outputs, inputs)`, by its key.
+
+    >>> A = te.placeholder((2, 3), name="A")
+    >>> s = te.compute((2,), lambda i: A[i, 0], name="s")
+    >>> sorted(te.names_of([s]).values())
+    ['A', 's']
+    """
     return _names(_graph(outputs, inputs))
 
 
@@ -67,6 +79,11 @@ def lift(program: Program, known: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Tensors for everything the program names: those in `known` as they are, the others new, reading each other.
 
     Definitions whose results are all known are left out. The result maps each name of the program to its tensor.
+
+    >>> A = te.placeholder((2, 3), name="A")
+    >>> program = te.program_of([te.compute((2,), lambda i: A[i, 0], name="first")])
+    >>> sorted(te.lift(program, {"A": A}))
+    ['A', 'first']
     """
     table = dict(known)
     for given in program.inputs:
@@ -118,6 +135,11 @@ def evaluate(outputs: Any, arrays: Mapping[Tensor, Any] | None = None, sizes: Ma
 
     Raises `ArgumentError` for an array that is missing, of another shape or dtype, or for nothing that is asked;
     `OutOfBoundsError` (an `IndexError`) for a data-dependent index that leaves its tensor.
+
+    >>> A = te.placeholder((2, 3), name="A")
+    >>> total = te.compute((), lambda: te.sum(lambda i, j: A[i, j], (2, 3)), name="total")
+    >>> te.evaluate(total, {A: np.ones((2, 3), np.float32)})
+    array(6., dtype=float32)
     """
     several = isinstance(outputs, list | tuple)
     wanted = list(outputs) if several else [outputs]

@@ -53,13 +53,24 @@ def sum(body: Callable[..., Any], extents: Any, where: Callable[..., Any] | None
     Integers narrower than 64 bits and bools are summed in 64 bits, as NumPy does; float16 and bfloat16 are carried in float32
     and rounded once. Products of integers of 8 or 16 bits keep their dtype, as NumPy's do, and wrap around before they are summed: a
     `PromotionWarning` says so once.
+
+    >>> A = te.placeholder((2, 3), name="A")
+    >>> print(te.compute((2,), lambda i: te.sum(lambda j: A[i, j], 3), name="row"))
+    row[i]: f32[2] = sum(A[i, j] for j in range(3))
+    >>> print(te.compute((2,), lambda i: te.sum(lambda j: A[i, j], i + 1), name="triangle"))
+    triangle[i]: f32[2] = sum(A[i, j] for j in range(i + 1))
     """
     return _builtin("sum", body, extents, where, _summed)
 
 
 @checked(_refuse_body, _AXES)
 def prod(body: Callable[..., Any], extents: Any, where: Callable[..., Any] | None = None) -> Scalar:
-    """The product of `body` over all points, 1 over nothing; dtypes as for `sum`."""
+    """The product of `body` over all points, 1 over nothing; dtypes as for `sum`.
+
+    >>> A = te.placeholder((2, 3), name="A")
+    >>> print(te.compute((2,), lambda i: te.prod(lambda j: A[i, j], 3), name="p"))
+    p[i]: f32[2] = prod(A[i, j] for j in range(3))
+    """
     return _builtin("prod", body, extents, where, _widened)
 
 
@@ -68,25 +79,44 @@ def max(body: Callable[..., Any], extents: Any, where: Callable[..., Any] | None
     """The greatest value of `body`; NaN if one is NaN.
 
     Over nothing it is the dtype's least value (minus infinity); where that is provable it is refused with a `DefinitionError`.
+
+    >>> A = te.placeholder((2, 3), name="A")
+    >>> print(te.compute((2,), lambda i: te.max(lambda j: A[i, j], 3), name="top"))
+    top[i]: f32[2] = max(A[i, j] for j in range(3))
     """
     return _builtin("max", body, extents, where, _kept)
 
 
 @checked(_refuse_body, _AXES)
 def min(body: Callable[..., Any], extents: Any, where: Callable[..., Any] | None = None) -> Scalar:
-    """The least value of `body`; NaN if one is NaN. Over nothing it is the dtype's greatest value; see `max`."""
+    """The least value of `body`; NaN if one is NaN. Over nothing it is the dtype's greatest value; see `max`.
+
+    >>> A = te.placeholder((2, 3), name="A")
+    >>> print(te.compute((2,), lambda i: te.min(lambda j: A[i, j], 3), name="least"))
+    least[i]: f32[2] = min(A[i, j] for j in range(3))
+    """
     return _builtin("min", body, extents, where, _kept)
 
 
 @checked(_refuse_body, _AXES)
 def all(body: Callable[..., Any], extents: Any, where: Callable[..., Any] | None = None) -> Scalar:
-    """Whether `body` is true (not 0) at every point; True over nothing."""
+    """Whether `body` is true (not 0) at every point; True over nothing.
+
+    >>> A = te.placeholder((2, 3), name="A")
+    >>> print(te.compute((2,), lambda i: te.all(lambda j: A[i, j] > 0, 3), name="positive"))
+    positive[i]: bool[2] = all(A[i, j] > 0.0 for j in range(3))
+    """
     return _builtin("all", body, extents, where, as_bool)
 
 
 @checked(_refuse_body, _AXES)
 def any(body: Callable[..., Any], extents: Any, where: Callable[..., Any] | None = None) -> Scalar:
-    """Whether `body` is true (not 0) at some point; False over nothing."""
+    """Whether `body` is true (not 0) at some point; False over nothing.
+
+    >>> A = te.placeholder((2, 3), name="A")
+    >>> print(te.compute((2,), lambda i: te.any(lambda j: te.isnan(A[i, j]), 3), name="bad"))
+    bad[i]: bool[2] = any(isnan(A[i, j]) for j in range(3))
+    """
     return _builtin("any", body, extents, where, as_bool)
 
 
@@ -96,13 +126,23 @@ def argmax(body: Callable[..., Any], extents: Any, where: Callable[..., Any] | N
     NaN wins over numbers.
 
     Several extents must not depend on each other. Over nothing it is 0; where that is provable it is refused.
+
+    >>> A = te.placeholder((2, 3), name="A")
+    >>> best = te.compute((2,), lambda i: te.argmax(lambda j: A[i, j], 3), name="best")
+    >>> te.evaluate(best, {A: np.array([[1, 5, 2], [4, 4, 0]], np.float32)})
+    array([1, 0])
     """
     return _builtin("argmax", body, extents, where, _kept)
 
 
 @checked(_refuse_body, _AXES)
 def argmin(body: Callable[..., Any], extents: Any, where: Callable[..., Any] | None = None) -> Scalar:
-    """The position of the least value; see `argmax`."""
+    """The position of the least value; see `argmax`.
+
+    >>> A = te.placeholder((2, 3), name="A")
+    >>> print(te.compute((2,), lambda i: te.argmin(lambda j: A[i, j], 3), name="worst"))
+    worst[i]: i64[2] = argmin(A[i, j] for j in range(3))
+    """
     return _builtin("argmin", body, extents, where, _kept)
 
 

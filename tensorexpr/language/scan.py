@@ -39,6 +39,12 @@ def scan(body: Callable[[Any, Any], Any], init: Any, length: Any, name: Any = No
 
     Raises `DefinitionError` where `init` is not made of tensors, the length is no extent, the next state differs from the
     state in number, shape or dtype, and where `checkpoint` is no positive number (or "sqrt" of a length that is a number).
+
+    >>> x = te.placeholder((5,), name="x")
+    >>> zero = te.compute((), lambda: te.cast(0.0, "float32"), name="zero")
+    >>> sums = te.scan(lambda t, s: te.compute((), lambda: s[()] + x[t], name="next"), zero, 5, name="sums")
+    >>> te.evaluate(sums, {x: np.ones(5, np.float32)})
+    array([1., 2., 3., 4., 5.], dtype=float32)
     """
     location = user_location()
     if checkpoint is not None:

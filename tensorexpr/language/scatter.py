@@ -44,6 +44,11 @@ def scatter(
     `where` says which points send.
 
     Raises `DefinitionError` for an index that can leave the result; data-dependent ones are checked as it runs.
+
+    >>> ids, x = te.placeholder((4,), "int64", name="ids"), te.placeholder((4,), name="x")
+    >>> counts = te.scatter((3,), lambda t: (ids[t], x[t]), 4, name="counts")
+    >>> te.evaluate(counts, {ids: np.array([0, 2, 2, 1]), x: np.ones(4, np.float32)})
+    array([1., 1., 2.], dtype=float32)
     """
     location = user_location()
     types = as_shape(shape, _WHAT)

@@ -29,6 +29,11 @@ def sort_plan(ids: Tensor, extent: Any, batch: int = 0, name: str | None = None)
     This is what the gradient of a read `W[ids[t], d]` computes by itself; where the same indices come again, compute it once
     and hand it in with `te.planned`. Raises `DefinitionError` for what is no integer tensor or has no such batch; a value
     beyond `extent` is an `IndexError` as it runs.
+
+    >>> ids = te.placeholder((6,), "int64", name="ids")
+    >>> offsets, order = te.sort_plan(ids, 4)
+    >>> te.evaluate([offsets, order], {ids: np.array([0, 3, 3, 1, 0, 3])})
+    (array([0, 2, 3, 3, 6]), array([0, 4, 3, 1, 2, 5]))
     """
     location = user_location()
     _check_ids(ids, _PLAN)
@@ -62,6 +67,12 @@ def planned(ids: Tensor, offsets: Tensor, order: Tensor) -> Tensor:
     checked as it runs (`IndexError`).
 
     Raises `DefinitionError` for what is no integer tensor, and for shapes that do not fit those of `ids`.
+
+    >>> ids, w = te.placeholder((6,), "int64", name="ids"), te.placeholder((4, 2), name="w")
+    >>> known = te.planned(ids, *te.sort_plan(ids, 4))
+    >>> rows = te.compute((6, 2), lambda t, d: w[known[t], d], name="rows")
+    >>> te.gradient(rows, w, te.placeholder((6, 2), name="head")).report().rows[0].lowering
+    'segments'
     """
     location = user_location()
     _check_ids(ids, _PLANNED)

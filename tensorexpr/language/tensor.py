@@ -98,6 +98,10 @@ class Tensor:
     `plan` is None, or the offsets and order of a sort plan for its elements (`te.planned`). `recompute` is the mark of
     `te.checkpoint`, `ruled` are the tensors in the body of a scan that have a `unit`. Of a placeholder, `path` is the user's name where
     that is no identifier, `initial` how an array for it is made.
+
+    >>> A = te.placeholder((2, 3), name="A")
+    >>> A.shape, A.ndim, A.dtype == te.float32
+    ((2, 3), 2, True)
     """
 
     __slots__ = (
@@ -439,6 +443,9 @@ def placeholder(shape: Any, dtype: Any = "float32", name: str | None = None, ini
     layers_0_w then. `initial` says how `context.initialize` makes an array for it: a number, an array, or a function of
     generator and shape (`te.initial`). Raises `DefinitionError` for negative or non-integer extents and
     unsupported dtypes.
+
+    >>> te.placeholder((4, 3), "int8", name="x")
+    x: i8[4, 3]
     """
     location = user_location()
     if path is not None and name is None:
@@ -461,6 +468,10 @@ def constant(array: Any, name: str | None = None) -> Tensor:
 
     An array that nobody can write to (read-only, and so is all that it is a view of) and that is contiguous is not copied.
     Raises `DefinitionError` for unsupported dtypes.
+
+    >>> w = te.constant(np.array([0.25, 0.5, 0.25]), name="w")
+    >>> te.evaluate(te.compute((), lambda: te.sum(lambda i: w[i], 3)), {})
+    array(1.)
     """
     location = user_location()
     if isinstance(array, Tensor | Scalar):
@@ -477,7 +488,12 @@ def constant(array: Any, name: str | None = None) -> Tensor:
 
 @checked_call()
 def dim(name: str) -> Scalar:
-    """A symbolic extent, at least 0 and known when the program runs. Equal names are one size. In promotion it is what a Python int is."""
+    """A symbolic extent, at least 0 and known when the program runs. Equal names are one size. In promotion it is what a Python int is.
+
+    >>> n = te.dim("n")
+    >>> te.placeholder((n, 2 * n + 1), name="x")
+    x: f32[n, n * 2 + 1]
+    """
     return Scalar(Size(identifier(name, "te.dim")), weak=True)
 
 

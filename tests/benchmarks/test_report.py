@@ -118,7 +118,7 @@ def test_the_readme_quotes_the_newest_results(tmp_path):
     text = readme.text(tmp_path)
     assert "Measured on 2026-01-02 on a zen (vectors of 512 bits), float32, beside numpy 2.0, torch 2.13:" in text
     assert "is not for it): numpy in 1, torch in 2.\nNot measured: keops (left out by --quick).\n" in text
-    assert "(benchmarks/results/a.json)" in text and "- 1 thread: 1 of 2 at least as fast as the best peer" in text
+    assert "(../benchmarks/results/a.json)" in text and "- 1 thread: 1 of 2 at least as fast as the best peer" in text
     assert "| gemm | 12.5 | 1.20 (torch) | 50.0 | 0.80 (torch) |" in text and text.endswith("import beyond NumPy 70 ms.")
 
 
@@ -137,6 +137,23 @@ def test_the_roofline_is_a_picture(tmp_path):
     assert (tmp_path / "roofline.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_the_readme_has_a_few_figures(tmp_path):
+    assert readme.figures(tmp_path).startswith("Not measured yet")
+    kept = {**DOCUMENT, "format": FORMAT, "date": "2026-01-02", "rounds": 9, "startup_ms": {}}
+    kept["startup_ms"] = {"build cold, softmax with gradient": 120.4, "build warm, softmax with gradient": 3.2}
+    kept["machine"] = {"cpu": {"name": "zen", "vector_bits": 512}}
+    (tmp_path / "training").mkdir()
+    (tmp_path / "a.json").write_text(json.dumps(kept))
+    rows = [{"torch": 3.0, "ours": 2.0}, {"torch": None, "ours": 1.0}, {"torch": 8.0, "ours": 2.0}]
+    (tmp_path / "training" / "a.json").write_text(json.dumps({"rows": rows}))
+    told = readme.figures(tmp_path).splitlines()
+    assert told[0].startswith("On a zen, float32") and told[2].startswith("- 1 thread: 1 of 2 at least as fast")
+    assert told[-2:] == [
+        "- Training steps (loss, gradients, update): PyTorch eager / ours 1.5 to 4.0 over 2 rows.",
+        "- Compiling softmax with its gradient takes 120 ms, and 3 ms when the code is in the cache on disk.",
+    ]
+
+
 def test_the_readme_quotes_the_newest_products(tmp_path):
     assert readme.odd_products(tmp_path).startswith("Products of odd shapes have not been measured yet")
     rows = [
@@ -147,7 +164,7 @@ def test_the_readme_quotes_the_newest_products(tmp_path):
     document = {"machine": {"cpu": {"name": "some"}}, "rows": rows}
     (tmp_path / "2026-01-02-some.json").write_text(json.dumps(document))
     assert readme.odd_products(tmp_path).splitlines()[1:] == [
-        "2026-01-02 on a some (`python -m tensorexpr bench products`; [figures](benchmarks/results/products/2026-01-02-some.json)):",
+        "2026-01-02 on a some (`python -m tensorexpr bench products`; [figures](../benchmarks/results/products/2026-01-02-some.json)):",
         "",
         "- 1 thread: faster peer / ours 1.00 in the geometric mean of 2, worst 0.50 (At 3x2x1), 1 behind.",
         "- 2 threads: faster peer / ours 3.00 in the geometric mean of 1, worst 3.00 (1x2x3), 0 behind.",
@@ -161,7 +178,7 @@ def test_the_readme_quotes_the_newest_training_steps(tmp_path):
     for name, cpu in (("2026-01-02-zen.json", "zen"), ("2026-01-01-old.json", "old")):
         (tmp_path / name).write_text(json.dumps({"machine": {"cpu": {"name": cpu}}, "rows": rows}))
     assert readme.training(tmp_path).splitlines()[1:] == [
-        "zen (`python -m tensorexpr bench training`; [figures](benchmarks/results/training/2026-01-02-zen.json)):",
+        "zen (`python -m tensorexpr bench training`; [figures](../benchmarks/results/training/2026-01-02-zen.json)):",
         "",
         "| training step | threads | ms | PyTorch ms | PyTorch / ours | traced and compiled in s |",
         "| --- | --- | --- | --- | --- | --- |",

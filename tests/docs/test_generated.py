@@ -15,6 +15,11 @@ def test_printed_blocks_are_up_to_date(name):
     assert generate.regenerated(text) == text, "run: python docs/generate.py"
 
 
+def test_pictures_are_up_to_date():
+    for path, picture in generate.pictures().items():
+        assert path.read_text() == picture, "run: python docs/generate.py"
+
+
 @pytest.mark.parametrize("name", [*generate.FILES, "CONTRIBUTING.md"])
 def test_links_to_files_lead_somewhere(name):
     for target in re.findall(r"\]\(([^)#]+)\)", (generate.ROOT / name).read_text()):

@@ -1,21 +1,10 @@
-"""docs/language.md and docs/kernels.md: their examples run, and their lists of names are those of the docstrings."""
+"""docs/language.md and docs/kernels.md: their lists of names are those of the docstrings (`test_blocks` runs their examples)."""
 
-import doctest
 import importlib.util
-import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "language.md"
-
-
-def test_examples_run_as_shown():
-    text = re.sub(r"^```.*$", "", PAGE.read_text(), flags=re.MULTILINE)
-    test = doctest.DocTestParser().get_doctest(text, {}, "language.md", str(PAGE), 0)
-    assert len(test.examples) > 60
-    failures: list[str] = []
-    doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=failures.append)
-    assert not failures, "".join(failures)
 
 
 def script(name):
@@ -34,7 +23,3 @@ def test_names_are_listed_from_their_docstrings():
 def test_kernels_are_listed_from_their_docstrings():
     page = (ROOT / "docs" / "kernels.md").read_text()
     assert page == script("kernel_reference").page(), "run: make docs"
-    test = doctest.DocTestParser().get_doctest(re.sub(r"^```.*$", "", page, flags=re.MULTILINE), {}, "kernels.md", "kernels.md", 0)
-    failures: list[str] = []
-    assert doctest.DocTestRunner().run(test, out=failures.append).attempted > 4
-    assert not failures, "".join(failures)

@@ -188,3 +188,9 @@ def test_what_the_hints_name_exists():
     assert all(hasattr(te, name) for name in (*habits.FUNCTIONS, *habits.REDUCTIONS))
     assert all(name == "/" or hasattr(te, name) for name in habits.SPELLED.values())
     assert [name for name in habits.KERNELS.values() if name not in kernels.__all__] == []
+
+
+def test_kernels_know_their_names():
+    lines = said(UnknownNameError, lambda: kernels.sofmax)
+    assert lines[0] == "expected an attribute of tensorexpr.kernels, got sofmax" and "  hint: did you mean softmax?" in lines
+    assert not hasattr(kernels, "nothing") and not hasattr(kernels, "_nothing")

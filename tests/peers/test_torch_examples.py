@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (make test-peers installs it)")
 
 from tensorexpr.examples import attention_torch, correlation_torch  # noqa: E402
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.docs.blocks import ROOT, blocks, run  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -36,12 +34,8 @@ def test_correlation_finds_the_motion(capsys):
     assert float(re.search(r"off by ([\d.]+) pixels", said)[1]) < 0.1
 
 
-def test_the_page_about_torch_runs():
-    text = (ROOT / "docs" / "interop.md").read_text()
-    section = text.split("## PyTorch\n")[1].split("\n## ")[0]
-    blocks = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
-    assert len(blocks) == 4
-    namespace = {"__name__": "page"}
-    for block in blocks:
-        exec(compile(block, str(ROOT / "docs" / "interop.md"), "exec"), namespace)
-    assert namespace["x"].grad is not None and namespace["w"].grad is not None
+def test_the_page_about_other_libraries_runs():
+    names: dict[str, object] = {"__name__": "page"}
+    found = [block for block in blocks(ROOT / "docs" / "interop.md") if block.language == "python"]
+    assert len(found) == 4 and not "".join(run(block, names, "interop.md") for block in found)
+    assert names["x"].grad is not None and names["w"].grad is not None

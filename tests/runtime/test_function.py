@@ -187,6 +187,7 @@ def test_outputs_and_inputs_that_do_not_fit():
         (c, [*inputs, inputs[0]], "te.build: expected every input once, got A twice"),
     ):
         assert message in refused(te.DefinitionError, te.build, outputs, given)
+    assert "hint: a list of one: [A]" in refused(te.DefinitionError, te.build, c, inputs[0])
     refused(te.DefinitionError, te.build, c, inputs[:1])
 
 

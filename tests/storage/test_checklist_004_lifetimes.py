@@ -231,6 +231,8 @@ def test_004_32_training_or_inference_is_an_argument_of_compile(target):
     np.testing.assert_array_equal(modes["inference"].run(te.Context(), x=a), a)
     assert all("training" not in str(f.program) and [p.name for p in f.placeholders] == ["x", "y"] for f in modes.values())
     assert te.compile(y, target=target).mode == "inference"
+    listed = te.compile(y, [x], target=target, mode="training")  # the mode is no input that a caller has to list
+    np.testing.assert_array_equal(listed.run(te.Context(), x=a), 2 * a)
     flag = te.build(y)
     assert sorted(p.name for p in flag.signature.inputs) == ["training", "x"]
     np.testing.assert_array_equal(flag.run(te.Context(), training=np.True_, x=a), 2 * a)
