@@ -16,7 +16,7 @@ from tensorexpr.codegen.auto.summary import Summary
 from tensorexpr.codegen.auto.tiles.survey import SUM, Survey
 from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, floordiv, mul, sub
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, Kernel, LoopNest, Stmt, Store
-from tensorexpr.codegen.rewrites.expressions import map_accesses, map_expressions, substituted
+from tensorexpr.codegen.rewrites.expressions import map_accesses, map_expressions, substituted, substituted_in
 from tensorexpr.codegen.rewrites.paths import walk_block
 from tensorexpr.ir import Access, Apply, Expr, Index, apply, conjunction, conjuncts, const
 from tensorexpr.records import record, replace
@@ -144,6 +144,7 @@ class _Sketch:
             case For() if self.tile.of(s.index):
                 own = [n for n in self._levels((s.index,))]
                 whole = prod(self.tile.levels[n].size for n in own)
+                s = replace(s, start=self._least(s.start), stop=self._least(s.stop))
                 count = floordiv(add(sub(s.stop, s.start), const(whole - 1)), whole)
                 length = self.survey.length(s.index)
                 all_ = length is not None and whole >= length
@@ -155,12 +156,18 @@ class _Sketch:
                 inner = self.block(map_accesses(body, self._packed), (*inside, s.index))
                 return inner if all_ else (For(s.index, ZERO, count, inner),)
             case For():
-                return (replace(s, body=self.block(map_accesses(s.body, self._packed), inside)),)
+                start, stop = self._least(s.start), self._least(s.stop)
+                return (replace(s, start=start, stop=stop, body=self.block(map_accesses(s.body, self._packed), inside)),)
             case If():
-                return (replace(s, then=self.block(s.then, inside), otherwise=self.block(s.otherwise, inside)),)
+                condition = self._least(s.condition)
+                return (replace(s, condition=condition, then=self.block(s.then, inside), otherwise=self.block(s.otherwise, inside)),)
             case Alloc():
                 return self._alloc(s, inside)
         return (s,)
+
+    def _least(self, e: Expr) -> Expr:
+        """What stands around levels, at their first iterations: they are inside of it."""
+        return substituted_in(e, {_name(level, n): ZERO for n, level in enumerate(self.tile.levels)})
 
     def _packed(self, access: Access) -> Access:
         for packed in self.tile.packed:
