@@ -25,6 +25,7 @@ from tensorexpr.codegen.executable import Built, Look
 from tensorexpr.codegen.llvm import NativeFunction
 from tensorexpr.codegen.llvm.abi import ALIGNMENT
 from tensorexpr.codegen.llvm.call import Callable, Plan, Row, empty, link, native_calls
+from tensorexpr.codegen.llvm.pool import raise_pending
 from tensorexpr.codegen.nest import CheckSite, LoopNest
 from tensorexpr.codegen.schedule import Schedule
 from tensorexpr.errors import ArgumentError, OutOfBoundsError, TargetError, user_location
@@ -132,7 +133,8 @@ class CompiledFunction(Callable):
         )
 
     def call(self, *arrays: Any, out: Any = None) -> Any:
-        """A call by way of Python: what `f(*arrays, out=out)` does where the arrays do not fit as they are."""
+        """A call by way of Python: what `f(*arrays, out=out)` does where the arrays do not fit as they are, or a run has failed."""
+        raise_pending()
         results = self._computed(arrays, None if out is None else self._arguments.targets(out), None)
         return results[0] if self.signature.single else tuple(results)
 

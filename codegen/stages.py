@@ -27,6 +27,7 @@ from tensorexpr.codegen.tuning.lookup import ANALYTIC, is_tuned, scheduled, simp
 from tensorexpr.errors import InternalError, ScheduleError
 from tensorexpr.fallback import Failure, first_sound
 from tensorexpr.ir import Const, Expr, Program, integer
+from tensorexpr.progress import step
 from tensorexpr.simplify import simplify
 from tensorexpr.text import print_program
 from tensorexpr.traversal import walk
@@ -127,7 +128,9 @@ def _scheduled(program: Program, target: Target) -> Schedule:
 
 def _default_schedule(program: Program, target: Target, plain: Callable[[], Program]) -> tuple[Schedule, LoopNest]:
     """The default schedule of a simplified program, with its nest: that of the `plain` program where kernels would be too long."""
+    step(f"scheduled: {', '.join(program.outputs)}")
     schedule = _scheduled(program, target)
+    step(f"lowered: {', '.join(program.outputs)}")
     nest = lower(schedule)
     if max((_written(kernel.body) for kernel in nest.kernels), default=0) <= MOST_WRITTEN:
         return schedule, nest
@@ -141,6 +144,7 @@ def _whole(program: Program, target: Target, plain: Callable[[], Program]) -> St
 
 
 def _by_default(program: Program, target: Target) -> Stages:
+    step("simplified")
     simple = simplified(program, target)
     pieces = pieces_of(simple)
     if not pieces or is_tuned(simple, target):
@@ -183,6 +187,7 @@ def _lowered(schedule: Schedule, plain: bool = False) -> Stages:
 
 
 def _proved(program: Program, schedule: Schedule | None, nest: LoopNest, launched: bool) -> Stages:
+    step(f"proved: {', '.join(program.outputs)}")
     verdict = prove(verify_nest(nest), quick=True, launched=launched)
     if verdict.refuted:
         raise InternalError(f"the verifier refuses its loops: {verdict.refuted[0].about}", term=verdict.refuted[0])
