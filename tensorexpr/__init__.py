@@ -149,6 +149,7 @@ from tensorexpr.tune import tune
 if TYPE_CHECKING:  # what type checkers and editors see of the names in LATER
     from tensorexpr.codegen.bundle.export import export
     from tensorexpr.codegen.context import Context
+    from tensorexpr.codegen.cuda.device import synchronize
     from tensorexpr.codegen.storage import compile, freeze
     from tensorexpr.graph.composites import list_composites
     from tensorexpr.graph.control import cond, while_loop
@@ -188,6 +189,7 @@ __all__ = [
     "load_function", "register_replacement", "save_function", "while_loop",
     "FailedCheckError", "Variable", "Context", "compile", "export", "freeze", "load", "training",
     "InvalidNameError", "Module", "compile_method", "load_state", "load_state_dict", "name_scope", "save_state", "state_dict", "summary",
+    "synchronize",
 ]  # fmt: skip
 
 LATER: dict[str, str] = {  # public names that load their room on first use, and the room
@@ -218,6 +220,7 @@ LATER: dict[str, str] = {  # public names that load their room on first use, and
     "save_state": "tensorexpr.graph.state",
     "state_dict": "tensorexpr.graph.state",
     "summary": "tensorexpr.graph.summary",
+    "synchronize": "tensorexpr.codegen.cuda.device",
 }
 
 

@@ -16,6 +16,7 @@ much is done with each byte of it, and where what each block reads again, the ot
 from __future__ import annotations
 
 import heapq
+from collections.abc import Set
 from math import prod
 
 from tensorexpr.codegen.schedule.auto_batches import batched
@@ -47,13 +48,15 @@ MOST_WORK = 512
 class Chain:
     """Definitions that lead to rows of `root`: `members` in program order; the axes of the root outside of its rows, and that of the rows.
 
-    `kept` are the members that are read elsewhere, too: each element of them is made once, in the tensor itself."""
+    `kept` are the members that are read elsewhere, too: each element of them is made once, in the tensor itself. `refused` lead there,
+    but are not taken along."""
 
     root: str
     members: tuple[str, ...]
     batch: tuple[str, ...]
     row: str
     kept: frozenset[str] = frozenset()
+    refused: frozenset[str] = frozenset()
 
 
 def plan_rows(s: Schedule, shapes: dict[str, tuple[Expr, ...]]) -> set[str]:
@@ -124,7 +127,7 @@ def _chain(s: Schedule, root: Define, row: Axis) -> Chain | None:
     members = tuple(sorted(found.keys() - {root.name}, key=lambda n: program_facts(s.state.program).numbers[n]))
     if not any(has_reduction(_define(s, m).value) for m in members):
         return None
-    return Chain(root.name, members, batch, row.index, frozenset(kept))
+    return Chain(root.name, members, batch, row.index, frozenset(kept), frozenset(refused))
 
 
 def members_along(s: Schedule, name: str, axis: int) -> set[str]:
@@ -144,7 +147,7 @@ def _is_later(s: Schedule, name: str, root: str, found: set[str]) -> bool:
     return all(facts.numbers[r] > facts.numbers[root] for r in facts.readers.get(name, ()) if r not in found)
 
 
-def _members(s: Schedule, root: Define, row: Axis, refused: set[str]) -> dict[str, dict[str, int]]:
+def _members(s: Schedule, root: Define, row: Axis, refused: Set[str]) -> dict[str, dict[str, int]]:
     """The root and the definitions that lead to it at its own rows, each with where it has axes of the root."""
     state, program = s.state, s.state.program
     facts = program_facts(program)
@@ -223,7 +226,7 @@ def _pays(s: Schedule, chain: Chain, rows: int) -> bool:
 def _again(s: Schedule, chain: Chain) -> int:
     """The bytes that each block of rows reads again of what is not computed in it."""
     types, again = s.state.program.types, 0
-    places = _members(s, _root(s, chain), _axis(s, chain.root, chain.row), set())
+    places = _members(s, _root(s, chain), _axis(s, chain.root, chain.row), chain.refused)
     for name in (chain.root, *chain.members):
         axes = _define(s, name).axes
         row = axes[places[name][chain.row]].index

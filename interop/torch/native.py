@@ -90,23 +90,32 @@ class NativeCalls:
         self.run: Any = None
         self._tables: list[tuple[Any, ...]] = []
 
-    def link(self, plan: Plan, tensors: Sequence[torch.Tensor], read: Sequence[bool], models: Sequence[torch.Tensor]) -> None:
+    def link(
+        self,
+        plan: Plan,
+        tensors: Sequence[torch.Tensor],
+        read: Sequence[bool],
+        models: Sequence[torch.Tensor],
+        strides: Sequence[Sequence[int]] | None = None,
+    ) -> None:
         """Has calls on tensors like these go straight to the code of a plan; `read` says which inputs the kernel reads, `models` what
-        results look like. Under the lock of whoever makes kernels."""
+        results look like, `strides` how inputs lie that the kernel does not take in row-major order. Under the lock of whoever makes
+        kernels."""
         if len(self._tables) >= _MOST or not _exchange():
             return
         rows, held = [], []
-        for tensor, used in zip(tensors, read, strict=True):
+        for position, (tensor, used) in enumerate(zip(tensors, read, strict=True)):
             view = View()
             try:
                 ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p)(_exchange())(tensor, ctypes.addressof(view))
             except RuntimeError:
                 return  # without memory of its own, as inside of `is_grads_batched`: calls like it go the way of Python
             shape = _words(tuple(tensor.shape))
-            strides = _words(_strides(tuple(tensor.shape)) if used else (-1,) * tensor.ndim)
-            held += [shape, strides]
+            wanted = _strides(tuple(tensor.shape)) if strides is None else _lying(tuple(tensor.shape), strides[position])
+            lying = _words(wanted if used else (-1,) * tensor.ndim)
+            held += [shape, lying]
             values = {"device": view.device, "type": view.dtype, "rank": tensor.ndim}
-            values |= {"shape": ctypes.addressof(shape), "strides": ctypes.addressof(strides)}
+            values |= {"shape": ctypes.addressof(shape), "strides": ctypes.addressof(lying)}
             rows += [values[name] for name in ROW]
         row_words, order, pointers = _words(rows), _words(plan.order), _words(plan.constants)
         made = _words([id(model) for model in models])  # which are held beside them
@@ -141,9 +150,14 @@ def _strides(shape: Sequence[int]) -> tuple[int, ...]:
     """The strides of a tensor of this shape without gaps; -1 where any will do."""
     found, step = [], 1
     for extent in reversed(shape):
-        found.append(-1 if extent == 1 or 0 in shape else step)
+        found.append(step)
         step *= extent
-    return tuple(reversed(found))
+    return _lying(shape, tuple(reversed(found)))
+
+
+def _lying(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
+    """Strides, with -1 where any will do."""
+    return tuple(-1 if extent == 1 or 0 in shape else stride for extent, stride in zip(shape, strides, strict=True))
 
 
 def _words(items: Sequence[int]) -> Any:

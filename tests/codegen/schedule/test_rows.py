@@ -9,7 +9,7 @@ import tensorexpr as te
 from tensorexpr import kernels
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import For
-from tensorexpr.codegen.schedule import Schedule, autoschedule
+from tensorexpr.codegen.schedule import Schedule, auto_rows, autoschedule
 from tensorexpr.codegen.target import Target
 from tensorexpr.records import replace
 from tests.codegen.programs import assert_means, plain, statements
@@ -159,3 +159,22 @@ def test_attention_is_computed_in_blocks_of_rows(seed):
     first, other = (te.build(s, [q, k, v])(*values)[0] for s in plans)
     np.testing.assert_allclose(first, attended(*(x.astype("d") for x in values), causal), rtol=1e-4, atol=1e-5)
     assert np.array_equal(first, other)
+
+
+def test_what_a_chain_does_not_take_along_leaves_room_for_what_it_does(monkeypatch):
+    """`P` is read before `C` is made, so it is no part of the chain to `C`, and what leads to it takes nobody's place there."""
+    monkeypatch.setattr(auto_rows, "MOST_MEMBERS", 2)
+    s = plain("""
+A: f32[11, 7] = input()
+B: f32[7, 7] = input()
+X[i, k]: f32[11, 7] = sum(A[i, e] * B[e, k] for e in range(7))
+Q[i, k]: f32[11, 7] = A[i, k] * 2
+P[i, k]: f32[11, 7] = Q[i, k] + 1
+O[i, k]: f32[11, 7] = P[i, k] * 3
+C[i, j]: f32[11, 6] = sum((X[i, k] + P[i, k]) * B[j, k] for k in range(7))
+return O, C
+""")
+    assert auto_rows.kept_near(s) == set()
+    (chain,) = auto_rows._chains(s, s.state.program.definitions[-1])
+    assert chain.members == ("X",)
+    assert_means(autoschedule(s.program))

@@ -1,0 +1,256 @@
+"""Definitions of what ATen reads and writes by data: gathers, scatters, rows of tables, and their gradients.
+
+Places are checked as the kernels run. Where several values are written to one place, the last one stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorexpr as te
+from tensorexpr import kernels
+from tensorexpr.autodiff import gradient
+from tensorexpr.interop.torch.backend.table import Result, Unsupported, aten, axis_of, cast_to, element, filled, wide
+from tensorexpr.kernels.arguments import product
+from tensorexpr.kernels.broadcasting import broadcast_shape
+
+
+def _wrapped(index: Any, extent: Any) -> Any:
+    """A place that may be counted from the end."""
+    return te.where(index < 0, index + extent, index)
+
+
+class _Places:
+    """What `x[indices]` reads: some axes by tensors that are stretched to one shape, the others as they are."""
+
+    def __init__(self, x: te.Tensor, indices: Sequence[te.Tensor | None]) -> None:
+        self.x = x
+        self.given = {axis: index for axis, index in enumerate(indices) if index is not None}
+        if any(index.dtype.name in ("bool", "uint8") for index in self.given.values()):
+            raise Unsupported("a size that data decides")
+        self.shape = broadcast_shape("index", *(index.shape for index in self.given.values()))
+        axes = list(self.given)
+        together = axes == list(range(axes[0], axes[0] + len(axes))) if axes else True
+        self.first = axes[0] if axes and together else 0
+        free = [n for axis, n in enumerate(x.shape) if axis not in self.given]
+        self.extents = (*free[: self.first], *self.shape, *free[self.first :])
+
+    def at(self, index: Sequence[Any]) -> tuple[Any, ...]:
+        """Where an element of the result comes from."""
+        shared = index[self.first : self.first + len(self.shape)]
+        free = iter((*index[: self.first], *index[self.first + len(self.shape) :]))
+        return tuple(
+            _wrapped(te.cast(element(self.given[axis], shared), "int64"), n) if axis in self.given else next(free)
+            for axis, n in enumerate(self.x.shape)
+        )
+
+
+@aten("index.Tensor", "_unsafe_index.Tensor")
+def _index(result: Result, x: te.Tensor, indices: Sequence[Any]) -> Any:
+    places = _Places(x, indices)
+    return te.compute(result.shape, lambda *i: x[places.at(i)])
+
+
+@aten("index_put", "_unsafe_index_put")
+def _index_put(result: Result, x: te.Tensor, indices: Sequence[Any], values: te.Tensor, accumulate: bool) -> Any:
+    places = _Places(x, indices)
+    if accumulate:
+        kind = wide(x.dtype)
+        sent = te.scatter(x.shape, lambda *t: (places.at(t), te.cast(element(values, t), kind)), places.extents)
+        return te.compute(x.shape, lambda *i: te.cast(te.cast(x[i], kind) + sent[i], x.dtype))
+
+    def number(*t: Any) -> Any:
+        flat = te.cast(0, "int64")
+        for i, n in zip(t, places.extents, strict=True):
+            flat = flat * n + i
+        return places.at(t), flat
+
+    last = te.scatter(x.shape, number, places.extents, combine="max")
+
+    def body(*i: Any) -> Any:
+        flat, at = last[i], []
+        for n in reversed(places.extents):
+            at.append(flat % n)
+            flat = flat // n
+        return te.where(last[i] >= 0, te.cast(element(values, tuple(reversed(at))), x.dtype), x[i])
+
+    return te.compute(x.shape, body)
+
+
+@aten("index_select")
+def _index_select(result: Result, x: te.Tensor, dim: int, index: te.Tensor) -> Any:
+    if x.ndim == 0:
+        return x
+    axis = axis_of(dim, x.ndim)
+    return te.compute(result.shape, lambda *i: x[(*i[:axis], index[i[axis]] if index.ndim else index[()], *i[axis + 1 :])])
+
+
+@aten("gather")
+def _gather(result: Result, x: te.Tensor, dim: int, index: te.Tensor, _: bool) -> Any:
+    if x.ndim == 0 or index.ndim == 0:
+        raise Unsupported("a gather of a number")
+    axis = axis_of(dim, x.ndim)
+    return te.compute(result.shape, lambda *i: x[(*i[:axis], index[i], *i[axis + 1 :])])
+
+
+def _own(x: te.Tensor, index: te.Tensor) -> None:
+    if x.ndim == 0 or index.ndim != x.ndim:
+        raise Unsupported("a scatter into a number")
+
+
+@aten("scatter.src")
+def _scatter(result: Result, x: te.Tensor, dim: int, index: te.Tensor, source: te.Tensor) -> Any:
+    _own(x, index)
+    return kernels.scatter(x, index, source, axis=axis_of(dim, x.ndim))
+
+
+@aten("scatter.value")
+def _scatter_value(result: Result, x: te.Tensor, dim: int, index: te.Tensor, value: Any) -> Any:
+    _own(x, index)
+    source = te.compute(index.shape, lambda *i: te.cast(value, x.dtype))
+    return kernels.scatter(x, index, source, axis=axis_of(dim, x.ndim))
+
+
+@aten("scatter_add")
+def _scatter_add(result: Result, x: te.Tensor, dim: int, index: te.Tensor, source: te.Tensor) -> Any:
+    _own(x, index)
+    return kernels.scatter_add(x, index, source, axis=axis_of(dim, x.ndim))
+
+
+@aten("scatter_reduce.two")
+def _scatter_reduce(result: Result, x: te.Tensor, dim: int, index: te.Tensor, source: te.Tensor, how: str, include_self: bool) -> Any:
+    _own(x, index)
+    return kernels.scatter_reduce(x, index, source, axis=axis_of(dim, x.ndim), reduce=how, include_self=include_self)
+
+
+def _ranks(mask: te.Tensor, shape: Sequence[Any]) -> te.Tensor:
+    """How many elements under a mask, stretched to a shape, stand before each: a running sum."""
+    if not all(isinstance(n, int) for n in shape) or not shape:
+        raise Unsupported("a masked scatter with open extents, or into a number")
+    counted = te.compute(tuple(shape), lambda *i: te.cast(te.cast(element(mask, i), "bool"), "int64"))
+    flat = counted if len(shape) == 1 else kernels.reshape(counted, shape=(-1,))
+    before = kernels.cumsum(flat, axis=0, exclusive=True)
+    return before if len(shape) == 1 else kernels.reshape(before, shape=tuple(shape))
+
+
+@aten("masked_scatter")
+def _masked_scatter(result: Result, x: te.Tensor, mask: te.Tensor, source: te.Tensor) -> Any:
+    """The n-th element under the mask is the n-th of the source."""
+    place = _ranks(mask, result.shape)
+    if 0 in source.shape:
+        raise Unsupported("a masked scatter of nothing")
+    given = source if source.ndim == 1 else kernels.reshape(source, shape=(-1,))
+    return te.compute(result.shape, lambda *i: te.where(te.cast(element(mask, i), "bool"), given[place[i]], element(x, i)))
+
+
+@aten("masked_scatter_backward")
+def _masked_scatter_backward(result: Result, head: te.Tensor, mask: te.Tensor, _: Any) -> Any:
+    place, total = _ranks(mask, head.shape), product(result.shape)
+    sent = te.scatter((total,), lambda *i: (place[i], head[i]), head.shape, where=lambda *i: te.cast(element(mask, i), "bool"))
+    return sent if len(result.shape) == 1 else kernels.reshape(sent, shape=tuple(result.shape))
+
+
+@aten("index_add")
+def _index_add(result: Result, x: te.Tensor, dim: int, index: te.Tensor, source: te.Tensor, alpha: Any) -> Any:
+    if x.ndim == 0 or index.ndim != 1:
+        raise Unsupported("an index_add into a number")
+    return kernels.index_add(x, index, source, axis=axis_of(dim, x.ndim), alpha=alpha)
+
+
+# ---------------------------------------------------------------------------------------------------- rows of tables
+
+
+@aten("embedding")
+def _embedding(result: Result, table: te.Tensor, ids: te.Tensor, *_: Any) -> Any:
+    return te.compute(result.shape, lambda *i: table[ids[i[:-1]], i[-1]])
+
+
+@aten("embedding_dense_backward")
+def _embedding_backward(result: Result, head: te.Tensor, ids: te.Tensor, rows: Any, padding: Any, by_frequency: bool) -> Any:
+    if by_frequency:
+        raise Unsupported("gradients by frequency")
+    table = te.placeholder(result.shape, wide(result.dtype).name, name="table")
+    read = te.compute(head.shape, lambda *i: table[ids[i[:-1]], i[-1]])
+    (found,) = gradient(read, [table], cast_to(head, table.dtype))
+    if isinstance(padding, int) and padding < 0:
+        return cast_to(found, result.dtype)
+    return te.compute(result.shape, lambda r, d: te.cast(te.where(r == padding, 0.0, found[r, d]), result.dtype))
+
+
+@aten("_embedding_bag", "_embedding_bag_forward_only")
+def _embedding_bag(
+    result: Result, table: te.Tensor, ids: te.Tensor, offsets: te.Tensor, by_frequency: bool, mode: int, sparse: bool, weights: Any,
+    last_given: bool, padding: int,
+) -> Any:  # fmt: skip
+    if mode == 2 or padding >= 0 or by_frequency or ids.ndim != 1:
+        raise Unsupported("bags by maxima, with padding, or by frequency")
+    bags = kernels.embedding_bag(ids, table, offsets, weights, mode=("sum", "mean")[mode], include_last_offset=last_given)
+    count, total = result.shape[0], ids.shape[0]
+    kind = offsets.dtype
+
+    def stop(b: Any) -> Any:
+        if last_given:
+            return offsets[b + 1]
+        return te.where(b + 1 < count, offsets[te.minimum(b + 1, count - 1)], te.cast(total, kind))
+
+    size = te.compute((count,), lambda b: te.cast(stop(b) - offsets[b], kind))
+
+    def bag_of(t: Any) -> Any:
+        return te.sum(lambda b: te.cast(offsets[b] <= t, "int64"), count) - 1
+
+    forms = result.forms
+    owner = te.compute(forms[1].shape, bag_of) if forms[1] is not None and forms[1].shape != (0,) else filled(result[1], 0)
+    sizes = size if len(result[2].shape) == 1 and result[2].shape == size.shape else filled(result[2], 0)
+    return bags, cast_to(owner, result[1].dtype), cast_to(sizes, result[2].dtype), filled(result[3], 0)
+
+
+# ---------------------------------------------------------------------------------------------------- losses by class
+
+
+def _class_weight(weight: Any, c: Any, ignored: Any, target: Any, kind: Any) -> Any:
+    own = te.cast(1, kind) if weight is None else te.cast(weight[c], kind)
+    return te.where(target == ignored, te.cast(0, kind), own)
+
+
+def _safe(target: Any, ignored: Any) -> Any:
+    return te.where(target == ignored, 0, te.cast(target, "int64"))
+
+
+@aten("nll_loss_forward")
+def _nll(result: Result, x: te.Tensor, target: te.Tensor, weight: Any, reduction: int, ignored: Any) -> Any:
+    if x.ndim != 2:
+        raise Unsupported("the loss of one row")
+    kind, rows = wide(x.dtype), x.shape[0]
+
+    def loss(n: Any) -> Any:
+        c = _safe(target[n], ignored)
+        return te.where(
+            target[n] == ignored, te.cast(0, kind), -te.cast(x[n, c], kind) * _class_weight(weight, c, ignored, target[n], kind)
+        )
+
+    if reduction == 0:
+        return te.compute(result.shape, lambda n: te.cast(loss(n), result.dtype)), filled(result[1], 0)
+    count = te.compute(
+        (), lambda: te.sum(lambda n: _class_weight(weight, _safe(target[n], ignored), ignored, target[n], kind), rows)
+    )  # fmt: skip
+    summed = te.compute((), lambda: te.sum(loss, rows))
+    mean = te.compute((), lambda: te.cast(summed[()] / count[()] if reduction == 1 else summed[()], result.dtype))
+    return mean, cast_to(count, result[1].dtype)
+
+
+@aten("nll_loss_backward")
+def _nll_backward(
+    result: Result, head: te.Tensor, x: te.Tensor, target: te.Tensor, weight: Any, reduction: int, ignored: Any, count: te.Tensor
+) -> Any:
+    if x.ndim != 2:
+        raise Unsupported("the loss of one row")
+    kind = wide(x.dtype)
+
+    def body(n: Any, c: Any) -> Any:
+        seed = te.cast(head[n] if reduction == 0 else head[()], kind)
+        seed = seed / te.cast(count[()], kind) if reduction == 1 else seed
+        own = -seed * _class_weight(weight, c, ignored, target[n], kind)
+        return te.cast(te.where((target[n] == c) & (target[n] != ignored), own, 0.0), result.dtype)
+
+    return te.compute(result.shape, body)

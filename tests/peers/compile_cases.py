@@ -1,0 +1,248 @@
+"""A call of every core operator of ATen, by overload, for the tests of `torch.compile(backend="tensorexpr")`.
+
+Each case is a function of a `Given`, whose tensors are made anew per dtype: floats that want gradients, and integers, masks and places that do
+not. Groups of cases are compiled as one graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+A: Any = torch.ops.aten
+
+
+class Given:
+    """The tensors of a case: floats in one dtype, from one seed."""
+
+    def __init__(self, kind: torch.dtype) -> None:
+        made = torch.Generator().manual_seed(7)
+
+        def normal(*shape: int) -> torch.Tensor:
+            return torch.randn(shape, generator=made, dtype=torch.float64).to(kind).requires_grad_()
+
+        def uniform(*shape: int, low: float = 0.1, high: float = 0.9) -> torch.Tensor:
+            return (torch.rand(shape, generator=made, dtype=torch.float64) * (high - low) + low).to(kind).requires_grad_()
+
+        self.x, self.y, self.z = normal(3, 5), normal(3, 5), normal(1, 5)
+        self.row, self.number = normal(5), normal()
+        self.unit, self.above = uniform(3, 5), uniform(3, 5, low=1.2, high=3.0)
+        self.a, self.b = normal(4, 6), normal(6, 3)
+        self.p, self.q = normal(2, 4, 6), normal(2, 6, 3)
+        self.line, self.image, self.volume = normal(2, 3, 9), normal(2, 4, 7, 8), normal(1, 2, 5, 6, 7)
+        self.w1, self.w2, self.w3 = normal(4, 3, 3), normal(6, 2, 3, 3), normal(3, 2, 2, 3, 3)
+        self.wt = normal(4, 3, 3, 2)
+        self.four, self.six, self.eight = normal(4), normal(6), uniform(8, low=0.5, high=1.5)
+        self.mean, self.var = normal(4).detach(), uniform(4, low=0.5, high=2.0).detach()
+        self.table, self.rows = normal(7, 5), normal(6, 5)
+        self.grid = uniform(2, 5, 6, 2, low=-0.9, high=0.9)
+        self.columns = normal(2, 12, 12)
+        self.tokens = normal(2, 3, 6, 4)
+        self.ids = torch.tensor([[1, 6, 3], [0, 1, 1]])
+        self.places = torch.tensor([2, 0, 4])
+        self.along = torch.tensor([[0, 2, 1, 1, 0], [2, 2, 0, 1, 2]])
+        self.i, self.j = torch.tensor([[7, -3, 5], [2, 9, -8]]), torch.tensor([[2, 4, -3], [5, 3, 3]])
+        self.mask = torch.tensor([[True, False, True, True, False], [False] * 5, [True] * 5])
+        self.odd = torch.tensor([1.0, float("nan"), float("inf"), -float("inf"), 0.0], dtype=kind)
+
+
+Case = Callable[[Given], Any]
+
+
+def _each(names: str, tensor: str) -> dict[str, Case]:
+    """Functions of one tensor."""
+    return {
+        f"{name}.default": (lambda t, name=name: getattr(A, name).default(getattr(t, tensor))) for name in names.split()
+    }  # fmt: skip
+
+
+GROUPS: dict[str, dict[str, Case]] = {
+    "real": {
+        **_each("abs atan asinh ceil cos cosh erf exp expm1 floor neg relu round sigmoid sign sin sinh tan tanh trunc reciprocal", "x"),
+        **_each("acos asin atanh log log10 log1p log2 rsqrt sqrt", "unit"),
+        **_each("acosh", "above"),
+        **_each("isinf isnan", "odd"),
+        "atan2.default": lambda t: A.atan2.default(t.x, t.y),
+        "elu.default": lambda t: A.elu.default(t.x, 0.7, 1.3, 0.9),
+        "gelu.default": lambda t: (A.gelu.default(t.x), A.gelu.default(t.y, approximate="tanh")),
+        "hardtanh.default": lambda t: A.hardtanh.default(t.x, -0.5, 0.7),
+        "leaky_relu.default": lambda t: A.leaky_relu.default(t.x, 0.2),
+    },
+    "pairs": {
+        "add.Tensor": lambda t: (A.add.Tensor(t.x, t.z, alpha=2), t.mask + t.mask, t.i + 1.5, t.x + t.i[0, 0]),
+        "add.Scalar": lambda t: A.add.Scalar(t.x, 2, 3),
+        "sub.Tensor": lambda t: A.sub.Tensor(t.x, t.number, alpha=0.5),
+        "sub.Scalar": lambda t: A.sub.Scalar(t.x, 2),
+        "mul.Tensor": lambda t: (A.mul.Tensor(t.x, t.row), t.mask * t.x, t.mask * t.mask),
+        "mul.Scalar": lambda t: A.mul.Scalar(t.x, 3),
+        "div.Tensor": lambda t: (A.div.Tensor(t.x, t.above), t.i / t.j),
+        "div.Scalar": lambda t: A.div.Scalar(t.x, 3),
+        "div.Tensor_mode": lambda t: [
+            A.div.Tensor_mode(a, b, rounding_mode=mode) for a, b in ((t.i, t.j), (t.x, t.y)) for mode in ("trunc", "floor")
+        ],
+        "div.Scalar_mode": lambda t: (
+            A.div.Scalar_mode(t.i, 3, rounding_mode="trunc"), A.div.Scalar_mode(t.x, 0.3, rounding_mode="floor"),
+        ),
+        "remainder.Tensor": lambda t: (A.remainder.Tensor(t.i, t.j), A.remainder.Tensor(t.x, t.above)),
+        "remainder.Scalar": lambda t: (A.remainder.Scalar(t.x, 0.7), A.remainder.Scalar(t.i, -4)),
+        "fmod.Tensor": lambda t: (A.fmod.Tensor(t.i, t.j), A.fmod.Tensor(t.x, t.above)),
+        "fmod.Scalar": lambda t: A.fmod.Scalar(t.x, 0.7),
+        "pow.Tensor_Tensor": lambda t: (A.pow.Tensor_Tensor(t.unit, t.y), A.pow.Tensor_Tensor(t.i, t.j.abs())),
+        "pow.Tensor_Scalar": lambda t: [A.pow.Tensor_Scalar(t.above, p) for p in (0, 1, 2, 3, 0.5, -0.5, -1, -2, 1.7)],
+        "pow.Scalar": lambda t: A.pow.Scalar(1.5, t.x),
+        "maximum.default": lambda t: A.maximum.default(t.x, t.y),
+        "minimum.default": lambda t: A.minimum.default(t.x, t.row),
+        "clamp.default": lambda t: (A.clamp.default(t.x, -0.5, 0.5), A.clamp.default(t.i, 0)),
+        "clamp.Tensor": lambda t: A.clamp.Tensor(t.x, t.row, None),
+        "where.self": lambda t: (A.where.self(t.mask, t.x, t.y), torch.where(t.mask, t.x, 0.0), torch.where(t.i > 0, t.i, 0.5)),
+        "copy.default": lambda t: A.copy.default(t.x.detach(), t.row.detach()),
+        "fill.Scalar": lambda t: A.fill.Scalar(t.x, 2.5),
+    },
+    "integers": {
+        **{f"{name}.Tensor": (lambda t, name=name: (getattr(A, name).Tensor(t.i, t.j), getattr(A, name).Tensor(t.x, t.y)))
+           for name in ("eq", "ne", "lt", "le", "gt", "ge")},
+        **{f"{name}.Scalar": (lambda t, name=name: (getattr(A, name).Scalar(t.i, 2), getattr(A, name).Scalar(t.x, 0.1)))
+           for name in ("eq", "ne", "lt", "le", "gt", "ge")},
+        **{f"bitwise_{name}.Tensor": (lambda t, name=name: (getattr(A, f"bitwise_{name}").Tensor(t.i, t.j)))
+           for name in ("and", "or", "xor")},
+        **{f"bitwise_{name}.Scalar": (lambda t, name=name: getattr(A, f"bitwise_{name}").Scalar(t.i, 6)) for name in ("and", "or", "xor")},
+        **{f"logical_{name}.default": (lambda t, name=name: getattr(A, f"logical_{name}").default(t.mask, t.x > 0))
+           for name in ("and", "or", "xor")},
+        "logical_not.default": lambda t: (A.logical_not.default(t.mask), A.logical_not.default(t.i)),
+        "bitwise_not.default": lambda t: (A.bitwise_not.default(t.mask), A.bitwise_not.default(t.i)),
+        "arange.start_step": lambda t: (A.arange.start_step(1, 9, 2), A.arange.start_step(0.5, 2.0, 0.25, dtype=torch.float64)),
+        "full.default": lambda t: A.full.default([2, 3], 1.5, dtype=torch.float64),
+        "full_like.default": lambda t: A.full_like.default(t.x, 3),
+        "scalar_tensor.default": lambda t: A.scalar_tensor.default(2.5) + t.x.detach(),
+        "empty.memory_format": lambda t: A.fill.Scalar(A.empty.memory_format([2, 3], dtype=torch.int64), 4),
+        "empty_strided.default": lambda t: A.fill.Scalar(A.empty_strided.default([2, 3], [3, 1]), 4),
+    },
+    "reductions": {
+        "sum.dim_IntList": lambda t: (A.sum.dim_IntList(t.image, [1, -1], True), A.sum.dim_IntList(t.x, []), A.sum.dim_IntList(t.i, [0])),
+        "mean.default": lambda t: A.mean.default(t.x),
+        "mean.dim": lambda t: A.mean.dim(t.image, [2, 3], True),
+        "prod.default": lambda t: A.prod.default(t.above),
+        "prod.dim_int": lambda t: A.prod.dim_int(t.above, 1),
+        "var.dim": lambda t: A.var.dim(t.image, [0, 2]),
+        "var.correction": lambda t: A.var.correction(t.x, [1], correction=0, keepdim=True),
+        "amax.default": lambda t: A.amax.default(t.image, [1, 2]),
+        "amin.default": lambda t: A.amin.default(t.x, [0], True),
+        "any.default": lambda t: A.any.default(t.mask),
+        "any.dim": lambda t: A.any.dim(t.mask, 1, True),
+        "any.dims": lambda t: A.any.dims(t.mask, [0]),
+        "argmax.default": lambda t: (A.argmax.default(t.x), A.argmax.default(t.x, 1, True)),
+        "argmin.default": lambda t: A.argmin.default(t.x, 0),
+        "max.dim": lambda t: A.max.dim(t.x, 1),
+        "min.dim": lambda t: A.min.dim(t.x, 0, True),
+        "_softmax.default": lambda t: A._softmax.default(t.image, 1, False),
+        "_log_softmax.default": lambda t: A._log_softmax.default(t.x, -1, False),
+        "cumsum.default": lambda t: (A.cumsum.default(t.x, 1), A.cumsum.default(t.i, 0)),
+        "sort.default": lambda t: A.sort.default(t.x, 1, True),
+        "topk.default": lambda t: A.topk.default(t.x, 2, 1, False),
+        "_cdist_forward.default": lambda t: [torch.cdist(t.x, t.table, p) for p in (1.0, 2.0, 3.0, float("inf"))],
+        "_pdist_forward.default": lambda t: [A._pdist_forward.default(t.table, p) for p in (1.0, 2.0)],
+    },
+    "shapes": {
+        "alias.default": lambda t: A.alias.default(t.x) * 2,
+        "as_strided.default": lambda t: A.as_strided.default(t.x, [2, 3], [5, 2], 1) * 2,
+        "cat.default": lambda t: A.cat.default([t.x, t.z, t.y], 0),
+        "clone.default": lambda t: A.clone.default(t.image, memory_format=torch.channels_last),
+        "constant_pad_nd.default": lambda t: A.constant_pad_nd.default(t.image, [1, 2, -1, 3], 0.5),
+        "diagonal.default": lambda t: A.diagonal.default(t.image, 1, 2, 3) * 2,
+        "expand.default": lambda t: A.expand.default(t.z, [3, 5]) * t.x,
+        "flip.default": lambda t: A.flip.default(t.image, [1, -1]),
+        "permute.default": lambda t: A.permute.default(t.image, [2, 0, 3, 1]) * 2,
+        "reflection_pad1d.default": lambda t: A.reflection_pad1d.default(t.line, [2, 3]),
+        "reflection_pad2d.default": lambda t: A.reflection_pad2d.default(t.image, [1, 2, 3, 0]),
+        "reflection_pad3d.default": lambda t: A.reflection_pad3d.default(t.volume, [1, 2, 0, 3, 1, 1]),
+        "replication_pad2d.default": lambda t: A.replication_pad2d.default(t.image, [1, 2, 3, 0]),
+        "replication_pad3d.default": lambda t: A.replication_pad3d.default(t.volume, [1, 2, 0, 3, 1, 1]),
+        "repeat.default": lambda t: A.repeat.default(t.x, [2, 2, 3]),
+        "select.int": lambda t: A.select.int(t.image, 1, -2) * 2,
+        "select_scatter.default": lambda t: A.select_scatter.default(t.x, t.row, 0, 1),
+        "slice.Tensor": lambda t: A.slice.Tensor(t.image, 3, -6, 7, 2) * 2,
+        "slice_scatter.default": lambda t: A.slice_scatter.default(t.image, t.image[:, :, :, :3] * 2, 3, 1, 7, 2),
+        "split_with_sizes.default": lambda t: [part * 2 for part in A.split_with_sizes.default(t.image, [1, 4, 3], 3)],
+        "squeeze.dim": lambda t: A.squeeze.dim(t.z, 0) * 2,
+        "squeeze.dims": lambda t: A.squeeze.dims(t.volume, [0, 1]) * 2,
+        "unsqueeze.default": lambda t: A.unsqueeze.default(t.x, 1) * 2,
+        "view.default": lambda t: A.view.default(t.image, [8, 56]) * 2,
+        "_to_copy.default": lambda t: (A._to_copy.default(t.x, dtype=torch.float16), A._to_copy.default(t.x, dtype=torch.int32)),
+    },
+    "places": {
+        "embedding.default": lambda t: A.embedding.default(t.table, t.ids, 1),
+        "_embedding_bag.default": lambda t: A._embedding_bag.default(t.table.detach(), t.ids.reshape(-1), torch.tensor([0, 2, 5]), mode=1)[0],
+        "gather.default": lambda t: A.gather.default(t.x, 0, t.along),
+        "index.Tensor": lambda t: (A.index.Tensor(t.image, [None, t.ids % 4, t.ids - 3]), A.index.Tensor(t.x, [t.places % 3, None])),
+        "index_put.default": lambda t: (
+            A.index_put.default(t.table, [t.places], t.x, True), A.index_put.default(t.table, [t.places], t.x), t.table.clone().index_put((t.ids,), t.row, True),
+        ),
+        "index_select.default": lambda t: A.index_select.default(t.x, 1, t.places),
+        "masked_scatter.default": lambda t: A.masked_scatter.default(t.x, t.mask, t.table),
+        "scatter.value": lambda t: A.scatter.value(t.x, 0, t.along, 2.0),
+        "scatter.src": lambda t: A.scatter.src(t.x, 0, t.along[:1], t.y[:1]),
+        "scatter_add.default": lambda t: A.scatter_add.default(t.x, 0, t.along, t.y[:2]),
+        "scatter_reduce.two": lambda t: [A.scatter_reduce.two(t.x, 0, t.along, t.y[:2], how) for how in ("sum", "mean", "amax", "prod")],
+    },
+    "networks": {
+        "mm.default": lambda t: A.mm.default(t.a, t.b),
+        "addmm.default": lambda t: (A.addmm.default(t.row[:3], t.a, t.b), A.addmm.default(t.a[:, :3], t.a, t.b, beta=0.5, alpha=2)),
+        "bmm.default": lambda t: A.bmm.default(t.p, t.q),
+        "convolution.default": lambda t: (
+            A.convolution.default(t.line, t.w1, t.four, [2], [1], [1], False, [0], 1),
+            A.convolution.default(t.image, t.w2, t.six, [2, 1], [1, 2], [1, 2], False, [0, 0], 2),
+            A.convolution.default(t.volume, t.w3, None, [1, 1, 1], [0, 1, 0], [1, 1, 1], False, [0, 0, 0], 1),
+            A.convolution.default(t.image, t.wt, None, [2, 1], [1, 0], [1, 1], True, [1, 0], 1),
+        ),
+        "max_pool2d_with_indices.default": lambda t: (
+            A.max_pool2d_with_indices.default(t.image, [3, 2], [2, 2], [1, 1], [1, 1], True), A.max_pool2d_with_indices.default(t.image, [2], [], [0], [2]),
+        ),
+        "max_pool3d_with_indices.default": lambda t: A.max_pool3d_with_indices.default(t.volume, [2, 3, 2], [1, 2, 2]),
+        "avg_pool1d.default": lambda t: torch.nn.functional.avg_pool1d(t.line, 3, 2, 1),
+        "avg_pool2d.default": lambda t: A.avg_pool2d.default(t.image, [3, 2], [2, 2], [1, 1], True, False),
+        "avg_pool3d.default": lambda t: A.avg_pool3d.default(t.volume, [2, 2, 3]),
+        "adaptive_avg_pool1d.default": lambda t: torch.nn.functional.adaptive_avg_pool1d(t.line, 4),
+        "_adaptive_avg_pool2d.default": lambda t: A._adaptive_avg_pool2d.default(t.image, [3, 5]),
+        "_adaptive_avg_pool3d.default": lambda t: A._adaptive_avg_pool3d.default(t.volume, [2, 4, 7]),
+        "upsample_bilinear2d.vec": lambda t: (
+            A.upsample_bilinear2d.vec(t.image, [10, 5], True, None), A.upsample_bilinear2d.vec(t.image, None, False, [2.0, 1.5]),
+        ),
+        "upsample_nearest2d.vec": lambda t: (A.upsample_nearest2d.vec(t.image, [10, 5], None), A.upsample_nearest2d.vec(t.image, None, [2.0, 3.0])),
+        "grid_sampler_2d.default": lambda t: A.grid_sampler_2d.default(t.image, t.grid, 0, 0, False),
+        "col2im.default": lambda t: A.col2im.default(t.columns, [4, 5], [2, 2], [1, 1], [0, 0], [1, 1]),
+    },
+    "norms": {
+        "_native_batch_norm_legit.default": lambda t: torch.nn.functional.batch_norm(t.image, t.mean.clone(), t.var.clone(), t.four, t.four, True, 0.2),
+        "_native_batch_norm_legit.no_stats": lambda t: A._native_batch_norm_legit.no_stats(t.image, t.four, None, True, 0.1, 1e-5)[0],
+        "_native_batch_norm_legit_no_training.default": lambda t: torch.nn.functional.batch_norm(t.image, t.mean, t.var, t.four, t.four),
+        "native_group_norm.default": lambda t: A.native_group_norm.default(t.image, t.four, t.four, 2, 4, 56, 2, 1e-5),
+        "native_layer_norm.default": lambda t: (A.native_layer_norm.default(t.image, [8], t.eight, t.eight, 1e-5), A.native_layer_norm.default(t.x, [3, 5], None, None, 1e-3)),
+        "attention": lambda t: (
+            torch.nn.functional.scaled_dot_product_attention(t.tokens, t.tokens * 2, t.tokens + 1),
+            torch.nn.functional.scaled_dot_product_attention(t.tokens, t.tokens, t.tokens, is_causal=True),
+        ),
+    },
+}  # fmt: skip
+
+DRAWN = {
+    "native_dropout.default": lambda t: A.native_dropout.default(t.x, 0.3, True),
+    "rand.default": lambda t: A.rand.default([3, 5]) + t.x,
+    "randn.default": lambda t: A.randn.default([3, 5]) * t.x,
+    "randperm.default": lambda t: t.x[A.randperm.default(3)],
+}
+"""Those that draw random numbers: of torch's generator, as eager mode draws them."""
+
+BACKWARD = {
+    "_adaptive_avg_pool2d_backward.default", "avg_pool2d_backward.default", "convolution_backward.default", "embedding_dense_backward.default",
+    "max_pool2d_with_indices_backward.default", "native_group_norm_backward.default", "native_layer_norm_backward.default",
+}  # fmt: skip
+"""Those that autograd puts into backward graphs of the others."""
+
+OUTSIDE = {
+    "nonzero.default": "a size that data decides", "_fft_c2r.default": "complex numbers", "_fft_r2c.default": "complex numbers", "_local_scalar_dense.default": "a number for Python",
+    "atan2.out": "written into", "resize_.default": "written into", "sym_is_contiguous.default": "of shapes", "sym_numel.default": "of shapes",
+    "sym_size.int": "of shapes", "sym_storage_offset.default": "of shapes", "sym_stride.int": "of shapes",
+}  # fmt: skip
+"""Those that are no tensors of the language: torch runs them, in the one test of such graphs."""

@@ -1,0 +1,332 @@
+"""Models compiled by `torch.compile(..., backend="tensorexpr")`: steps of training and inference beside eager PyTorch."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import importlib.metadata
+import logging
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import tensorexpr as te
+from tensorexpr.errors import ArgumentError
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed (make test-peers installs it)")
+
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+
+from tensorexpr.interop.torch import as_torch  # noqa: E402
+from tensorexpr.interop.torch.backend import backend  # noqa: E402
+from tensorexpr.interop.torch.backend.graphs import compile_graph  # noqa: E402
+
+STRICT = {"fallback": False}
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+
+
+def compiled(function, **options):
+    return torch.compile(function, backend=backend, options=options or STRICT)
+
+
+class Net(nn.Module):
+    """Convolutions, norms of batches, pools, a residual, dropout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm = nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8)
+        self.second, self.other = nn.Conv2d(8, 8, 3, padding=1, groups=2), nn.GroupNorm(2, 8)
+        self.head, self.drop = nn.Linear(8, 5), nn.Dropout(0.25)
+
+    def forward(self, x):
+        h = F.max_pool2d(F.relu(self.norm(self.first(x))), 3, 2, 1)
+        h = F.silu(self.other(self.second(h))) + h
+        return self.head(self.drop(F.adaptive_avg_pool2d(h, 1).flatten(1)))
+
+
+class Block(nn.Module):
+    """A transformer on tokens: embedding, attention, layer norm, GELU, dropout, tied weights."""
+
+    def __init__(self, dropout: float = 0.1) -> None:
+        super().__init__()
+        self.table, self.place = nn.Embedding(11, 16), nn.Parameter(torch.randn(6, 16) * 0.1)
+        self.one, self.two = nn.LayerNorm(16), nn.LayerNorm(16)
+        self.qkv, self.out = nn.Linear(16, 48), nn.Linear(16, 16)
+        self.up, self.down, self.drop = nn.Linear(16, 32), nn.Linear(32, 16), nn.Dropout(dropout)
+        self.rate = dropout
+
+    def forward(self, ids):
+        x = self.table(ids) + self.place
+        b, n, d = x.shape
+        q, k, v = self.qkv(self.one(x)).view(b, n, 3, 2, d // 2).permute(2, 0, 3, 1, 4)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=self.rate if self.training else 0.0)
+        x = x + self.drop(self.out(y.transpose(1, 2).reshape(b, n, d)))
+        x = x + self.drop(self.down(F.gelu(self.up(self.two(x)))))
+        return x @ self.table.weight.t()
+
+
+class Recurrent(nn.Module):
+    """A loop over an LSTM cell, and one over a GRU cell behind it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm, self.gru, self.head = nn.LSTMCell(4, 6), nn.GRUCell(6, 5), nn.Linear(5, 3)
+
+    def forward(self, x):
+        h = c = x.new_zeros(x.shape[0], 6)
+        g = x.new_zeros(x.shape[0], 5)
+        for t in range(x.shape[1]):
+            h, c = self.lstm(x[:, t], (h, c))
+            g = self.gru(h, g)
+        return self.head(g)
+
+
+def mlp():
+    return nn.Sequential(nn.Linear(12, 32), nn.Tanh(), nn.Linear(32, 32), nn.LeakyReLU(0.1), nn.Dropout(0.2), nn.Linear(32, 4))
+
+
+def image():
+    return torch.randn(4, 3, 9, 8)
+
+
+MODELS = {
+    "mlp": (mlp, lambda: torch.randn(7, 12)),
+    "convolutions": (Net, image),
+    "channels_last": (Net, lambda: image().to(memory_format=torch.channels_last)),
+    "transformer": (Block, lambda: torch.randint(0, 11, (2, 6))),
+    "transformer without dropout": (lambda: Block(0.0), lambda: torch.randint(0, 11, (2, 6))),
+    "recurrent": (Recurrent, lambda: torch.randn(3, 4, 4)),
+}
+
+
+@pytest.mark.parametrize("kind", [torch.float64, torch.float32])
+@pytest.mark.parametrize("name", MODELS)
+def test_training_and_inference_are_those_of_eager_mode(name, kind):
+    make, inputs = MODELS[name]
+    ours = make().to(kind)
+    x = inputs()
+    if name == "channels_last":
+        ours = ours.to(memory_format=torch.channels_last)
+    x = x.to(kind) if x.is_floating_point() else x
+    theirs = copy.deepcopy(ours)
+    fast = compiled(ours)
+    tolerance = {"rtol": 1e-9, "atol": 1e-11} if kind == torch.float64 else {"rtol": 2e-4, "atol": 2e-6}
+    found = []
+    for model, call in ((ours, fast), (theirs, theirs)):
+        torch.manual_seed(1)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+        for _ in range(3):
+            optimizer.zero_grad()
+            y = call(x)
+            y.square().mean().backward()
+            optimizer.step()
+        model.eval()
+        with torch.no_grad():
+            z = call(x)
+        found.append([y.detach(), z, *(p.grad for p in model.parameters()), *model.buffers()])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, **tolerance)
+        assert one.stride() == other.stride() or 1 in one.shape
+
+
+def test_an_optimizer_is_one_program():
+    """Compiled by anyone it counts steps in float32; eager mode does so in Python's numbers."""
+    models = [mlp().double().eval()]
+    models += [copy.deepcopy(models[0]) for _ in range(2)]
+    steps = [torch.optim.AdamW(m.parameters(), lr=1e-2, weight_decay=0.1).step for m in models]
+    calls = [compiled(lambda: steps[0]()), torch.compile(lambda: steps[1](), backend="aot_eager"), steps[2]]
+    x = torch.randn(5, 12, dtype=torch.float64)
+    for _ in range(3):
+        for model, call in zip(models, calls, strict=True):
+            model.zero_grad()
+            model(x).square().sum().backward()
+            call()
+    for one, other, eager in zip(*(m.parameters() for m in models), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(one, eager, rtol=1e-4, atol=1e-6)
+
+
+def test_open_sizes_are_compiled_once():
+    ours = mlp().double().eval()
+    calls = []
+
+    def counted(module, inputs, **options):
+        calls.append(1)
+        return backend(module, inputs, **options)
+
+    fast = torch.compile(ours, backend=counted, dynamic=True, options=STRICT)
+    for rows in (3, 7, 4, 12):
+        before = len(calls)
+        x = torch.randn(rows, 12, dtype=torch.float64, requires_grad=True)
+        y = fast(x)
+        torch.testing.assert_close(y, ours(x))
+        (found,) = torch.autograd.grad(y.square().sum(), x)
+        (wanted,) = torch.autograd.grad(ours(x).square().sum(), x)
+        torch.testing.assert_close(found, wanted)
+        assert rows == 3 or len(calls) == before
+
+
+def test_sizes_that_are_computed():
+    def f(x, k):
+        return torch.cat([x.reshape(-1), x.sum(1)]) * x.shape[0] + k
+
+    fast = torch.compile(f, backend=backend, dynamic=True, options=STRICT)
+    for rows, columns, k in ((3, 4, 2), (5, 6, 7), (2, 9, 3)):
+        x = torch.randn(rows, columns, dtype=torch.float64)
+        torch.testing.assert_close(fast(x, k), f(x, k))
+
+
+def test_what_has_no_definition_is_run_by_torch_and_said_once(caplog):
+    def f(x):
+        y = torch.tanh(x) * 2
+        z = torch.fft.rfft(y).abs()
+        return z.sum(-1) + y.sum(-1) * 3
+
+    x = torch.randn(4, 6, dtype=torch.float64, requires_grad=True)
+    with caplog.at_level(logging.WARNING, logger="tensorexpr.torch"):
+        found = torch.compile(f, backend=backend)(x)
+    (line,) = [r.getMessage() for r in caplog.records if r.name == "tensorexpr.torch"]
+    assert "are run by PyTorch" in line and "_fft_r2c" in line and "tanh" not in line
+    torch.testing.assert_close(found, f(x))
+    torch.testing.assert_close(torch.autograd.grad(found.sum(), x)[0], torch.autograd.grad(f(x).sum(), x)[0])
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="expected a definition of every operator, got none of aten._fft_r2c.default"):
+        compiled(f)(x)
+
+
+def test_draws_keep_their_order_between_regions():
+    def f(x):
+        y = F.dropout(torch.tanh(x), 0.4) + torch.rand_like(x)
+        return y * torch.bernoulli(torch.sigmoid(y)) + torch.randn_like(y)
+
+    x = torch.randn(5, 7, dtype=torch.float64)
+    fast = torch.compile(f, backend=backend)
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        found = fast(x)
+        state = torch.get_rng_state()
+        torch.manual_seed(seed)
+        torch.testing.assert_close(found, f(x))
+        assert torch.equal(state, torch.get_rng_state())
+
+
+def test_arguments_that_are_changed_and_results_that_share_memory():
+    def f(x, y):
+        x.add_(1)
+        x[0].mul_(2)
+        z = x * y
+        return z, z.t(), x[1:], y.view(-1), z[:, :2]
+
+    fast = compiled(f)
+    for _ in range(2):
+        x, y = torch.randn(3, 4, dtype=torch.float64), torch.randn(3, 4, dtype=torch.float64)
+        mine, other = x.clone(), y.clone()
+        found, wanted = fast(x, y), f(mine, other)
+        torch.testing.assert_close(x, mine)
+        for one, two in zip(found, wanted, strict=True):
+            torch.testing.assert_close(one, two)
+            assert one.stride() == two.stride()
+        assert (
+            found[1].data_ptr() == found[0].data_ptr() and found[2].data_ptr() == x[1:].data_ptr() and found[3].data_ptr() == y.data_ptr()
+        )
+
+
+def test_tensors_that_lie_otherwise_than_the_graph_was_made_for():
+    def f(x, w):
+        return torch.tanh(x) @ w
+
+    fast = compiled(f)
+    base = torch.randn(6, 8, dtype=torch.float64)
+    for x in (base[:, :5], base[::2, 1:6], base.t()[:5, :5].t(), base[:1, :5].expand(4, 5), base[:, 2:7]):
+        w = torch.randn(3, 5, dtype=torch.float64).t()
+        torch.testing.assert_close(fast(x, w), f(x, w))
+
+
+def test_autocast():
+    ours = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 4))
+    theirs = copy.deepcopy(ours)
+    fast = compiled(ours)
+    x = torch.randn(8, 16)
+    for model, call in ((ours, fast), (theirs, theirs)):
+        with torch.autocast("cpu", torch.bfloat16):
+            y = call(x)
+        assert y.dtype == torch.bfloat16
+        y.float().square().mean().backward()
+    for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad, rtol=5e-2, atol=2e-3)
+
+
+@te.op
+def windowed(x, w):
+    return te.compute(x.shape, lambda b, i: te.sum(lambda k: w[k] * te.tanh(x.read(b, i + k - 1, outside=0.0)), 3))
+
+
+def test_our_own_ops_are_composed_with_what_surrounds_them():
+    ours = as_torch(windowed)
+
+    def f(x, w):
+        return torch.relu(ours(x * 2, w)) + x
+
+    def plain(x, w):
+        t = F.pad(torch.tanh(x * 2), (1, 1))
+        return torch.relu(sum(w[k] * t[:, k : k + x.shape[1]] for k in range(3))) + x
+
+    x = torch.randn(3, 6, dtype=torch.float64, requires_grad=True)
+    w = torch.randn(3, dtype=torch.float64, requires_grad=True)
+    y = compiled(f)(x, w)
+    torch.testing.assert_close(y, plain(x, w))
+    for one, other in zip(torch.autograd.grad(y.sum(), (x, w)), torch.autograd.grad(plain(x, w).sum(), (x, w)), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_the_backward_program_runs_no_forward_again():
+    graphs = []
+
+    def kept(module, inputs, **options):
+        graphs.append([str(n.target) for n in module.graph.nodes if n.op == "call_function"])
+        return compile_graph(module, inputs, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tensorexpr.interop.torch.backend.graphs.compile_graph", kept)
+        compiled(Net())(image()).sum().backward()
+    forward, backward = graphs
+    for name in ("aten.convolution.default", "aten.max_pool2d_with_indices.default", "aten._native_batch_norm_legit_functional.default"):
+        assert name in forward and name not in backward
+    assert "aten.convolution_backward.default" in backward
+
+
+def test_memory_of_arguments_is_free_when_the_program_has_run():
+    def f(x):
+        return torch.tanh(x)
+
+    made = []
+
+    def kept(module, inputs, **options):
+        made.append(compile_graph(module, inputs, **options))
+        return made[-1]
+
+    with pytest.MonkeyPatch.context() as patch, torch.no_grad():
+        patch.setattr("tensorexpr.interop.torch.backend.graphs.compile_graph", kept)
+        compiled(f)(torch.randn(4))
+    arguments = [torch.randn(4)]
+    made[0](arguments)
+    assert arguments == [] and made[0]._boxed_call
+
+
+def test_the_name_and_the_options():
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    named = project["entry-points"]["torch_dynamo_backends"]
+    assert named == {"tensorexpr": "tensorexpr.interop.torch.backend:backend"}
+    entry = importlib.metadata.EntryPoint("tensorexpr", named["tensorexpr"], "torch_dynamo_backends")
+    assert entry.load() is backend
+    with pytest.raises(Exception) as caught, contextlib.suppress(AttributeError):
+        compiled(torch.tanh, fallbck=False)(torch.randn(3))
+    assert "expected options among fallback, got 'fallbck'" in str(caught.value) and "fallback" in str(caught.value)
+    assert ArgumentError
