@@ -31,6 +31,7 @@ from tensorexpr.codegen.tuning.lookup import record_for
 from tensorexpr.errors import Location
 from tensorexpr.fallback import Failure, warn
 from tensorexpr.ir import Access, Const, Definition, Program, Scan, Scatter, Segments, integer
+from tensorexpr.progress import task
 from tensorexpr.records import cached_property, record
 from tensorexpr.text import print_program
 from tensorexpr.traversal import expressions, walk
@@ -163,7 +164,8 @@ def _found(text: str, program: Program, named: _Lines, look: Look) -> Executable
         if failure is not None:
             warn(", ".join(program.outputs), failure, PLAIN)
         return Executable(code, checks, about["long"], failure)
-    interface, image = look.made(lambda stages: (Interface.of(stages.nest), nest_code(stages.nest)))
+    with task(", ".join(program.outputs)):
+        interface, image = look.made(lambda stages: (Interface.of(stages.nest), nest_code(stages.nest)))
     nest = look.stages.nest
     long = sum(_work(kernel.body) for kernel in nest.kernels) > _SHORT
     checks_ = [

@@ -27,7 +27,7 @@ from tensorexpr.codegen.handle import Schedule
 from tensorexpr.codegen.llvm import NativeFunction
 from tensorexpr.codegen.llvm.abi import ALIGNMENT
 from tensorexpr.codegen.llvm.call import Callable, Plan, Row, empty, link, native_calls
-from tensorexpr.codegen.llvm.pool import pool
+from tensorexpr.codegen.llvm.pool import pool, raise_pending
 from tensorexpr.codegen.nest import CheckSite, LoopNest
 from tensorexpr.codegen.profiling import Profile, Stamped, counted, median_call, profiled
 from tensorexpr.codegen.schedule import Planned
@@ -141,7 +141,8 @@ class CompiledFunction(Callable):
         )
 
     def call(self, *arrays: Any, out: Any = None) -> Any:
-        """A call by way of Python: what `f(*arrays, out=out)` does where the arrays do not fit as they are."""
+        """A call by way of Python: what `f(*arrays, out=out)` does where the arrays do not fit as they are, or a run has failed."""
+        raise_pending()
         results = self._computed(arrays, None if out is None else self._arguments.targets(out), None)
         return results[0] if self.signature.single else tuple(results)
 

@@ -30,6 +30,7 @@ from tensorexpr.codegen.tuning.lookup import ANALYTIC, is_tuned, scheduled, simp
 from tensorexpr.errors import DefinitionError, InternalError, ScheduleError
 from tensorexpr.fallback import Failure, first_sound
 from tensorexpr.ir import Const, Expr, Program, integer
+from tensorexpr.progress import step
 from tensorexpr.simplify import simplify
 from tensorexpr.text import print_program
 from tensorexpr.traversal import walk
@@ -144,13 +145,17 @@ def _default_schedule(
 ) -> tuple[Schedule | Planned, LoopNest]:
     """The default schedule of a simplified program, with its nest: that of the search where it is clearly faster than that of the planners;
     that of the `plain` program where kernels would be too long."""
+    names = ", ".join(program.outputs)
+    step(f"scheduled: {names}")
     planned = _scheduled(program, target)
+    step(f"lowered: {names}")
     nest = lower(planned)
     if not _is_short(nest):
         planned = _plainly(plain(), target)
         return planned, lower(planned, plain=True)
     if not searching or target != host_target() or planned.origin != ANALYTIC:
         return planned, nest
+    step(f"searched: {names}")
     try:
         found = faster(program, nest)
     except (ScheduleError, DefinitionError) as error:  # ours: no user made this schedule, nor its terms
@@ -172,6 +177,7 @@ def _whole(program: Program, target: Target, plain: Callable[[], Program], searc
 
 
 def _by_default(program: Program, target: Target, searching: bool = True) -> Stages:
+    step("simplified")
     simple = simplified(program, target)
     pieces = pieces_of(simple)
     if not pieces or is_tuned(simple, target):
@@ -216,6 +222,7 @@ def _lowered(schedule: Schedule | Planned, plain: bool = False) -> Stages:
 
 
 def _proved(program: Program, schedule: Schedule | Planned | None, nest: LoopNest, launched: bool) -> Stages:
+    step(f"proved: {', '.join(program.outputs)}")
     verdict = prove(verify_nest(nest), quick=True, launched=launched)
     if verdict.refuted:
         raise InternalError(f"the verifier refuses its loops: {verdict.refuted[0].about}", term=verdict.refuted[0])

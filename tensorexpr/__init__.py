@@ -143,6 +143,7 @@ from tensorexpr.language.habits import MAKERS
 from tensorexpr.latex import latex
 from tensorexpr.op import Op, op
 from tensorexpr.parse import parse_program
+from tensorexpr.progress import on_progress
 from tensorexpr.transforms import grad, jvp, value_and_grad, vjp
 from tensorexpr.tune import tune
 
@@ -181,7 +182,8 @@ __all__ = [
     "grad", "gradient", "int16", "int32", "int64", "int8", "intrinsic", "isfinite", "isinf", "isnan", "jacobian", "jvp", "latex", "let",
     "lift",
     "log", "log1p", "log2", "logical_and", "logical_not", "logical_or", "logical_xor", "max", "maximum", "min", "minimum", "names_of",
-    "negative", "op", "parse_program", "placeholder", "planned", "power", "prod", "program_of", "reduce", "round", "rsqrt", "scan",
+    "negative", "on_progress", "op", "parse_program", "placeholder", "planned", "power", "prod", "program_of", "reduce", "round",
+    "rsqrt", "scan",
     "scatter", "schedule", "sigmoid", "sign", "sin", "sinh", "sort_plan", "sqrt", "square", "stop_gradient", "sum", "tan", "tanh",
     "trunc", "tune", "uint16", "uint32", "uint64", "uint8", "value_and_grad", "vjp", "where",
     "Generator", "ReplacementError", "check", "cond", "control_dependencies", "device", "function", "gradients", "list_composites", "print",

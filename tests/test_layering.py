@@ -9,8 +9,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("tensorexpr", "autodiff", "codegen", "kernels", "graph", "interop", "benchmarks", "examples")
 LADDER = (
-    "records", "nodes", "errors", "hints", "markup", "fallback", "dtypes", "ops", "integers", "data", "ir", "traversal", "wrapping",
-    "regions", "layout", "text", "parse", "verify", "interpret", "rewrite", "enumeration", "nonlinear", "bounds", "initial",
+    "records", "nodes", "errors", "hints", "progress", "markup", "fallback", "dtypes", "ops", "integers", "data", "ir", "traversal",
+    "wrapping",    "regions", "layout", "text", "parse", "verify", "interpret", "rewrite", "enumeration", "nonlinear", "bounds", "initial",
     "language", "freezing", "latex", "passes", "simplify", "algebra", "autodiff",
     "codegen.target", "codegen.nest", "codegen.facts", "codegen.dependence", "codegen.nest_proofs",
     "codegen.schedule", "codegen.lowering", "codegen.plain", "codegen.rewrites",

@@ -28,6 +28,7 @@ from tensorexpr.codegen.llvm.call_text import SYMBOLS, WORDS, Layouts, call_text
 from tensorexpr.codegen.llvm.jit import NativeModule
 from tensorexpr.codegen.llvm.machine import host
 from tensorexpr.codegen.llvm.memory import POOLED, Memory
+from tensorexpr.codegen.llvm.pool import pool
 from tensorexpr.records import record
 
 _HEADER = object.__basicsize__
@@ -250,6 +251,7 @@ def _module() -> NativeModule:
     imports = {name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in SYMBOLS}
     imports |= {"te_ndarray": id(np.ndarray), "te_out": id(_NAMES[0]), "te_call_name": id(_NAMES[1]), "te_none": id(None)}
     imports |= {"te_new_array": _word(_numpy_functions() + 8 * _NEW_FROM_DESCR), "te_handler": id(memory.capsule)}
+    imports |= {"te_watch": pool().watch, "te_watched": pool().watched}
     made = NativeModule.compiled(call_text(_LAYOUTS, host().triple, POOLED), host(), "registers", imports)
     memory.attach(made)
     return made

@@ -79,6 +79,8 @@ declare ptr @PyTuple_New(i64)
 declare i32 @PyTuple_SetItem(ptr, i64, ptr)
 declare void @PyErr_Clear()
 declare ptr @PyErr_NoMemory()
+declare void @te_watch()
+declare i64 @te_watched()
 declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
 declare ptr @PyMem_RawMalloc(i64)
@@ -384,8 +386,12 @@ locked:
   br label %ran
 unlocked:
   %state = call ptr @PyEval_SaveThread()
-  %status.unlocked = call i64 %kernel(ptr %buffers, ptr null, ptr %workspace, ptr %error)
+  call void @te_watch()
+  %status.own = call i64 %kernel(ptr %buffers, ptr null, ptr %workspace, ptr %error)
+  %interrupted = call i64 @te_watched()
   call void @PyEval_RestoreThread(ptr %state)
+  ; What was interrupted has failed: the slow way raises what there is to raise.
+  %status.unlocked = or i64 %status.own, %interrupted
   br label %ran
 ran:
   %status = phi i64 [ %status.locked, %locked ], [ %status.unlocked, %unlocked ]

@@ -15,12 +15,16 @@ import numpy as np
 
 from tensorexpr.codegen.llvm.abi import Extent, Workspace, padded, plain_value
 from tensorexpr.codegen.llvm.emit import emit, entry_name
+from tensorexpr.codegen.llvm.interrupts import interruptible
 from tensorexpr.codegen.llvm.jit import NativeModule, ObjectCode, assembly, object_code
 from tensorexpr.codegen.llvm.load import link, passes_for
 from tensorexpr.codegen.llvm.machine import Machine, host
+from tensorexpr.codegen.llvm.pool import pool
 from tensorexpr.codegen.nest import LoopNest
+from tensorexpr.progress import step
 from tensorexpr.records import as_dict, record
 
+_LONG = 100_000  # characters of a text that LLVM takes tenths of seconds for
 _PACKED = (ctypes.c_int64, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p)
 _RELEASING, _HOLDING = ctypes.CFUNCTYPE(*_PACKED), ctypes.PYFUNCTYPE(*_PACKED)
 _SIGNATURE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
@@ -92,7 +96,8 @@ class NativeFunction:
     def __call__(self, pointers: Sequence[int], sizes: Sequence[int] = (), workspace: int = 0) -> tuple[int, int, int] | None:
         """Runs on one address per parameter, in order. None when all is well, else (check, index, extent) of the first failure."""
         error = self._error()
-        status = self._function(self._pointers(*pointers, *self.constants), self._sizes(*sizes), workspace, error)
+        arguments = self._pointers(*pointers, *self.constants), self._sizes(*sizes), workspace, error
+        status = pool().run(lambda: self._function(*arguments))
         return None if status == 0 else (status - 1, error[0], error[1])
 
     def entry(self, sizes: Sequence[int], release: bool, checked: bool) -> Callable[[Sequence[int], int], tuple[int, int, int] | None]:
@@ -100,13 +105,17 @@ class NativeFunction:
 
         The GIL is held where `release` says no (the code is over sooner than the lock is had back). Without `checked` nothing fails.
         """
-        function = (_RELEASING if release else _HOLDING)(self.address)
+        function, watched = (_RELEASING if release else _HOLDING)(self.address), pool().run
         pack = struct.Struct(f"{self.interface.parameters + len(self.constants)}q").pack
         extents, constants, error_type = struct.pack(f"{len(sizes)}q", *sizes), self.constants, self._error
 
         def run(pointers: Sequence[int], workspace: int) -> tuple[int, int, int] | None:
             error = error_type() if checked else None
-            status = function(pack(*pointers, *constants), extents, workspace, error)
+            if release:
+                packed = pack(*pointers, *constants)
+                status = watched(lambda: function(packed, extents, workspace, error))
+            else:
+                status = function(pack(*pointers, *constants), extents, workspace, error)
             return None if not status or error is None else (status - 1, error[0], error[1])
 
         run.owner = self  # type: ignore[attr-defined]
@@ -116,7 +125,10 @@ class NativeFunction:
 def nest_code(nest: LoopNest, machine: Machine | None = None) -> ObjectCode:
     """The object code of a nest, made with the passes that suit it."""
     machine = machine or host()
-    return object_code(emit(nest, machine), machine, passes_for(nest))
+    step("text of its code")
+    text = emit(nest, machine)
+    step("machine code")
+    return interruptible(lambda: object_code(text, machine, passes_for(nest)), len(text) >= _LONG)
 
 
 def nest_assembly(nest: LoopNest, machine: Machine | None = None) -> str:

@@ -9,12 +9,16 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
+import threading
+from collections.abc import Callable
 
+from tensorexpr.codegen.llvm.interrupts import LOOK, is_pending, python_addresses
 from tensorexpr.codegen.llvm.jit import NativeModule, compiling
 from tensorexpr.codegen.llvm.machine import host
 from tensorexpr.codegen.llvm.pool_text import LIMIT, pool_text
 from tensorexpr.errors import ArgumentError
 
+_PLAIN = ctypes.CFUNCTYPE(None)
 _VARIABLE = "TENSOREXPR_NUM_THREADS"
 
 
@@ -28,12 +32,42 @@ class Pool:
         self._stop = ctypes.CFUNCTYPE(None)(self._module.address("te_pool_stop"))
         self._reset = ctypes.CFUNCTYPE(None)(self._module.address("te_pool_reset"))
         self._started = ctypes.CFUNCTYPE(ctypes.c_int32)(self._module.address("te_pool_started"))
+        self.watch = self._module.address("te_watch")
+        self.watched = self._module.address("te_watched")
+        self._watch, self._watched = _PLAIN(self.watch), ctypes.CFUNCTYPE(ctypes.c_int64)(self.watched)
+        self._clear = _PLAIN(self._module.address("te_watch_clear"))
+        self._looking = NativeModule.compiled(LOOK, host(), "none", python_addresses())
+        self._raise = ctypes.PYFUNCTYPE(None)(self._looking.address("te_raise"))
         self.threads = 1
+        self._find_main_thread()
         self.resize(default_threads())
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._reset)
+            os.register_at_fork(after_in_child=self._find_main_thread)
         # Before the interpreter frees anything: a worker must not outlive the code that it runs.
         atexit.register(self.resize, 1)
+
+    def _find_main_thread(self) -> None:
+        """Runs of the main thread can be interrupted, if it is the one that asks here, or has asked before."""
+        if threading.current_thread() is threading.main_thread():
+            ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._module.address("te_watch_by"))(self._looking.address("te_look"))
+
+    def run(self, function: Callable[[], int]) -> int:
+        """What a long run gives; raises what a handler of a signal raised meanwhile."""
+        self._watch()
+        try:
+            result = function()
+        finally:
+            interrupted = self._watched()
+        if interrupted:
+            self.raise_pending()
+        return result
+
+    def raise_pending(self) -> None:
+        """Raises what a handler raised during a run that ended for it, if there is something."""
+        self._clear()
+        if is_pending():
+            self._raise()
 
     def resize(self, threads: int) -> None:
         """Uses `threads` threads from now on, the caller's included; waits for a loop that is running."""
@@ -60,6 +94,12 @@ def pool() -> Pool:
         if _pool is None:
             _pool = Pool()
         return _pool
+
+
+def raise_pending() -> None:
+    """Raises what a handler of a signal raised during a run that ended for it, if there is something."""
+    if is_pending():
+        pool().raise_pending()
 
 
 def default_threads() -> int:

@@ -11,15 +11,20 @@ A worker that is woken on its caller's CPU (where the system puts it when it sha
 turns with it, and does not run before the caller has had its time slice, some milliseconds. So who wakes workers first keeps them off
 the CPU it is on: they may use all those with which they were started but that one. It takes system calls only where the caller is on
 another CPU than the last time. A worker that was given other CPUs by somebody else is left alone.
+
+A run of the main thread may be watched (`interrupts`): between chunks it calls back from time to time, and where that says so, the job
+is cancelled: nobody takes further chunks, and all loops of this run end at once until `te_watch_clear`.
 """
 
 from __future__ import annotations
 
 from tensorexpr.codegen.llvm.machine import Machine
 from tensorexpr.codegen.llvm.pool_trials import trials_text
+from tensorexpr.codegen.llvm.pool_watch import watch_text
 
 SYMBOLS = (
     "pthread_create",
+    "pthread_self",
     "pthread_join",
     "pthread_sigmask",
     "pthread_getaffinity_np",
@@ -50,7 +55,7 @@ def pool_text(machine: Machine) -> str:
     text = _POOL
     for word, value in words.items():
         text = text.replace(word, str(value))
-    return text + trials_text()
+    return text + watch_text() + trials_text()
 
 
 _SERIAL = """define void @te_parallel_for(ptr %function, ptr %environment, i64 %count, i64 %grain, ptr %site) nounwind {
@@ -61,6 +66,18 @@ go:
   call void %function(ptr %environment, i64 0, i64 %count)
   br label %exit
 exit:
+  ret void
+}
+define void @te_watch_by(ptr %look) nounwind {
+  ret void
+}
+define void @te_watch() nounwind {
+  ret void
+}
+define i64 @te_watched() nounwind {
+  ret i64 0
+}
+define void @te_watch_clear() nounwind {
   ret void
 }
 define void @te_pool_set(i32 %workers) nounwind {
@@ -92,6 +109,8 @@ _POOL = """@state = internal global i64 0, align 64
 @wanted = internal global i32 0, align 64
 @started = internal global i32 0, align 4
 @threads = internal global [256 x i64] zeroinitializer, align 64
+@cancelled = internal global i32 0, align 64
+@grain = internal global i64 0, align 8
 
 declare i32 @pthread_create(ptr, ptr, ptr, ptr)
 declare i32 @pthread_join(i64, ptr)
@@ -106,16 +125,27 @@ declare i32 @clock_gettime(i32, ptr)
 
 define internal void @take_chunks(ptr %function, ptr %environment, i64 %count, i64 %chunk) nounwind {
 entry:
+  %grain = load i64, ptr @grain, align 8
+  %first = call i64 @first_chunk(i64 %chunk, i64 %grain)
   br label %take
 take:
-  %begin = atomicrmw add ptr @next, i64 %chunk monotonic, align 8
+  %size = phi i64 [ %first, %entry ], [ %following, %look ]
+  %begin = atomicrmw add ptr @next, i64 %size monotonic, align 8
   %some = icmp slt i64 %begin, %count
   br i1 %some, label %run, label %exit
 run:
-  %reach = add i64 %begin, %chunk
+  %reach = add i64 %begin, %size
   %end = call i64 @llvm.smin.i64(i64 %reach, i64 %count)
-  call void %function(ptr %environment, i64 %begin, i64 %end)
-  br label %take
+  %following = call i64 @run_chunk(ptr %function, ptr %environment, i64 %begin, i64 %end, i64 %size, i64 %chunk)
+  %cut = load atomic i32, ptr @cancelled monotonic, align 4
+  %ends = icmp ne i32 %cut, 0
+  br i1 %ends, label %exit, label %look
+look:
+  %stop = call i1 @interrupted()
+  br i1 %stop, label %cancel, label %take
+cancel:
+  store atomic i32 1, ptr @cancelled monotonic, align 4
+  br label %exit
 exit:
   ret void
 }
@@ -293,7 +323,7 @@ try:
   %mine = extractvalue { i32, i1 } %exchange, 1
   br i1 %mine, label %locked, label %serial
 serial:
-  call void %function(ptr %environment, i64 0, i64 %count)
+  call void @by_itself(ptr %function, ptr %environment, i64 %count, i64 %grain)
   ret void
 locked:
   %have = load i32, ptr @started, align 4
@@ -315,7 +345,9 @@ publish:
   store ptr %environment, ptr @environment, align 8
   store i64 %count, ptr @count, align 8
   store i64 %chunk, ptr @chunk, align 8
+  store i64 %grain, ptr @grain, align 8
   store atomic i64 0, ptr @next monotonic, align 8
+  store atomic i32 0, ptr @cancelled monotonic, align 4
   %word = load atomic i64, ptr @state monotonic, align 8
   %later = add i64 %word, 4294967296
   %opened = or i64 %later, OPEN

@@ -38,7 +38,10 @@ entry:
 define void @te_parallel_for(ptr %function, ptr %environment, i64 %count, i64 %grain, ptr %site) nounwind {
 entry:
   %some = icmp sgt i64 %count, 0
-  br i1 %some, label %size, label %exit
+  br i1 %some, label %look, label %exit
+look:
+  %stop = call i1 @interrupted()
+  br i1 %stop, label %exit, label %size
 size:
   %small = icmp sle i64 %count, %grain
   %want = load atomic i32, ptr @wanted monotonic, align 4
@@ -49,7 +52,7 @@ several:
   %untried = icmp eq ptr %site, null
   br i1 %untried, label %shared, label %ask
 serial:
-  call void %function(ptr %environment, i64 0, i64 %count)
+  call void @by_itself(ptr %function, ptr %environment, i64 %count, i64 %grain)
   ret void
 ask:
   %mixed = mul i64 %count, 1000003

@@ -13,6 +13,7 @@ from tensorexpr.codegen.pieces.cut import Piece
 from tensorexpr.codegen.target import Target
 from tensorexpr.ir import Access, Expr, Program
 from tensorexpr.language.renaming import Renaming, index_names
+from tensorexpr.progress import step
 from tensorexpr.records import replace
 from tensorexpr.traversal import expressions, fresh_name, walk
 
@@ -28,7 +29,8 @@ def nest_of_pieces(program: Program, pieces: Sequence[Piece], target: Target, ma
     taken = {*program.types, *program.sizes, *(i for d in program.definitions for i in index_names(d))}
     parts: list[LoopNest] = []
     verdicts: list[Verdict] = []
-    for piece in pieces:
+    for number, piece in enumerate(pieces, 1):
+        step(f"piece {number} of {len(pieces)}")
         made = _nests.get((piece.program, _lines(piece.program), target), lambda given=piece.program: make(given, target))  # type: ignore[misc]
         parts.append(_in_place(made[0], piece, program, taken, sum(len(part.checks) for part in parts)))
         verdicts.append(made[1])

@@ -108,7 +108,7 @@ def define(
     scalar = strong(value)
     if marks is not None:
         axes = tuple(Axis(i.name, const(0), e) for i, e in zip(indices, extents, strict=True))
-        (scalar,) = outlined([scalar], axes, marks, lambda *part: define(*part, location))
+        (scalar,) = outlined([scalar], axes, marks, lambda box, at, part, called: define(box, at, part, called, location))
     sources = merged((scalar,))
     settled = settle([scalar.expr, *extents], indices, sources)
     axes = tuple(Axis(n, const(0), extent) for n, extent in zip(settled.names, settled.expressions[1:], strict=True))

@@ -81,7 +81,7 @@ def scatter(
         raise DefinitionError(f"{_WHAT}: expected numbers to {combine}, got bool", location=location, hint='te.cast(x, "int64") counts')
     holds = None if where is None else guard(_WHAT, loops, where)
     held = () if holds is None else tuple(conjuncts(holds.expr))
-    (value,) = outlined([value], loops.axes, marks, lambda *part: define(*part, location), held)
+    (value,) = outlined([value], loops.axes, marks, lambda box, at, part, called: define(box, at, part, called, location), held)
     return _completed(types, loops, indices, value, holds, combine, names[0], location)
 
 
