@@ -8,8 +8,9 @@ The backend is found by name (an entry point of this package). What happens, a p
 - `graphs`: AOTAutograd gives a forward and a backward graph of functional ATen operators; random numbers are made ready.
 - `regions`: what has a definition becomes regions, as few as can be, usually one; PyTorch runs the rest, and one line of the logger
   `tensorexpr.torch` says so.
-- `lowering`: a region is composed by the definitions of `table` (`pointwise`, `reductions`, `shapes`, `indexing`, `networks`, `norms`) and compiled
-  as one program; ops of ours in the model are composed with what surrounds them. `sizes`: open extents, and how tensors lie in memory.
+- `lowering`: a region is composed by the definitions of `table` (`pointwise`, `reductions`, `shapes`, `indexing`, `networks`, `norms`) and
+  compiled as one program; ops of ours in the model are composed with what surrounds them. `sizes`: open extents, and how tensors lie
+  in memory.
 - `calls`: regions run on torch's memory, without Python in between where extents are fixed.
 
 `options={"fallback": False}` makes it an error that PyTorch would have to run an operator.

@@ -46,11 +46,10 @@ class Plan:
             elif node.op == "output":
                 self.times[node] = _LAST
             elif is_view(node):
-                self.times[node] = self.times[node.all_input_nodes[0]] if node.all_input_nodes else 0
                 self.times[node] = max((self.times[source] for source in node.all_input_nodes), default=0)
             elif node.target is operator.getitem:
-                self.times[node] = self.times[node.args[0]]  # type: ignore[index]
-                if node.args[0] in self.foreign:
+                self.times[node] = self.times[node.all_input_nodes[0]]
+                if node.all_input_nodes[0] in self.foreign:
                     self.foreign[node] = "part of a result of PyTorch's"
             else:
                 self._schedule(node, failures.get(node) or why_not(node, device))
