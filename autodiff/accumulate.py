@@ -8,7 +8,7 @@ with the same loops and guards share one sum. What cannot be inverted, or is tol
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 
 from tensorexpr import dtypes
@@ -47,6 +47,8 @@ SPARE_NAMES = ("p", "q", "u", "v", "w")
 """Names for axes of a tensor that neither a definition nor a reader names."""
 MOST_IN_A_ROW = 16
 """Terms that are added from left to right."""
+MOST_IN_ONE = 64
+"""Terms of one definition, where they are not in one sum."""
 
 
 @record
@@ -146,33 +148,47 @@ def accumulate(
     if len(scattered) == 1 == len(flows) and not seeds and carried is type_.dtype:
         return workspace.add(scatter_of(scattered[0], name, type_))
     terms = [cast_to(seed, carried) for seed in seeds]
-    terms += _terms([one for one in flows if one.gathers is not None], target, carried, workspace)
+    terms += _terms([one for one in flows if one.gathers is not None], target, carried, workspace, _keeper(name, target, workspace))
     wide = TensorType(type_.shape, carried)
     for one in scattered:
         part = workspace.new_name(name, "_scattered")
         workspace.add(scatter_of(one, part, wide))
         terms.append(cast_to(Access(part, tuple(Index(axis.index) for axis in target), wide.dtype), carried))
     terms = [term for term in terms if not is_number(term, 0)] or [Const(0, carried)]
-    return workspace.add(Define(name, target, cast_to(_added(terms), type_.dtype)))
+    return workspace.add(Define(name, target, cast_to(_added(terms, _keeper(name, target, workspace)), type_.dtype)))
 
 
-def _added(terms: Sequence[Expr]) -> Expr:
+def _keeper(name: str, target: tuple[Axis, ...], workspace: Workspace) -> Callable[[Expr], Expr]:
+    """What makes a definition of a part of a sum over the elements of a tensor, and gives a read of it."""
+
+    def keep(value: Expr) -> Expr:
+        part = workspace.add(Define(workspace.new_name(name, "_part"), target, value))
+        return Access(part.results[0][0], tuple(Index(axis.index) for axis in target), value.dtype)
+
+    return keep
+
+
+def _added(terms: Sequence[Expr], keep: Callable[[Expr], Expr]) -> Expr:
     """The sum from left to right; of many, as for a weight that a thousand layers share, of the sums of both halves, so that no
-    expression is as deep as the program is long."""
+    expression is as deep as the program is long. Parts of very many are definitions of their own, so that none is as large, either."""
     if len(terms) > MOST_IN_A_ROW:
         half = len(terms) // 2
-        return plus(_added(terms[:half]), _added(terms[half:]))
+        parts = [_added(terms[:half], keep), _added(terms[half:], keep)]
+        return plus(*(map(keep, parts) if len(terms) > MOST_IN_ONE else parts))
     return reduce(plus, terms)
 
 
-def _terms(flows: Sequence[Flow], target: tuple[Axis, ...], carried: dtypes.DType, workspace: Workspace) -> list[Expr]:
+def _terms(
+    flows: Sequence[Flow], target: tuple[Axis, ...], carried: dtypes.DType, workspace: Workspace, keep: Callable[[Expr], Expr]
+) -> list[Expr]:
     """One term for each distinct combination of loops and guards, in order of first occurrence."""
     grouped: dict[tuple[tuple[Axis, ...], tuple[Expr, ...], tuple[Expr, ...]], list[Expr]] = {}
     for gather, value in _gathered(flows, target, carried, workspace):
         grouped.setdefault((gather.axes, gather.outer, gather.inner), []).append(cast_to(value, carried))
     terms = []
     for (axes, outer, inner), values in grouped.items():
-        value = _added(values)
+        # Inside of loops and guards a part has no meaning by itself.
+        value = _added(values, (lambda part: part) if axes or outer or inner else keep)
         zero = Const(0, carried)
         if axes:
             terms.append(guarded(Reduce(SUM, (value,), axes, all_of(inner)), outer, zero))

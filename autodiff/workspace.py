@@ -106,7 +106,7 @@ class Workspace:
         taken = set() if taken is None else taken
         taken |= {*program.types, *labels.values(), *_local_names(program.definitions)}
         plans = [definition for definition in program.definitions if isinstance(definition, Segments)]
-        return cls([], program.types, labels, taken, program.sizes, steps, plans=plans)
+        return cls([], dict(program.types), labels, taken, program.sizes, steps, plans=plans)
 
     @property
     def reserved(self) -> tuple[str, ...]:

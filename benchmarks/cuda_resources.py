@@ -1,9 +1,11 @@
-"""What the assembler makes of the GPU benchmark's kernels, where there is no GPU to time them on: registers, spills, shared memory, and
-counts of the machine's instructions that tell how a kernel works, of all of it and of its main loop: the one that multiplies most.
+"""What the assembler makes of the GPU benchmark's kernels, where there is no GPU to time them on: registers, spills, shared memory, the
+time that the static model gives them (`codegen.cuda.model`) with the share of what the GPU could do, and, where cuobjdump is found, counts
+of the machine's instructions that tell how a kernel works, of all of it and of its main loop: the one that multiplies most.
 
+    python -m tensorexpr bench cuda-resources [--filter gemm] [--json FILE]
     python -m tensorexpr.benchmarks.cuda_resources FILE.json [--arch sm_90,sm_80]
 
-These are evidence of what was compiled, not of how fast it runs.
+Times are predicted from what was compiled and from facts of the GPU; nothing ran.
 """
 
 from __future__ import annotations
@@ -11,18 +13,20 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import tensorexpr as te
 from tensorexpr import kernels
+from tensorexpr.codegen.auto.gpus import facts_of
 from tensorexpr.codegen.cuda import nvrtc
+from tensorexpr.codegen.cuda.model.report import predictions
 from tensorexpr.codegen.gpu_code import GpuCode
 from tensorexpr.codegen.schedule import autoschedule
 from tensorexpr.codegen.target import H200
-from tensorexpr.records import replace
+from tensorexpr.errors import TargetError
+from tensorexpr.records import as_dict, replace
 from tensorexpr.simplify import simplify
 
 COUNTED = {
@@ -103,54 +107,83 @@ def main_loop(text: str) -> dict[str, int]:
     return best[2]
 
 
-def listing(arch: str) -> list[dict[str, Any]]:
+def listing(arch: str, filters: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
     """A row for every kernel of every workload."""
-    rows: list[dict[str, Any]] = []
+    facts = facts_of(arch)
     for name, make in WORKLOADS.items():
+        if filters and not any(part in name for part in filters):
+            continue
         outputs, inputs = make()
         program = simplify(te.program_of(outputs, inputs))
         target = replace(H200.running(arch), precision="tf32" if "tf32" in name else "float32")
         code = GpuCode.of_schedule(autoschedule(program, target))
         made = code.compiled(arch)
+        text = _listings(made)
+        for one in predictions(code.source, made, code.nest, facts):
+            row: dict[str, Any] = {"arch": arch, "workload": name, "kernel": one.kernel, "grid": one.grid, "threads": one.threads}
+            row |= {"asked": one.shared - made.resources[one.kernel].shared, **as_dict(made.resources[one.kernel])}
+            if one.kernel in text:
+                counts = counts_of([word for _, _, word, _ in _INSTRUCTION.findall(text[one.kernel])])
+                row |= {"instructions": counts, "main loop": main_loop(text[one.kernel])}
+            row["predicted"] = {
+                "us": one.nanoseconds / 1e3,
+                "bound": one.bound,
+                "share of peak": one.share(facts),
+                "us by unit": {unit: t / 1e3 for unit, t in one.times.items() if t >= 0.02 * one.nanoseconds},
+                "blocks at once": one.resident.blocks,
+                "bytes from L2": one.l2_bytes,
+                "bytes of memory": one.memory_bytes,
+                "bytes touched": one.least_bytes,
+                "by data": one.by_data,
+            }
+            yield row
+
+
+def _listings(made: nvrtc.Compiled) -> dict[str, str]:
+    """The machine code of each kernel; none where there is no program that prints it."""
+    try:
         parts = re.split(r"\n\s*Function : (\w+)\n", made.sass())
-        text = dict(zip(parts[1::2], parts[2::2], strict=True))
-        for launch in code.source.launches:
-            counts = counts_of([word for _, _, word, _ in _INSTRUCTION.findall(text[launch.kernel])])
-            resources = asdict(made.resources[launch.kernel])
-            rows.append(
-                {
-                    "arch": arch,
-                    "workload": name,
-                    "kernel": launch.kernel,
-                    "threads": launch.threads,
-                    "asked": launch.shared,
-                    **resources,
-                    "instructions": counts,
-                    "main loop": main_loop(text[launch.kernel]),
-                }
-            )
-    return rows
+    except TargetError:
+        return {}
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def described(row: dict[str, Any]) -> str:
+    """A row as a line."""
+    predicted = row["predicted"]
+    found = [
+        f"predicted {predicted['us']:.4g} us by {predicted['bound']}, {predicted['share of peak']:.0%} of peak",
+        f"{row['registers']} registers, {row['shared']} bytes shared and {row['asked']} asked for",
+        f"{predicted['blocks at once']} blocks at once",
+    ]
+    for key in ("instructions", "main loop"):
+        if counts := ", ".join(f"{n} {what}" for what, n in row.get(key, {}).items() if n):
+            found.append(f"{'main loop: ' if key == 'main loop' else ''}{counts}")
+    return f"{row['arch']}: {row['workload']}: {row['kernel']}: {'; '.join(found)}"
+
+
+def listed(archs: Sequence[str], filters: Sequence[str], file: str | None) -> int:
+    """Prints the rows as they come, and writes them."""
+    rows = []
+    for arch in archs:
+        for row in listing(arch, filters):
+            print(described(row), flush=True)
+            rows.append(row)
+    if file is not None:
+        about = {"about": "compiled, not run: no GPU was there; times are predicted", "nvrtc": ".".join(map(str, nvrtc.version()))}
+        facts = {arch: as_dict(facts_of(arch)) for arch in archs}
+        Path(file).write_text(json.dumps({**about, "facts": facts, "rows": rows}, indent=1) + "\n")
+    return 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Writes the listing."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("file", type=Path)
+    parser.add_argument("file")
     parser.add_argument("--arch", default="sm_90,sm_80")
+    parser.add_argument("--filter", action="append", default=[])
     options = parser.parse_args(arguments)
-    rows = [row for arch in options.arch.split(",") for row in listing(arch)]
-    document = {
-        "about": "compiled, not run: no GPU was there",
-        "nvrtc": ".".join(map(str, nvrtc.version())),
-        "rows": rows,
-    }
-    options.file.write_text(json.dumps(document, indent=1) + "\n")
-    for row in rows:
-        counts, loop = (", ".join(f"{n} {what}" for what, n in row[key].items() if n) for key in ("instructions", "main loop"))
-        shared = f"{row['shared']} bytes shared and {row['asked']} asked for"
-        place = f"{row['arch']}: {row['workload']}: {row['kernel']}"
-        print(f"{place}: {row['registers']} registers, {shared}; {counts}{'; main loop: ' if loop else ''}{loop}")
-    return 0
+    return listed(options.arch.split(","), options.filter, options.file)
 
 
 if __name__ == "__main__":

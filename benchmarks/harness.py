@@ -114,12 +114,14 @@ def arrays_of(result: Any) -> list[np.ndarray]:
 
 
 def difference(expected: Sequence[np.ndarray], got: Sequence[np.ndarray]) -> float:
-    """The largest difference over all arrays, each relative to the largest magnitude expected in it; infinite for other shapes or NaN."""
+    """The largest difference over all arrays, each relative to the largest finite magnitude expected in it; equal infinities do not differ.
+    Infinite for other shapes or NaN."""
     if [a.shape for a in expected] != [a.shape for a in got]:
         return float("inf")
     worst = 0.0
     for one, other in zip(expected, got, strict=True):
-        scale = max(float(np.abs(one).max(initial=0)), 1e-30)
-        error = float(np.abs(one - other).max(initial=0)) / scale
+        scale = max(float(np.abs(one[np.isfinite(one)]).max(initial=0)), 1e-30)
+        apart = one != other
+        error = float(np.abs(one[apart] - other[apart]).max(initial=0)) / scale
         worst = max(worst, error if error == error else float("inf"))
     return worst

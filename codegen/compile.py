@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tensorexpr.codegen.arguments import signature_of
+from tensorexpr.codegen.auto.gpus import GpuFacts, shipped
 from tensorexpr.codegen.cuda.device import current_device
 from tensorexpr.codegen.executable import executable_of, executable_of_schedule
 from tensorexpr.codegen.folding import folded
@@ -185,19 +186,23 @@ def fold_constants(program: Program) -> Program:
 
 
 def machine_of(target: str, precision: str = "float32", arch: str | None = None) -> Target:
-    """What schedules for a target are made for: this CPU, or a GPU whether there is one or not, with the shared memory of an architecture:
-    by default that of the current device. CPUs compute in full precision."""
+    """What schedules for a target are made for: this CPU, or a GPU whether there is one or not: of an architecture as shipped facts have
+    it, by default the current device with its multiprocessors, caches and shared memory. CPUs compute in full precision."""
     if target != "cuda":
         return host_target()
-    arch = _current_architecture() if arch is None else arch
-    return replace(H200 if arch is None else H200.running(arch), precision=precision)
+    facts = _current_facts() if arch is None else shipped(arch)
+    if facts is None:
+        return replace(H200, precision=precision)
+    machine = replace(H200, cores=facts.cores, l2_bytes=facts.l2_bytes, l3_bytes=facts.l2_bytes, precision=precision)
+    return machine.running(facts.arch if arch is None else arch)
 
 
-def _current_architecture() -> str | None:
+def _current_facts() -> GpuFacts | None:
     try:
-        return current_device().arch
+        device = current_device()
     except TargetError:
         return None
+    return None if device.arch is None or device.facts is None else replace(device.facts, arch=device.arch)
 
 
 def check_target(target: object) -> None:

@@ -262,11 +262,16 @@ class CompiledFunction(Callable):
             targets = [context.target(self, name) for name in self.updates]
             results = self._computed(inputs, None if all(b is None for b in buffers) else buffers, context)
             kept = len(results) - len(targets)
+            if targets:
+                self.settle()
             for target, result in zip(targets, results[kept:], strict=True):
                 self.assign(target, result)
         finally:
             context.leave()
         return results[0] if self._bare else tuple(results[:kept])
+
+    def settle(self) -> None:
+        """Waits where a call does not, until it is known whether its checks passed. Raises what they found."""
 
     @property
     def _names(self) -> Names:
@@ -367,6 +372,11 @@ class CompiledFunction(Callable):
     def schedule(self) -> Schedule:
         """How the program is computed."""
         return self._look.stages.schedule
+
+    @property
+    def is_scheduled_by_hand(self) -> bool:
+        """Whether a user made the schedule."""
+        return self._look.stages.own
 
     @property
     def nest(self) -> LoopNest:

@@ -2,8 +2,8 @@
 
 A call takes arrays of the device as they are (those of other libraries by the interfaces they share), checks them against the
 signature, allocates results and workspace from the device's pool and launches every kernel on the caller's current stream; it does
-not wait. Where an index hangs on data, the first one outside of its tensor is noted by the kernel, and the call waits for the
-kernels and raises what was noted. Nothing is shared between calls but read-only data.
+not wait. Where an index depends on data, the first one outside of its tensor is noted by the kernel, and raised when a result is used, by
+the next call or at `te.synchronize()` (`cuda.reports`). Nothing else is shared between calls but read-only data.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from tensorexpr.codegen.cost import Cost
 from tensorexpr.codegen.cuda.device import Device, Kernels
 from tensorexpr.codegen.cuda.nvrtc import Compiled, Resources
 from tensorexpr.codegen.cuda.packs import ALIGNMENT
+from tensorexpr.codegen.cuda.reports import Pending
 from tensorexpr.codegen.cuda.run import REPORT, Ready, made_ready
 from tensorexpr.codegen.cuda.uploads import uploaded
 from tensorexpr.codegen.function import CompiledFunction, Entry
@@ -125,11 +126,12 @@ class GpuFunction(CompiledFunction):
                 raise self._error(f"workspace: expected an array on {self._device.name}, got a {type(given).__name__}")
             workspace = self._device.address(block)
             workspace += -workspace % WORKSPACE_ALIGNMENT if context is not None else 0
-        self._enter([address for _, address in found], [self._device.address(array) for array in results], layout, workspace)
-        if out is not None:
-            for target, result in zip(returned, results, strict=True):
-                if target is not result:
-                    target[...] = result
+        pending = self._enter([address for _, address in found], [self._device.address(array) for array in results], layout, workspace)
+        if out is None:
+            return returned if pending is None else [self._device.checked(array, pending) for array in returned]
+        for target, result in zip(returned, results, strict=True):
+            if target is not result:
+                target[...] = result
         return returned
 
     def _counted(self, arrays: Sequence[Any]) -> Sequence[Any]:
@@ -232,26 +234,34 @@ class GpuFunction(CompiledFunction):
             self._device.array(target)[...] = value
 
     def enter(self, inputs: Sequence[int], outputs: Sequence[int], layout: Layout, workspace: int = 0) -> None:
-        """Launches on memory that the caller holds, all of it aligned to sixteen bytes, on the current stream: see `CompiledFunction`."""
+        """Launches on memory that the caller holds, all of it aligned to sixteen bytes, on the current stream: see `CompiledFunction`. What
+        checks find on a GPU is raised later: see the module."""
         with self._device.entered():
             self._enter(inputs, outputs, layout, workspace)
 
-    def _enter(self, inputs: Sequence[int], outputs: Sequence[int], layout: Layout, workspace: int = 0) -> None:
+    def _enter(self, inputs: Sequence[int], outputs: Sequence[int], layout: Layout, workspace: int = 0) -> Pending | None:
+        device, stream = self._device, self._kernels.stream()
+        device.poll(stream)
         offsets, launches = self._launches(layout)
         ordered = inputs if self._order is None else [inputs[k] for k in self._order]
         addresses = [*ordered, *outputs, *self._fixed, *[workspace + offset for offset in offsets]]
-        device, report = self._device, None
+        if not self._reports:
+            for launch in launches():
+                launch(addresses, stream)
+            return None
+        report = device.report(stream)
+        addresses.append(report.address)
+        try:
+            for launch in launches():
+                launch(addresses, stream)
+        except BaseException:
+            report.dropped()
+            raise
+        return report.sent(self.failure)
+
+    def settle(self) -> None:
         if self._reports:
-            report = device.empty((3,), np.dtype(np.int64))
-            device.clear(report)
-            addresses.append(device.address(report))
-        stream = self._kernels.stream()
-        for launch in launches():
-            launch(addresses, stream)
-        if report is not None:
-            check, index, extent = (int(n) for n in device.read(report))
-            if check:
-                raise self.failure(check - 1, index, extent)
+            self._device.settle()
 
     def _launches(self, layout: Layout) -> tuple[list[int], Callable[[], Iterable[Ready]]]:
         """Where the buffers of the workspace begin, and the launches, for some sizes: worked out once in each thread."""

@@ -19,12 +19,15 @@ launch. A loop's kind says how it runs; all kinds give the result of running it 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import Location
 from tensorexpr.ir import Access, Constant, Expr
 from tensorexpr.markup import amount, code, listed, page
 from tensorexpr.nodes import Node
-from tensorexpr.records import record
+from tensorexpr.records import field, record
+from tensorexpr.traversal import walk
 
 GRID = ("block.x", "block.y", "block.z")
 THREADS = ("thread.x", "thread.y", "thread.z")
@@ -146,15 +149,31 @@ class Kernel(Node):
     """One parallel region: a name (the definitions it computes) and statements, at most the outermost loops parallel.
 
     Where its parallel loops run `together` there is nothing else, and none of them touches what another writes: their iterations
-    run in any order.
+    run in any order. A kernel may be known to be `like` another one: equal to it but for the names of buffers, which are given by name
+    there. Nobody has to know it; emitters write such kernels once.
     """
 
     name: str
     body: Block
     together: bool = False
+    like: tuple[Kernel, Mapping[str, str]] | None = field(default=None, init=False, compare=False, repr=False)
+    _buffers: tuple[str, ...] | None = field(default=None, init=False, compare=False, repr=False)
 
     def __repr__(self) -> str:
         return f"<kernel {self.name}>"
+
+    def made_like(self, other: Kernel, names: Mapping[str, str]) -> Kernel:
+        """This kernel, which is `other` with buffers under other names: what is made of it by a change is like nothing."""
+        object.__setattr__(self, "like", (other, names))
+        return self
+
+    @property
+    def buffers(self) -> tuple[str, ...]:
+        """Names of the buffers that it reads or writes and does not allocate, in order of first occurrence."""
+        if self._buffers is None:
+            found = buffers_of(self.body) if self.like is None else tuple(self.like[1][name] for name in self.like[0].buffers)
+            object.__setattr__(self, "_buffers", found)
+        return self._buffers  # type: ignore[return-value]
 
 
 @record(eq=False)
@@ -196,3 +215,40 @@ class LoopNest(Node):
         from tensorexpr.codegen.picture import picture  # noqa: PLC0415
 
         return page(code(repr(self)), picture(self))
+
+
+def buffers_of(body: Block) -> tuple[str, ...]:
+    """Names of the buffers that statements read or write and do not allocate, in order of first occurrence."""
+    found: dict[str, None] = {}
+
+    def expression(e: Expr, local: frozenset[str]) -> None:
+        for node in walk(e):
+            if isinstance(node, Access) and node.tensor not in local:
+                found.setdefault(node.tensor)
+
+    def visit(s: Stmt, local: frozenset[str]) -> None:
+        match s:
+            case For():
+                expression(s.start, local)
+                expression(s.stop, local)
+                for inner in s.body:
+                    visit(inner, local)
+            case If():
+                expression(s.condition, local)
+                for inner in (*s.then, *s.otherwise):
+                    visit(inner, local)
+            case Alloc():
+                for inner in s.body:
+                    visit(inner, local | {s.buffer.name})
+            case Store():
+                if s.buffer not in local:
+                    found.setdefault(s.buffer)
+                for e in (*s.indices, s.value):
+                    expression(e, local)
+            case _:
+                for e in (s.index, s.extent):  # type: ignore[attr-defined]
+                    expression(e, local)
+
+    for statement in body:
+        visit(statement, frozenset())
+    return tuple(found)

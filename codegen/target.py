@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
+from tensorexpr import dtypes
 from tensorexpr.dtypes import DType
 from tensorexpr.records import record, replace
 
@@ -23,6 +25,25 @@ VECTORS = ("amx", "asimd", "avx", "sve")
 
 SHARED = {75: 64, 80: 163, 86: 99, 89: 99, 90: 227, 100: 227, 120: 99}
 """KiB of shared memory of a block by compute capability; others have what the first of their generation has."""
+
+
+class Dot(NamedTuple):
+    """An instruction that adds, in each lane, so many `products` of narrow numbers to a sum of 32 bits: the types of the sum, of the factor
+    that all lanes share and of the one that each has for itself; and the feature of a CPU that has it."""
+
+    total: DType
+    shared: DType
+    own: DType
+    products: int
+    feature: str
+
+
+DOTS = (
+    Dot(dtypes.int32, dtypes.uint8, dtypes.int8, 4, "avx512_vnni"),
+    Dot(dtypes.int32, dtypes.int8, dtypes.int8, 4, "avx512_vnni"),
+    Dot(dtypes.int32, dtypes.int16, dtypes.int16, 2, "avx512_vnni"),
+    Dot(dtypes.float32, dtypes.bfloat16, dtypes.bfloat16, 2, "avx512_bf16"),
+)
 
 
 @record

@@ -135,7 +135,8 @@ def _on_device(operation: Op, device: Device, trees: list[Any], static: dict[str
     if out is not None:
         return out
     first = next(leaf for _, leaf in named if hasattr(leaf, "__cuda_array_interface__") or hasattr(leaf, "__dlpack_device__"))
-    take = _taker(first) if device.arch is not None and type(results[0]) is not type(first) else lambda array: array
+    own = isinstance(results[0], type(first)) or isinstance(first, type(results[0]))
+    take = _taker(first) if device.arch is not None and not own else lambda array: array
     return rebuild(nesting, iter([take(result) for result in results]))
 
 

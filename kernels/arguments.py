@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard
 
 import tensorexpr as te
@@ -85,3 +85,19 @@ def integral(x: te.Tensor, what: str) -> None:
     """`ArgumentError` unless `x` holds integers; `what` says what they are."""
     if not x.dtype.is_integer:
         raise bad(f"{x.name}: expected integers ({what}), got {x.dtype.name}")
+
+
+def products(body: Callable[..., te.Scalar], extents: Any) -> te.Scalar:
+    """The sum of `body`, products of elements, in the dtype of the products, as NumPy's matmul and einsum have it: integers and bools
+    keep theirs, and wrap around."""
+    found: list[te.DType] = []
+
+    @functools.wraps(body)
+    def product(*indices: Any) -> te.Scalar:
+        value = body(*indices)
+        found.append(value.dtype)
+        # Widened by hand: whoever wants a wider sum of this kernel casts what is given to it.
+        return te.cast(value, "uint64" if value.dtype.kind == "uint" else "int64") if not value.dtype.is_float else value
+
+    total = te.sum(product, extents)
+    return total if total.dtype is found[0] else te.cast(total, found[0])

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import tensorexpr as te
-from tensorexpr.kernels.arguments import bad, known
+from tensorexpr.kernels.arguments import bad, known, products
 from tensorexpr.kernels.broadcasting import is_one, same
 
 _UNKNOWN_EXTENT = 64
@@ -134,7 +134,7 @@ def _contract(terms: Sequence[_Term], kept: Sequence[str], extents: dict[str, An
                 result = result * term.read(place)
             return result
 
-        return te.sum(_named(value, summed), [extents[label] for label in summed]) if summed else value()
+        return products(_named(value, summed), [extents[label] for label in summed]) if summed else value()
 
     shape = tuple(extents[label] for label in kept)
     return _Term(te.compute(shape, _named(body, kept)), tuple(kept))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import tensorexpr as te
-from tensorexpr.kernels.arguments import bad, is_int, known
+from tensorexpr.kernels.arguments import bad, is_int, known, products
 from tensorexpr.kernels.axes import along, drop, normalized
 from tensorexpr.kernels.broadcasting import at, broadcast_shape, pointwise, same, stretches
 
@@ -48,7 +48,7 @@ def _matmul(name: str, x: te.Tensor, y: te.Tensor) -> te.Tensor:
     def body(*i: Any) -> te.Scalar:
         batch, rest = i[: len(lead)], i[len(lead) :]
         row, column = rest[: len(rows)], rest[len(rows) :]
-        return te.sum(lambda k: _batched(x, batch, (*row, k)) * _batched(y, batch, (k, *column)), inner)
+        return products(lambda k: _batched(x, batch, (*row, k)) * _batched(y, batch, (k, *column)), inner)
 
     return te.compute((*lead, *rows, *columns), body)
 
@@ -106,7 +106,7 @@ def linear(x, weight, bias=None):
     lead = x.ndim - 1
 
     def body(*i: Any) -> te.Scalar:
-        total = te.sum(lambda k: x[(*i[:lead], k)] * weight[(*i[lead:], k)], inner)
+        total = products(lambda k: x[(*i[:lead], k)] * weight[(*i[lead:], k)], inner)
         return total if bias is None else total + bias[i[lead:]]
 
     return te.compute((*x.shape[:-1], *out), body)
@@ -126,12 +126,12 @@ def bilinear(x1, x2, weight, bias=None):
     outputs, rows, columns = weight.shape
 
     def half(*i: Any) -> te.Scalar:
-        return te.sum(lambda k: weight[i[lead], i[lead + 1], k] * x2[(*i[:lead], k)], columns)
+        return products(lambda k: weight[i[lead], i[lead + 1], k] * x2[(*i[:lead], k)], columns)
 
     inner = te.compute((*x1.shape[:-1], outputs, rows), half, name="inner")
 
     def body(*i: Any) -> te.Scalar:
-        total = te.sum(lambda j: x1[(*i[:lead], j)] * inner[(*i, j)], rows)
+        total = products(lambda j: x1[(*i[:lead], j)] * inner[(*i, j)], rows)
         return total if bias is None else total + bias[i[lead]]
 
     return te.compute((*x1.shape[:-1], outputs), body)
@@ -152,7 +152,7 @@ def vdot(x, y):
         raise bad(f"vdot: expected tensors of one shape, got {x.shape} and {y.shape}")
     if not x.ndim:
         return te.compute((), lambda: x[()] * y[()])
-    return te.compute((), lambda: te.sum(lambda *k: x[k] * y[k], x.shape))
+    return te.compute((), lambda: products(lambda *k: x[k] * y[k], x.shape))
 
 
 @te.op
@@ -165,7 +165,7 @@ def vecdot(x, y, *, axis=-1):
     axis %= rank
 
     def body(*i: Any) -> te.Scalar:
-        return te.sum(lambda k: at(x, along(i, axis, k)) * at(y, along(i, axis, k)), shape[axis])
+        return products(lambda k: at(x, along(i, axis, k)) * at(y, along(i, axis, k)), shape[axis])
 
     return te.compute(drop(shape, axis), body)
 
@@ -177,7 +177,7 @@ def inner(x, y):
         return pointwise("inner", lambda a, b: a * b, x, y)
     size = _agree("inner", "the last axes", x.shape[-1], y.shape[-1])
     lead = x.ndim - 1
-    return te.compute((*x.shape[:-1], *y.shape[:-1]), lambda *i: te.sum(lambda k: x[(*i[:lead], k)] * y[(*i[lead:], k)], size))
+    return te.compute((*x.shape[:-1], *y.shape[:-1]), lambda *i: products(lambda k: x[(*i[:lead], k)] * y[(*i[lead:], k)], size))
 
 
 @te.op
@@ -206,7 +206,7 @@ def tensordot(x, y, *, axes=2):
         a, b = i[: len(ours)], i[len(ours) :]
         if not extents:
             return x[a] * y[b]
-        return te.sum(lambda *k: x[place(x.ndim, ours, first, a, k)] * y[place(y.ndim, theirs, second, b, k)], extents)
+        return products(lambda *k: x[place(x.ndim, ours, first, a, k)] * y[place(y.ndim, theirs, second, b, k)], extents)
 
     return te.compute((*(x.shape[d] for d in ours), *(y.shape[d] for d in theirs)), body)
 

@@ -54,6 +54,7 @@ from tensorexpr.errors import (
     InternalError,
     InvalidNameError,
     OutOfBoundsError,
+    PromotionWarning,
     ReplacementError,
     ScheduleError,
     TargetError,
@@ -97,6 +98,7 @@ from tensorexpr.language import (
     isfinite,
     isinf,
     isnan,
+    let,
     lift,
     log,
     log1p,
@@ -146,6 +148,7 @@ from tensorexpr.tune import tune
 if TYPE_CHECKING:  # what type checkers and editors see of the names in LATER
     from tensorexpr.codegen.bundle.export import export
     from tensorexpr.codegen.context import Context
+    from tensorexpr.codegen.cuda.device import synchronize
     from tensorexpr.codegen.storage import compile, freeze
     from tensorexpr.graph.composites import list_composites
     from tensorexpr.graph.control import cond, while_loop
@@ -169,12 +172,13 @@ how_scattered.append(form_of)
 
 __all__ = [
     "ArgumentError", "CacheWarning", "CallError", "CompiledFunction", "DType", "DefinitionError", "DifferentiationError",
-    "FallbackWarning", "Gradient", "GradientCheckError", "InternalError", "Op", "OutOfBoundsError", "Program", "Scalar", "Schedule",
-    "ScheduleError", "TargetError", "Tensor", "TensorExprError", "UnknownNameError", "__version__",
+    "FallbackWarning", "Gradient", "GradientCheckError", "InternalError", "Op", "OutOfBoundsError", "Program", "PromotionWarning", "Scalar",
+    "Schedule", "ScheduleError", "TargetError", "Tensor", "TensorExprError", "UnknownNameError", "__version__",
     "abs", "acos", "all", "any", "arccos", "arcsin", "arctan", "arctan2", "argmax", "argmin", "asin",
     "atan", "atan2", "autoschedule", "bfloat16", "bool_", "build", "cast", "ceil", "check_gradient", "checkpoint", "clip", "compute",
     "constant", "cos", "cosh", "dim", "dtype", "erf", "evaluate", "exp", "exp2", "expm1", "float16", "float32", "float64", "floor",
-    "grad", "gradient", "int16", "int32", "int64", "int8", "intrinsic", "isfinite", "isinf", "isnan", "jacobian", "jvp", "latex", "lift",
+    "grad", "gradient", "int16", "int32", "int64", "int8", "intrinsic", "isfinite", "isinf", "isnan", "jacobian", "jvp", "latex", "let",
+    "lift",
     "log", "log1p", "log2", "logical_and", "logical_not", "logical_or", "logical_xor", "max", "maximum", "min", "minimum", "names_of",
     "negative", "op", "parse_program", "placeholder", "planned", "power", "prod", "program_of", "reduce", "round", "rsqrt", "scan",
     "scatter", "schedule", "sigmoid", "sign", "sin", "sinh", "sort_plan", "sqrt", "square", "stop_gradient", "sum", "tan", "tanh",
@@ -183,6 +187,7 @@ __all__ = [
     "load_function", "register_replacement", "save_function", "while_loop",
     "FailedCheckError", "Variable", "Context", "compile", "export", "freeze", "load", "training",
     "InvalidNameError", "Module", "compile_method", "load_state", "load_state_dict", "name_scope", "save_state", "state_dict", "summary",
+    "synchronize",
 ]  # fmt: skip
 
 LATER: dict[str, str] = {  # public names that load their room on first use, and the room
@@ -213,6 +218,7 @@ LATER: dict[str, str] = {  # public names that load their room on first use, and
     "save_state": "tensorexpr.graph.state",
     "state_dict": "tensorexpr.graph.state",
     "summary": "tensorexpr.graph.summary",
+    "synchronize": "tensorexpr.codegen.cuda.device",
 }
 
 

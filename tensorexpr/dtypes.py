@@ -71,6 +71,14 @@ class DType:
         return _numpy_dtype(self.name)
 
     @property
+    def dtype(self) -> np.dtype:
+        """The same: NumPy asks what it takes for a dtype for it, so that `np.dtype(t.dtype)` and `np.zeros(3, t.dtype)` work."""
+        return _numpy_dtype(self.name)
+
+    __numpy_dtype__ = dtype
+    """The name under which NumPy 2.4 and later ask."""
+
+    @property
     def least(self) -> bool | int | float:
         """The least value: what a maximum over nothing gives (minus infinity for floating types)."""
         if self.is_float:

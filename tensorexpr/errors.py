@@ -206,3 +206,8 @@ class CacheWarning(UserWarning):
 class FallbackWarning(UserWarning):
     """An optimisation failed, a defect of ours, and a simpler form was taken: results are right, it may be much slower. The message
     names the operation and a file with what a report needs. `TENSOREXPR_STRICT=1` makes it the error that it was."""
+
+
+class PromotionWarning(UserWarning):
+    """A dtype that follows from NumPy's rules is hardly the one that is meant: products of integers of 8 or 16 bits wrap around before
+    they are summed. Given once for each line, with the cast to write."""

@@ -14,8 +14,9 @@ from __future__ import annotations
 import hashlib
 import math
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -363,14 +364,20 @@ class Program(Node):
     definitions: tuple[Definition, ...]
     outputs: tuple[str, ...]
     sizes: tuple[str, ...] = ()
+    _types: Mapping[str, TensorType] | None = field(default=None, init=False, compare=False, repr=False)
 
     @property
-    def types(self) -> dict[str, TensorType]:
-        """The type of every tensor that can be named at the top level of the program."""
-        table = {i.name: i.type for i in self.inputs} | {c.name: c.type for c in self.constants}
-        for definition in self.definitions:
-            table.update(definition.results)
-        return table
+    def types(self) -> Mapping[str, TensorType]:
+        """The type of every tensor that can be named at the top level of the program: made once, since every pass asks for it."""
+        if self._types is None:
+            table = {i.name: i.type for i in self.inputs} | {c.name: c.type for c in self.constants}
+            for definition in self.definitions:
+                table.update(definition.results)
+            object.__setattr__(self, "_types", MappingProxyType(table))
+        return self._types  # type: ignore[return-value]
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return (self.inputs, self.constants, self.definitions, self.outputs, self.sizes, None)
 
     def __str__(self) -> str:
         from tensorexpr.text import print_program  # noqa: PLC0415

@@ -114,6 +114,8 @@ class Op(Entered):
         self._written_by_user = written_by_user
         self.direct: dict[type, Callable[..., Any]] = {}
         self.kept: dict[str, Any] = {}
+        self.transforms: dict[object, Op] = {}
+        """The derivatives that were made of it, by transform and what they are with respect to."""
         self._memo: Memo[_Ready] = Memo(_SIGNATURES_KEPT)
         self._free_links = _LINKED
         self.__signature__ = self._python_signature()

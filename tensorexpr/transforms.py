@@ -8,6 +8,7 @@ rule of the op, or of an op inside it, is honored.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import FunctionType
 from typing import Any
 
 from tensorexpr.autodiff.gradient import gradient
@@ -20,6 +21,9 @@ from tensorexpr.op_trees import leaves
 from tensorexpr.traversal import fresh_name
 
 Wrt = str | int | Sequence[str | int] | None
+
+_MADE = "__tensorexpr_op__"
+"""Where a plain function keeps the op that it makes."""
 
 
 @checked()
@@ -34,7 +38,10 @@ def vjp(operation: Op, wrt: Wrt = None) -> Op:
     A plain function on tensors is taken as the op that it makes. Raises `DifferentiationError` for what is neither, outputs or `wrt`
     that are not floating, a name or position that the op does not have, and (when it is called) a head of another shape or dtype.
     """
-    operation = as_op(operation, "vjp")
+    return _kept(as_op(operation, "vjp"), "vjp", wrt, _vjp)
+
+
+def _vjp(operation: Op, wrt: Wrt) -> Op:
     name = f"vjp({operation.name})"
     head = fresh_name("head", {*operation.parameters, *operation.static})
     parameters, rest = _further(operation, (head,), "argument")
@@ -76,7 +83,11 @@ def value_and_grad(operation: Op, wrt: Wrt = None) -> Op:
 
 
 def _from_scalar(operation: Op, wrt: Wrt, transform: Callable[..., Op], result: Callable[[Tensor, Any], Any]) -> Op:
-    operation = as_op(operation, transform.__name__)
+    name = transform.__name__
+    return _kept(as_op(operation, name), name, wrt, lambda operation, wrt: _made_of_scalar(operation, wrt, transform, result))
+
+
+def _made_of_scalar(operation: Op, wrt: Wrt, transform: Callable[..., Op], result: Callable[[Tensor, Any], Any]) -> Op:
     name = f"{transform.__name__}({operation.name})"
 
     def derived(*inputs: Any, **static: Any) -> Any:
@@ -106,30 +117,38 @@ def _scalar(name: str, outputs: Any) -> Tensor:
 def jvp(output: Any, wrt: Any = None, tangents: Any = None) -> Any:
     """Forward mode: `jvp(op)` is the op `(*inputs, *tangents) -> tangent`; `jvp(output, wrt, tangents)` is its form on tensors.
 
-    Of an op there is one tangent per floating input, of its shape and dtype, and the result has one per floating output
-    (bare if the op's output is), of that output's shape and dtype. Tangents with one more axis in front are many at once.
+    Of an op there is one tangent per floating input, or per input that `wrt` names (by name or position), of its shape and dtype, and the
+    result has one per floating output (bare if the op's output is), of that output's shape and dtype. Tangents with one more axis in
+    front are many at once.
 
-    Raises `DifferentiationError` for what is neither an op nor a plain function, outputs that are not floating, and (when it is called)
-    a tangent that is missing or has another shape or dtype than its input.
+    A plain function on tensors is taken as the op that it makes. Raises `DifferentiationError` for what is neither, outputs that are not
+    floating, and (when it is called) a name or position that the op does not have, a tangent that is missing or has another shape or
+    dtype than its input.
     """
-    if wrt is not None or tangents is not None or isinstance(output, (Tensor, list, tuple)):
+    if tangents is not None or isinstance(output, (Tensor, list, tuple)):
         return push_forward(output, wrt, tangents)
-    operation = as_op(output, "jvp")
+    return _kept(as_op(output, "jvp"), "jvp", wrt, _jvp)
+
+
+def _jvp(operation: Op, wrt: Wrt) -> Op:
     name = f"jvp({operation.name})"
+    named = None if wrt is None else len(wrt) if isinstance(wrt, tuple | list) else 1
 
     def pushed(*arguments: Any, **static: Any) -> Any:
-        inputs, tangents = _split_tangents(name, arguments, operation)
+        inputs, tangents = _split_tangents(name, arguments, operation, named)
         outputs = operation.compose(inputs, static)
         floating = [t for t in leaves(outputs) if t.dtype.is_float]
         if not floating:
             raise _error(f"{name}: expected a floating output, got none")
-        pushed = push_forward(floating, [t for t in leaves(inputs) if t.dtype.is_float], list(leaves(tangents)))
+        chosen = range(len(inputs)) if wrt is None else _positions(name, operation, inputs, wrt)
+        moved = [t for position in chosen for t in leaves(inputs[position]) if t.dtype.is_float]
+        pushed = push_forward(floating, moved, list(leaves(tangents)))
         return _unflatten(outputs, iter(pushed))
 
     parameters, rest = _further(operation, (), "tangent")
     return Op(
         pushed, name=name, parameters=parameters, rest=rest, static=operation.static, optional=operation.optional,
-        derived=(jvp, (operation,)),
+        derived=(jvp, (operation, wrt)),
     )  # fmt: skip
 
 
@@ -140,14 +159,32 @@ def _error(message: str, *, hint: str | None = None) -> DifferentiationError:
     return DifferentiationError(message, location=user_location(), hint=hint)
 
 
+def _kept(operation: Op, transform: str, wrt: Wrt, make: Callable[[Op, Wrt], Op]) -> Op:
+    """A transform of an op: the same op each time, so that what was compiled for it is found again."""
+    key = (transform, type(wrt), tuple(wrt) if isinstance(wrt, list) else wrt)
+    try:
+        found = operation.transforms.get(key)
+        if found is None:
+            found = operation.transforms.setdefault(key, make(operation, wrt))
+    except TypeError:  # what cannot be a key is no name or position, and refused by those who look for it
+        return make(operation, wrt)
+    return found
+
+
 def as_op(value: Any, transform: str) -> Op:
-    """The op that `value` is, or makes as a plain function; `DifferentiationError` for anything else."""
+    """The op that `value` is, or makes as a plain function (the same each time); `DifferentiationError` for anything else."""
     if isinstance(value, Op):
         return value
     if isinstance(value, Tensor):
         raise _error(f"{transform}: expected a te.op, got a tensor", hint="te.gradient differentiates tensors")
     if callable(value):
-        return op(value)
+        if not isinstance(value, FunctionType):
+            return op(value)
+        owner, made = value.__dict__.get(_MADE, (None, None))
+        if made is None or owner is not value:  # what wraps a function has its dictionary
+            made = op(value)
+            value.__dict__[_MADE] = value, made
+        return made
     raise _error(f"{transform}: expected a te.op, got {type(value).__name__}", hint="decorate the function with @te.op")
 
 
@@ -163,8 +200,14 @@ def _expect_more(name: str, arguments: Sequence[Any], number: int) -> None:
         raise _error(f"{name}: expected inputs and a head, got {len(arguments)} arguments")
 
 
-def _split_tangents(name: str, arguments: Sequence[Any], operation: Op) -> tuple[Sequence[Any], Sequence[Any]]:
-    """The inputs of an operation, those left out in their places, and tangents: one per input that has floating leaves."""
+def _split_tangents(name: str, arguments: Sequence[Any], operation: Op, named: int | None) -> tuple[Sequence[Any], Sequence[Any]]:
+    """The inputs of an operation, those left out in their places, and tangents: so many as are `named`, else one per input that has
+    floating leaves."""
+    if named is not None:
+        count = len(arguments) - named
+        if count < 0:
+            raise _error(f"{name}: expected inputs and {named} tangents, got {len(arguments)} arguments")
+        return arguments[:count] if operation.rest is not None else operation.filled(arguments[:count]), arguments[count:]
     floating = [_is_floating(argument) for argument in arguments]
     number = len(operation.parameters)
     least, most = (number - len(operation.optional), number) if operation.rest is None else (0, len(arguments))

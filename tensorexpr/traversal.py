@@ -68,23 +68,23 @@ def _map_all(items: tuple[Expr, ...], function: Callable[[Expr], Expr]) -> tuple
 
 def map_children(expr: Expr, function: Callable[[Expr], Expr]) -> Expr:
     """The same node over mapped children; the same object if no child changed."""
-    match expr:
-        case Access():
-            indices = _map_all(expr.indices, function)
-            return expr if indices is expr.indices else replace(expr, indices=indices)
-        case Apply():
-            args = _map_all(expr.args, function)
-            return expr if args is expr.args else Apply(expr.op, args)
-        case Cast():
-            arg = function(expr.arg)
-            return expr if arg is expr.arg else Cast(expr.dtype, arg)
-        case Reduce():
-            axes = map_axes(expr.axes, function)
-            where = None if expr.where is None else function(expr.where)
-            values = _map_all(expr.values, function)
-            if axes is expr.axes and where is expr.where and values is expr.values:
-                return expr
-            return replace(expr, axes=axes, where=where, values=values)
+    kind = type(expr)  # told by identity, the most frequent first: no function is called more often
+    if kind is Apply:
+        args = _map_all(expr.args, function)  # type: ignore[attr-defined]
+        return expr if args is expr.args else Apply(expr.op, args)  # type: ignore[attr-defined]
+    if kind is Access:
+        indices = _map_all(expr.indices, function)  # type: ignore[attr-defined]
+        return expr if indices is expr.indices else Access(expr.tensor, indices, expr.dtype, expr.location)  # type: ignore[attr-defined]
+    if kind is Cast:
+        arg = function(expr.arg)  # type: ignore[attr-defined]
+        return expr if arg is expr.arg else Cast(expr.dtype, arg)  # type: ignore[attr-defined]
+    if isinstance(expr, Reduce):
+        axes = map_axes(expr.axes, function)
+        where = None if expr.where is None else function(expr.where)
+        values = _map_all(expr.values, function)
+        if axes is expr.axes and where is expr.where and values is expr.values:
+            return expr
+        return replace(expr, axes=axes, where=where, values=values)
     return expr
 
 

@@ -15,7 +15,7 @@ LADDER = (
     "codegen.target", "codegen.nest", "codegen.facts", "codegen.dependence", "codegen.nest_proofs",
     "codegen.schedule", "codegen.lowering", "codegen.plain", "codegen.rewrites",
     "codegen.disk", "codegen.llvm", "codegen.auto", "codegen.cuda", "codegen.tuning.operation", "codegen.tuning.order",
-    "codegen.tuning.records", "codegen.tuning.lookup", "codegen.stages", "codegen", "codegen.tuning",
+    "codegen.tuning.records", "codegen.tuning.lookup", "codegen.memo", "codegen.pieces", "codegen.stages", "codegen", "codegen.tuning",
     "hosts", "op", "tune", "transforms", "gradient_check", "__init__", "kernels", "graph", "interop", "cli", "__main__", "examples",
     "benchmarks",
 )  # fmt: skip

@@ -9,6 +9,8 @@ manufacturers' manuals and Fog's instruction tables (2022), at the clock that is
 
 from __future__ import annotations
 
+from tensorexpr.codegen.auto import gpus
+from tensorexpr.codegen.auto.gpus import GpuFacts
 from tensorexpr.codegen.target import Gpu, Target
 from tensorexpr.records import record, replace
 
@@ -109,29 +111,30 @@ NEON = replace(
 )  # fmt: skip
 FACTS = (SAPPHIRE_RAPIDS, AVX2, NEON)
 
-GPU_SOURCE = "NVIDIA's tuning guide and data sheet of the architecture, and Jia et al. 2018 for latencies; not measured"
-SM_90 = replace(
-    SAPPHIRE_RAPIDS, name="sm_90", source=GPU_SOURCE,
-    vector_bits=1024, auto_bits=1024, registers=255, instruction=0.14, arithmetic=0.14, latency=2.3, add_latency=2.3, forward=17.0,
-    divide=2.3, divide_one=1.1, shuffle=0.57, load=0.57, across=0.85, store=0.57, gather=0.14, scatter=0.14, iteration=0.28,
-    mispredicted=0.0, window=1 << 16, lines=(1.5, 2.5, 2.5), jumps=(1.5, 2.5, 2.5), writes=(1.5, 2.5, 2.5), stream=2.5,
-    line_all=0.019, page=0.0, fork=2500.0, call=2000.0,
-)  # fmt: skip
-"""A multiprocessor of an H100 or H200 at 1.75 GHz: a register is that of a warp, 32 numbers; it has four schedulers, 128 bytes a cycle from
-its first cache, and a 132nd of 5.5 TB/s from the second and of 3.35 TB/s from memory. Handing a loop out is launching a kernel."""
-SM_80 = replace(
-    SM_90, name="sm_80", instruction=0.18, arithmetic=0.36, load=0.71, store=0.71, shuffle=0.71, gather=0.18, scatter=0.18, latency=2.8,
-    add_latency=2.8, lines=(2.0, 4.4, 4.4), jumps=(2.0, 4.4, 4.4), writes=(2.0, 4.4, 4.4), stream=4.4, line_all=0.041,
-)  # fmt: skip
-"""The same of an A100: two schedulers' worth of float32 units, 1.41 GHz, 1.555 TB/s for 108 multiprocessors."""
+
+def of_gpu(gpu: GpuFacts) -> Facts:
+    """The facts of one multiprocessor of a GPU: a register is that of a warp, 32 numbers, and handing a loop out is launching a kernel. It
+    has a share of the second cache's and the memory's bandwidth; accesses wait for nothing else, as other warps run meanwhile."""
+    cycle = 1.0 / gpu.clock
+    second, memory = (64.0 * gpu.cores / rate for rate in (gpu.l2, gpu.memory))
+    levels = (second, memory, memory)
+    return Facts(
+        gpu.name, gpu.source,
+        vector_bits=1024, auto_bits=1024, registers=255, instruction=cycle / gpu.issue, arithmetic=cycle / gpu.fp32,
+        latency=cycle * gpu.add_latency, add_latency=cycle * gpu.add_latency, forward=cycle * gpu.shared_latency,
+        divide=cycle * 4, divide_one=cycle * 2, divide_integer=cycle * 20 / gpu.integer, shuffle=cycle / gpu.shuffle,
+        load=cycle / gpu.wavefront, across=1.5 * cycle / gpu.wavefront, store=cycle / gpu.wavefront, gather=cycle / 4, scatter=cycle / 4,
+        iteration=2 * cycle / gpu.issue, mispredicted=0.0, window=1 << 16, caches=(gpu.l1_bytes, gpu.l2_bytes, gpu.l2_bytes),
+        lines=levels, jumps=levels, writes=levels, stream=memory, line_all=64.0 / gpu.memory, page=0.0, fork=gpu.launch, call=2000.0,
+        cores=gpu.cores,
+    )  # fmt: skip
 
 
 def shipped(target: Target) -> Facts:
     """The facts of the shipped machine that is nearest to a target, with the target's caches, registers and cores."""
     caches = (target.l1_bytes, target.l2_bytes, target.last_level)
     if isinstance(target, Gpu):
-        nearest = SM_90 if target.arch >= "sm_90" or target.arch.startswith("sm_1") else SM_80
-        return replace(nearest, caches=caches, cores=target.cores)
+        return replace(of_gpu(gpus.shipped(target.arch)), caches=caches, cores=target.cores)
     nearest = min(FACTS, key=lambda facts: abs(facts.vector_bits - target.vector_bits))
     if target.vector_bits == ZEN_4.vector_bits and target.multiplies == 1:
         nearest = ZEN_4  # by its two units of 256 bits

@@ -29,8 +29,7 @@ from tensorexpr.codegen.llvm import Interface, Machine, host, nest_code
 from tensorexpr.codegen.llvm.jit import object_code
 from tensorexpr.codegen.llvm.pool_text import LIMIT, pool_text
 from tensorexpr.codegen.nest import LoopNest
-from tensorexpr.codegen.stages import PLAIN, made_of_program
-from tensorexpr.codegen.tuning.lookup import ANALYTIC
+from tensorexpr.codegen.stages import made_of_program
 from tensorexpr.errors import ArgumentError, TargetError, user_location
 from tensorexpr.ir import Constant
 from tensorexpr_runtime.files import FILE, FORMAT, VERSION, mark_of
@@ -204,8 +203,7 @@ def _made(function: CompiledFunction, variant: Variant) -> tuple[LoopNest, bytes
     def code(nest: LoopNest) -> tuple[LoopNest, bytes]:
         return nest, nest_code(nest, variant.machine).image
 
-    given = not function.schedule.origin.startswith((ANALYTIC, "tuned", PLAIN))
-    own = function.target == "cpu" and (variant.name.startswith("host") or given)
+    own = function.target == "cpu" and (variant.name.startswith("host") or function.is_scheduled_by_hand)
     return code(function.nest) if own else made_of_program(function.program, variant.target, lambda stages: code(stages.nest))[1]
 
 

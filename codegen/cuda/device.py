@@ -7,33 +7,37 @@ copy), makes arrays for results and workspace, and launches. CuPy holds the arra
 A device has one context for all threads, which a thread that has done nothing on it has not made its own: each call makes the function's
 device the current one, and puts back the one that was. Arrays of another GPU are refused.
 
-A call with `out` whose function needs no workspace and has no check allocates nothing and waits for nothing, so that it can stand in the
-capture of a CUDA graph; else workspace and results come from CuPy's pool, and a check waits for what it reports.
+A call waits for nothing: what checks find is read behind it (`reports`). With `out`, and a function that needs no workspace, it allocates
+nothing either, so that it can stand in the capture of a CUDA graph; else workspace and results come from CuPy's pool.
 
 `TENSOREXPR_CUDA=host` chooses the CPU, for tests and for looking into a kernel without a GPU; arrays are then NumPy's.
 """
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import struct
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cache
+from functools import cache, cached_property
 from math import prod
 from operator import itemgetter
 from typing import Any, Protocol
 
 import numpy as np
 
+from tensorexpr.codegen.auto.gpus import GpuFacts, facts_of
 from tensorexpr.codegen.cuda.host import HostKernels
 from tensorexpr.codegen.cuda.nvrtc import Compiled, version
 from tensorexpr.codegen.cuda.packs import ALIGNMENT
+from tensorexpr.codegen.cuda.reports import CupyPort, Ledger, Pending, Say, checked_class
 from tensorexpr.codegen.cuda.run import Ready
 from tensorexpr.codegen.cuda.source import Launch, Source
 from tensorexpr.errors import InternalError, TargetError, user_location
+from tensorexpr.records import replace
 
 _CHOICE = "TENSOREXPR_CUDA"
 _BLOCK, _SIZE, _END = 1, 2, 0
@@ -65,6 +69,10 @@ class Device(Protocol):
     arch: str | None
     """What NVRTC compiles for; None where the text is compiled for a CPU."""
 
+    @property
+    def facts(self) -> GpuFacts | None:
+        """What schedules and the model of time know of it; None where it is a CPU."""
+
     def load(self, source: Source, compiled: Compiled | None) -> Kernels:
         """The kernels of a source, ready for launches."""
 
@@ -95,8 +103,29 @@ class Device(Protocol):
     def read(self, array: Any) -> np.ndarray:
         """The contents of an array, once all that was launched before has run."""
 
-    def clear(self, array: Any) -> None:
-        """Sets an array to zeros, in the order of launches."""
+    def report(self, stream: int) -> Report:
+        """Where the kernels of a call report, which say nothing yet."""
+
+    def poll(self, stream: int) -> None:
+        """Raises what checks of earlier calls have found, as far as that is known."""
+
+    def settle(self) -> None:
+        """Waits for all that was launched, and raises what its checks have found."""
+
+    def checked(self, array: Any, pending: Pending) -> Any:
+        """An array that asks whether the call that made it was in bounds before it hands out what it holds."""
+
+
+class Report(Protocol):
+    """Where the kernels of one call report."""
+
+    address: int
+
+    def sent(self, say: Say) -> Pending | None:
+        """Behind the launches: the report under way, or None where it is read already. Raises what it says then."""
+
+    def dropped(self) -> None:
+        """Gives its place back where launches failed."""
 
 
 class _Described:
@@ -111,6 +140,7 @@ class HostDevice:
 
     name = "host"
     arch: str | None = None
+    facts: GpuFacts | None = None
 
     def load(self, source: Source, compiled: Compiled | None) -> Kernels:
         return HostKernels(source)
@@ -150,8 +180,49 @@ class HostDevice:
     def read(self, array: Any) -> np.ndarray:
         return np.array(array)
 
-    def clear(self, array: Any) -> None:
-        array[...] = 0
+    def report(self, stream: int) -> Report:
+        return _ReadAtOnce()
+
+    def poll(self, stream: int) -> None:
+        pass
+
+    def settle(self) -> None:
+        pass
+
+    def checked(self, array: Any, pending: Pending) -> Any:
+        return array
+
+
+class _ReadAtOnce:
+    """A report of kernels that have run when their launch returns."""
+
+    def __init__(self) -> None:
+        self._words = np.zeros(3, np.int64)
+        self.address = int(self._words.ctypes.data)
+
+    def sent(self, say: Say) -> Pending | None:
+        check, index, extent = (int(n) for n in self._words)
+        if check:
+            raise say(check - 1, index, extent)
+        return None
+
+    def dropped(self) -> None:
+        pass
+
+
+class _ReadLater:
+    """A report that is on its way to the host when a call returns."""
+
+    def __init__(self, ledger: Ledger, stream: int) -> None:
+        self._ledger, self._stream = ledger, stream
+        self._slot = ledger.open(stream)
+        self.address = ledger.address(self._slot)
+
+    def sent(self, say: Say) -> Pending | None:
+        return self._ledger.close(self._slot, self._stream, say)
+
+    def dropped(self) -> None:
+        self._ledger.drop(self._slot)
 
 
 class CupyDevice:
@@ -171,9 +242,22 @@ class CupyDevice:
         self.number = int(device.id)
         self.name = f"cuda:{self.number}"
         self._of_thread = threading.local()
+        self._lock = threading.Lock()
+        self._ledger: Ledger | None = None
+        self._checked: type | None = None
+
+    @cached_property
+    def facts(self) -> GpuFacts:
+        """What is known of GPUs of this name or architecture, with the multiprocessors and the second cache that this one has."""
+        assert self.arch is not None
+        about = self._cupy.cuda.runtime.getDeviceProperties(self.number)
+        found = facts_of(self.arch, about["name"].decode())
+        return replace(found, cores=int(about["multiProcessorCount"]), l2_bytes=int(about["l2CacheSize"]))
 
     def load(self, source: Source, compiled: Compiled | None) -> Kernels:
         assert compiled is not None
+        if any(launch.reports for launch in source.launches):
+            self._reports()  # memory for them now: a call may stand in a capture, where there is none to be had
         return _CupyKernels(self._cupy, self._driver, source, compiled)
 
     def array(self, value: object) -> Any:
@@ -223,8 +307,34 @@ class CupyDevice:
     def read(self, array: Any) -> np.ndarray:
         return self._cupy.asnumpy(array)
 
-    def clear(self, array: Any) -> None:
-        array.data.memset_async(0, array.nbytes)
+    def _reports(self) -> Ledger:
+        """The reports of this device."""
+        with self._lock:
+            if self._ledger is None:
+                self._ledger = Ledger(CupyPort(self._cupy))
+                self._checked = checked_class(self._cupy.ndarray)
+                atexit.register(self._ledger.farewell)
+            return self._ledger
+
+    def report(self, stream: int) -> Report:
+        return _ReadLater(self._ledger or self._reports(), stream)
+
+    def poll(self, stream: int) -> None:
+        if self._ledger is not None:
+            self._ledger.poll(stream)
+
+    def settle(self) -> None:
+        with self.entered():
+            if self._ledger is None:
+                self._cupy.cuda.runtime.deviceSynchronize()
+            else:
+                self._ledger.settle()
+
+    def checked(self, array: Any, pending: Pending) -> Any:
+        assert self._checked is not None
+        made = self._checked(array.shape, array.dtype, array.data)
+        made.pending = pending
+        return made
 
 
 class _CupyKernels:
@@ -291,6 +401,16 @@ def _host() -> HostDevice:
 
 
 _devices: dict[int, CupyDevice] = {}
+
+
+def synchronize() -> None:
+    """Waits for all that compiled functions have launched on GPUs, and raises the first `OutOfBoundsError` that their checks have found.
+
+    Calls do not wait: what a check finds is raised by `te.synchronize()`, by the next call on that GPU, or when a result is copied to the
+    host or handed to another library. On a CPU a call raises its error itself, and there is nothing to wait for.
+    """
+    for device in list(_devices.values()):
+        device.settle()
 
 
 def current_device() -> Device:

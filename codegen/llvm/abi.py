@@ -17,14 +17,15 @@ that names it to the last. With symbolic sizes nothing is known about lengths, s
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Mapping, Sequence
+from heapq import heappop, heappush
 from math import prod
 from typing import Any
 
-from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, LoopNest, Stmt, Store
+from tensorexpr.codegen.nest import Buffer, LoopNest
 from tensorexpr.errors import InternalError
-from tensorexpr.ir import Access, Apply, Const, Expr, Size
-from tensorexpr.traversal import walk
+from tensorexpr.ir import Apply, Const, Expr, Size
 
 ALIGNMENT = 64
 
@@ -54,20 +55,23 @@ class Workspace:
         self.fixed = 0
         self.rest: list[Buffer] = []
         lives = _lives(nest)
-        alive: list[tuple[int, int, int]] = []  # offset, end, last kernel
+        gaps = [(0, 1 << 62)]  # what is free, in order
+        alive: list[tuple[int, int, int]] = []  # last kernel, offset, end
         # In order of birth, so that only what is still alive can be in the way.
         for buffer in sorted(nest.workspace, key=lambda buffer: lives.get(buffer.name, (0, 0))[0]):
             shape = constant_shape(buffer)
             if shape is None:
                 continue
             first, last = lives.get(buffer.name, (0, -1))
-            alive = sorted(space for space in alive if space[2] >= first)
+            while alive and alive[0][0] < first:
+                _free(gaps, *heappop(alive)[1:])
             size = padded(prod(shape) * buffer.dtype.itemsize) if last >= first else 0
             offset = 0
-            for start, end, _ in alive:
-                if start < offset + size and offset < end:
-                    offset = end
-            alive.append((offset, offset + size, last))
+            if size:
+                at = next(k for k, (start, end) in enumerate(gaps) if end - start >= size)
+                offset, end = gaps[at]
+                gaps[at : at + 1] = [(offset + size, end)] if end > offset + size else []
+                heappush(alive, (last, offset, offset + size))
             self.offsets[buffer.name] = offset
             self.fixed = max(self.fixed, offset + size)
         self.rest = [buffer for buffer in nest.workspace if buffer.name not in self.offsets]
@@ -88,50 +92,24 @@ def workspace_size(nest: LoopNest, sizes: Mapping[str, int]) -> int:
     return Workspace(nest).size(sizes)
 
 
+def _free(gaps: list[tuple[int, int]], start: int, end: int) -> None:
+    """Adds a range to those that are free: neighbors become one."""
+    at = bisect(gaps, (start, end))
+    if at < len(gaps) and gaps[at][0] == end:
+        end = gaps.pop(at)[1]
+    if at and gaps[at - 1][1] == start:
+        start = gaps.pop(at - 1)[0]
+        at -= 1
+    gaps.insert(at, (start, end))
+
+
 def _lives(nest: LoopNest) -> dict[str, tuple[int, int]]:
     """The first and the last kernel that names each buffer."""
     lives: dict[str, tuple[int, int]] = {}
     for number, kernel in enumerate(nest.kernels):
-        for name in buffers_of(kernel.body):
+        for name in kernel.buffers:
             lives[name] = (lives.get(name, (number, number))[0], number)
     return lives
-
-
-def buffers_of(body: Block) -> tuple[str, ...]:
-    """Names of the buffers that statements read or write and do not allocate, in order of first occurrence."""
-    found: dict[str, None] = {}
-
-    def expression(e: Expr, local: frozenset[str]) -> None:
-        for node in walk(e):
-            if isinstance(node, Access) and node.tensor not in local:
-                found.setdefault(node.tensor)
-
-    def visit(s: Stmt, local: frozenset[str]) -> None:
-        match s:
-            case For():
-                expression(s.start, local)
-                expression(s.stop, local)
-                for inner in s.body:
-                    visit(inner, local)
-            case If():
-                expression(s.condition, local)
-                for inner in (*s.then, *s.otherwise):
-                    visit(inner, local)
-            case Alloc():
-                for inner in s.body:
-                    visit(inner, local | {s.buffer.name})
-            case Store():
-                if s.buffer not in local:
-                    found.setdefault(s.buffer)
-                for e in (*s.indices, s.value):
-                    expression(e, local)
-            case _:
-                for e in (s.index, s.extent):  # type: ignore[attr-defined]
-                    expression(e, local)
-
-    for statement in body:
-        visit(statement, frozenset())
-    return tuple(found)
 
 
 def plain(e: Expr) -> Extent:

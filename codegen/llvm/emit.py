@@ -1,6 +1,6 @@
 """A loop nest as the text of an LLVM module: an entry point, a function per kernel, a function per parallel loop.
 
-    entry (see `abi`)  loads pointers and sizes, places the workspace, calls the kernels, returns the status
+    entry (see `abi`)  loads pointers and sizes, places the workspace, calls the kernels (many: by functions of some), returns the status
     kernel             statements of one kernel; pointers are noalias arguments, so LLVM knows what cannot overlap
     part               (environment, begin, end): what the pool calls for a chunk; unpacks and calls the range
     range              iterations begin..end of a parallel loop
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 
-from tensorexpr.codegen.llvm.abi import ALIGNMENT, Workspace, buffers_of, constant_shape
+from tensorexpr.codegen.llvm.abi import ALIGNMENT, Workspace, constant_shape
 from tensorexpr.codegen.llvm.builder import LONGEST_WORD, SCALAR_LOOP, Builder, Module
 from tensorexpr.codegen.llvm.emit_memory import Binding
 from tensorexpr.codegen.llvm.emit_statements import Statements, expressions, statements
@@ -24,7 +24,7 @@ from tensorexpr.codegen.llvm.machine import Machine
 from tensorexpr.codegen.llvm.pool_trials import SITE
 from tensorexpr.codegen.llvm.together_text import ROW, TOGETHER, WEIGHT
 from tensorexpr.codegen.llvm.values import Value, literal
-from tensorexpr.codegen.nest import Buffer, Check, For, Kernel, LoopNest
+from tensorexpr.codegen.nest import Buffer, Check, For, Kernel, LoopNest, buffers_of
 from tensorexpr.dtypes import DType
 from tensorexpr.ir import Expr, Index
 from tensorexpr.records import record
@@ -32,6 +32,8 @@ from tensorexpr.traversal import walk
 from tensorexpr.wrapping import MOST_SIZE
 
 _NAME = re.compile(r"%[-\w$.]+|^[-\w$.]+:", re.MULTILINE)
+MOST_CALLS = 128
+"""Kernels that one function calls."""
 _CHUNK_WORK = 20_000.0  # units of Op.cost that make a chunk worth handing over: some microseconds
 
 _FAIL = """define internal void @te.fail(ptr %status, ptr %error, i64 %check, i64 %index, i64 %extent) cold noinline {
@@ -90,6 +92,8 @@ class _ModuleEmitter:
         self.ranges = 0
         self.known: dict[str, str] = {}
         """The symbols of functions by their text without names."""
+        self.alike: dict[object, str] = {}
+        """The symbols of kernels by what they are known to be like."""
 
     @staticmethod
     def _array(buffer: Buffer, nest: LoopNest) -> _Array:
@@ -168,8 +172,22 @@ class _ModuleEmitter:
     # ------------------------------------------------------------------------------------------------ kernels
 
     def _kernel(self, number: int, kernel: Kernel) -> tuple[str, tuple[str, ...]]:
-        """Emits a kernel; gives its symbol and the arrays it takes."""
-        names = buffers_of(kernel.body)
+        """Emits a kernel, or finds one that it is known to be like; gives its symbol and the arrays it takes."""
+        names = kernel.buffers
+        form = None if kernel.like is None else (id(kernel.like[0]), *map(self._facts, names))
+        symbol = self.alike.get(form)
+        if symbol is None:
+            symbol = self._new_kernel(number, kernel, names)
+            if form is not None:
+                self.alike[form] = symbol
+        return symbol, names
+
+    def _facts(self, name: str) -> tuple[object, ...]:
+        """What code knows of a buffer beside its name, type and shape."""
+        array = self.arrays[name]
+        return array.memory, array.written, name in self.streams, self.ahead.get(name, 0)
+
+    def _new_kernel(self, number: int, kernel: Kernel, names: tuple[str, ...]) -> str:
         symbol = f"kernel{number}.{self._plain(kernel.name)}"
         emitter = self._emitter(names)
         calls = dict(self.module.calls)
@@ -181,7 +199,7 @@ class _ModuleEmitter:
         self._fence(emitter.b, names)
         emitter.b.line("ret void")
         header = f"define internal void @{symbol}({', '.join(self._arguments(names))}) noinline {self._attributes()}"
-        return self._function(symbol, emitter.b.function(header), calls), names
+        return self._function(symbol, emitter.b.function(header), calls)
 
     def _function(self, symbol: str, text: str, calls: dict[str, int]) -> str:
         """Adds a function, if none is equal to it but for names; gives the symbol of the one that is there. `calls` are those of
@@ -329,7 +347,46 @@ class _ModuleEmitter:
     # ------------------------------------------------------------------------------------------------ entry
 
     def _entry(self, calls: list[tuple[str, tuple[str, ...]]]) -> None:
+        """The entry point: all calls, or calls of functions that make some of them each, where they are many."""
         b = Builder(self.module)
+        name, few = entry_name(self.nest), len(calls) <= MOST_CALLS
+        if few:
+            self._bind(b, calls)
+        if self.checked:
+            b.line("%status = alloca i64, align 8")
+            b.line("store i64 0, ptr %status, align 8")
+        failed = b.name("failed")
+        if few:
+            self._call_all(b, calls, failed)
+        else:
+            words = "ptr %buffers, ptr %sizes, ptr %workspace, ptr %error" + (", ptr %status" if self.checked else "")
+            for number, start in enumerate(range(0, len(calls), MOST_CALLS)):
+                symbol = f"{name}.part{number}"
+                self._some_calls(symbol, words, calls[start : start + MOST_CALLS])
+                b.line(f"call void @{symbol}({words})")
+                self._stop_on_failure(b, failed)
+        b.line("ret i64 0")
+        if self.checked and calls:
+            b.begin(failed)
+            code = b.emit("load i64, ptr %status, align 8", "i64")
+            b.line(f"ret {code.typed}")
+        header = f"define i64 @{name}(ptr %buffers, ptr %sizes, ptr %workspace, ptr %error) {self._attributes()}"
+        self.module.functions.append(b.function(header))
+
+    def _some_calls(self, symbol: str, words: str, calls: list[tuple[str, tuple[str, ...]]]) -> None:
+        """A function of some calls: LLVM takes more than linear time over functions of thousands of pointers."""
+        b = Builder(self.module)
+        self._bind(b, calls)
+        failed = b.name("failed")
+        self._call_all(b, calls, failed)
+        b.line("ret void")
+        if self.checked:
+            b.begin(failed)
+            b.line("ret void")
+        self.module.functions.append(b.function(f"define internal void @{symbol}({words}) noinline {self._attributes()}"))
+
+    def _bind(self, b: Builder, calls: list[tuple[str, tuple[str, ...]]]) -> None:
+        """Loads sizes and the pointers that calls take."""
         used = dict.fromkeys(name for _, names in calls for name in names)
         for place, size in enumerate(self.nest.sizes):
             address = b.emit(f"getelementptr i64, ptr %sizes, i64 {place}", "ptr")
@@ -340,24 +397,18 @@ class _ModuleEmitter:
                 address = b.emit(f"getelementptr ptr, ptr %buffers, i64 {place}", "ptr")
                 b.line(f"{self._pointer(name)} = load ptr, ptr {address.text}, align 8")
         self._place_workspace(b, used)
-        if self.checked:
-            b.line("%status = alloca i64, align 8")
-            b.line("store i64 0, ptr %status, align 8")
-        failed = b.name("failed")
+
+    def _call_all(self, b: Builder, calls: list[tuple[str, tuple[str, ...]]], failed: str) -> None:
         for symbol, names in calls:
             b.line(f"call void @{symbol}({', '.join(f'{type_} {text}' for type_, text in self._words(names))})")
-            if self.checked:
-                status = b.emit("load atomic i64, ptr %status acquire, align 8", "i64")
-                go = b.name("go")
-                b.branch(b.compare("icmp eq", status, 0), go, failed)
-                b.begin(go)
-        b.line("ret i64 0")
-        if self.checked and calls:
-            b.begin(failed)
-            code = b.emit("load i64, ptr %status, align 8", "i64")
-            b.line(f"ret {code.typed}")
-        header = f"define i64 @{entry_name(self.nest)}(ptr %buffers, ptr %sizes, ptr %workspace, ptr %error) {self._attributes()}"
-        self.module.functions.append(b.function(header))
+            self._stop_on_failure(b, failed)
+
+    def _stop_on_failure(self, b: Builder, failed: str) -> None:
+        if self.checked:
+            status = b.emit("load atomic i64, ptr %status acquire, align 8", "i64")
+            go = b.name("go")
+            b.branch(b.compare("icmp eq", status, 0), go, failed)
+            b.begin(go)
 
     def _place_workspace(self, b: Builder, used: dict[str, None]) -> None:
         fixed = self.workspace.offsets

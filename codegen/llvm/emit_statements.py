@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import gcd
 
-from tensorexpr.codegen.llvm import emit_ahead, emit_intrinsics, emit_memory, emit_rectangles, emit_squares, emit_work
+from tensorexpr.codegen.llvm import emit_ahead, emit_dots, emit_intrinsics, emit_memory, emit_rectangles, emit_squares, emit_work
 from tensorexpr.codegen.llvm.builder import LONGEST_WORD, SCALAR_LOOP, Builder
 from tensorexpr.codegen.llvm.emit_expressions import Expressions
 from tensorexpr.codegen.llvm.emit_memory import Binding, NotVectorizable
@@ -22,9 +22,9 @@ from tensorexpr.codegen.lowering.joining import follows
 from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, Stmt, Store
 from tensorexpr.dtypes import float32
 from tensorexpr.errors import InternalError
-from tensorexpr.ir import Access, Apply, Const, Expr, Index, conjuncts
+from tensorexpr.ir import Access, Apply, Const, Expr, Index, conjuncts, const
 from tensorexpr.records import replace
-from tensorexpr.traversal import walk
+from tensorexpr.traversal import substitute, walk
 
 _WIDEST = 64  # lanes of one piece of a vectorized loop
 _DEEP = 4  # loops, one inside the other, from which on what is around them is hidden from LLVM
@@ -226,7 +226,12 @@ class Statements(Expressions):
             emit_squares.moved(self, s, extent)
             or emit_rectangles.moved(self, s, start, extent)
             or emit_squares.stored(self, s, start, extent)
+            or (start.const == 0 and emit_dots.summed(self, s, extent))
         ):
+            return
+        if self.lanes > 1 and start.const is not None and len(s.body) == 1 and isinstance(s.body[0], Store):  # perhaps side by side
+            steps = [{s.index: const(int(start.const) + step)} for step in range(extent)]
+            self.block(tuple(_stored(s.body[0], step) for step in steps))
             return
         for step in range(extent):
             with self.bound(s.index, self.b.add(start, step)):
@@ -355,6 +360,11 @@ class Statements(Expressions):
     def work(self, s: For, start: Value, stop: Value) -> Value | float:
         """An estimate of the cost of one iteration of a loop (see `emit_work`)."""
         return emit_work.iteration(self, s, start, stop)
+
+
+def _stored(s: Store, indices: dict[str, Expr]) -> Store:
+    """A store with other indices."""
+    return Store(s.buffer, tuple(substitute(i, indices) for i in s.indices), substitute(s.value, indices))
 
 
 def _side_by_side(body: Block) -> tuple[Store, ...]:

@@ -17,6 +17,7 @@ from tensorexpr.codegen.schedule.auto_batches import plan_batches
 from tensorexpr.codegen.schedule.auto_common import keep_common
 from tensorexpr.codegen.schedule.auto_contraction import plan_contraction
 from tensorexpr.codegen.schedule.auto_crossed import crossed_sums
+from tensorexpr.codegen.schedule.auto_dots import plan_dots
 from tensorexpr.codegen.schedule.auto_flat import share_elementwise
 from tensorexpr.codegen.schedule.auto_followers import follow, join_followers, sum_followed
 from tensorexpr.codegen.schedule.auto_gpu import plan_gpu
@@ -88,7 +89,7 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
     for name in s.stages:
         if name not in planned and isinstance(definition_named(s.state.program, name), Define):
             known = set(s.stages)
-            if plan_contraction(s, name, shapes):
+            if plan_dots(s, name) or plan_contraction(s, name, shapes):
                 planned |= {name, *s.stages} - known | {name}
             else:
                 stage_operands(s, name, shapes)
@@ -173,9 +174,11 @@ def _inline(s: Schedule) -> None:
 
 
 def _epilogues(program: Program, state: State) -> list[str]:
-    """Definitions with reductions that one other definition reads, element by element: it becomes what is done with the result."""
+    """Definitions with reductions that one other definition reads, element by element: it becomes what is done with the result. Of several
+    contractions that one definition reads the last one goes there: a tile is one contraction's."""
     facts = program_facts(program)
-    chosen = []
+    chosen: list[str] = []
+    tiles: dict[str, str] = {}
     for definition in program.definitions:
         if not isinstance(definition, Define) or definition.name in program.outputs or not has_reduction(definition.value):
             continue
@@ -184,9 +187,11 @@ def _epilogues(program: Program, state: State) -> list[str]:
         found = [facts.definitions[name] for name in facts.readers.get(definition.name, ())]
         if len(found) != 1 or not isinstance(found[0], Define) or not _reads_elementwise(found[0], definition):
             continue
-        if not is_contraction(state, definition.name) or _reads_always(found[0], definition):  # a sum in a branch has no tile
+        if not is_contraction(state, definition.name):
             chosen.append(definition.name)
-    return chosen
+        elif _reads_always(found[0], definition) and not is_contraction(state, found[0].name):  # a sum in a branch has no tile
+            tiles[found[0].name] = definition.name
+    return [*chosen, *tiles.values()]
 
 
 def _reads_always(reader: Define, source: Define) -> bool:
@@ -387,7 +392,10 @@ def _share(s: Schedule, table: dict[str, Define], reader: Define, name: str) -> 
         loops.append(outer[-1])
     if depth == 0 or not _worth_sharing(s, reader, depth) or _is_dear(s, source):
         return False
-    if depth == len(reader.axes) and len(source.axes) == depth and len(reader.axes) > 1:
+    placed = {m.place.loop for m in s.state.placed_in(reader.name) if m.place is not None}
+    # On a GPU the innermost loop is then a block's, whose threads run along the rows that are there, or a thread's own.
+    rows = s.target.is_gpu and (loops[-1] in placed or bool(stage.parts.groups))
+    if depth == len(reader.axes) and len(source.axes) == depth and len(reader.axes) > 1 and not rows:
         loops.pop()  # the innermost loop stays free for vectors
     loop = s.decisions.choose(f"{name}: computed in {reader.name} at", loops[-1:], others=lambda: (*reversed(loops), NOWHERE))
     if loop == NOWHERE:

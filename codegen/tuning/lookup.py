@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from tensorexpr.algebra import with_recurrences
+from tensorexpr.algebra import with_narrow_sums, with_recurrences
 from tensorexpr.codegen import disk
 from tensorexpr.codegen.schedule import Schedule, autoschedule
 from tensorexpr.codegen.schedule.decisions import Decisions
@@ -30,12 +30,13 @@ ANALYTIC = "the analytic model"
 
 
 def simplified(program: Program, target: Target) -> Program:
-    """The program that a default schedule is made for: in its simplest form, on a CPU with running tables for what results share.
+    """The program that a default schedule is made for: in its simplest form, on a CPU with running tables for what results share, and
+    sums in the types that suit it.
 
-    A GPU has a thread for each result, and runs the steps of a scan one after the other.
+    A GPU has a thread for each result, and runs the steps of a scan one after the other; its tensor cores take 16-bit products as they are.
     """
     found = simplify(program)
-    return found if target.is_gpu else with_recurrences(found)
+    return found if target.is_gpu else with_recurrences(with_narrow_sums(found))
 
 
 def calls_digest(schedule: Schedule) -> str:
@@ -62,6 +63,11 @@ def record_for(program: Program, target: Target) -> Record | None:
         disk.save(key, entry)
     found = records.find(entry.about["operation"], target)
     return None if found is None else found[0]
+
+
+def is_tuned(program: Program, target: Target) -> bool:
+    """Whether there is a record for a simplified program as a whole."""
+    return bool(records.table()) and records.find(operation_of(program).digest, target) is not None
 
 
 def scheduled(program: Program, target: Target) -> Schedule:

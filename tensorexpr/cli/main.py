@@ -32,6 +32,7 @@ def _parser() -> argparse.ArgumentParser:
     shown.add_argument("--stage", choices=show.STAGES, default="program", help="what to print (default: program)")
     shown.add_argument("--latex", dest="stage", action="store_const", const="latex", help="formulas in LaTeX: --stage latex")
     shown.add_argument("--precision", choices=PRECISIONS, default="float32", help="of products of float32 on a GPU (default: float32)")
+    shown.add_argument("--explain", action="store_true", help="with --stage cuda: how long kernels are likely to take on an H200, and why")
     shown.add_argument("--json", action="store_true", help="one JSON object instead of text")
 
     tuned = commands.add_parser("tune", help="measure schedules of an operation, or of its gradient, and keep the best for later builds")
@@ -59,9 +60,9 @@ def _bench_options(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     bench = commands.add_parser(
         "bench",
         help="time workloads, odd products, training steps or calls beside their peers, or the derivation of gradients; measure regret, "
-        "the model of cost, spellings, or the whole library",
+        "the model of cost, spellings, or the whole library; or predict what kernels take of a GPU, without one",
     )
-    kinds = ("speed", "products", "training", "interop", "threads", "derivation", *MEASURES)
+    kinds = ("speed", "products", "training", "interop", "threads", "derivation", "cuda-resources", *MEASURES)
     bench.add_argument("what", nargs="?", choices=kinds, default="speed", help="default: speed")
     bench.add_argument("--filter", action="append", default=[], metavar="PART", help="workloads with this in their name (may be repeated)")
     bench.add_argument("--threads", action="append", type=_threads, metavar="N", help="how many, or 'all' (may be repeated; default: 1)")
@@ -138,7 +139,9 @@ def _demo(arguments: list[str]) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    text, notes = show.show(options.reference, options.specs, options.static, options.gradient, options.stage, options.precision)
+    text, notes = show.show(
+        options.reference, options.specs, options.static, options.gradient, options.stage, options.precision, options.explain
+    )
     if options.json:
         print(json.dumps({"reference": options.reference, "stage": options.stage, "notes": notes, "text": text}))
         return 0
@@ -235,6 +238,8 @@ def main(arguments: list[str] | None = None) -> int:
                     return importlib.import_module("tensorexpr.benchmarks.threads").main(options.json)
                 if options.what == "interop":
                     return importlib.import_module("tensorexpr.benchmarks.interop").main(options.json, options.rounds)
+                if options.what == "cuda-resources":
+                    return importlib.import_module("tensorexpr.benchmarks.cuda_resources").listed(["sm_90"], options.filter, options.json)
                 return _bench(options)
             case _:
                 return _info(options)

@@ -10,9 +10,11 @@ from typing import Any
 
 from tensorexpr.autodiff import gradient
 from tensorexpr.cli.specs import DEFAULT_EXTENT, parse_static, specs_for
+from tensorexpr.codegen.auto.gpus import facts_of
 from tensorexpr.codegen.compile import autoschedule, build
+from tensorexpr.codegen.cuda.model.report import explained, predictions
 from tensorexpr.codegen.gpu_code import GpuCode
-from tensorexpr.codegen.target import H200
+from tensorexpr.codegen.target import H200, Gpu
 from tensorexpr.errors import DefinitionError, Location, TensorExprError
 from tensorexpr.language import Tensor, placeholder, program_of
 from tensorexpr.latex import latex
@@ -73,6 +75,15 @@ def outputs_and_inputs(found: Any, specs: list[str], static: list[str]) -> tuple
     return outputs, inputs, note
 
 
+def _explained(code: GpuCode) -> str:
+    """How long the kernels are likely to take, as comments."""
+    target = code.schedule.target
+    arch = target.arch if isinstance(target, Gpu) else H200.arch
+    compiled, facts = code.compiled(arch), facts_of(arch)
+    lines = explained(predictions(code.source, compiled, code.nest, facts), facts).splitlines()
+    return "\n".join(f"// {line}".rstrip() for line in lines)
+
+
 def _placeholders(tensor: Tensor) -> list[Tensor]:
     """The placeholders that a tensor is computed from, in the order of its program."""
     program = program_of([tensor], keys=True)
@@ -91,10 +102,18 @@ def _placeholders(tensor: Tensor) -> list[Tensor]:
 
 
 def show(
-    reference: str, specs: list[str], static: list[str], with_gradient: bool, stage: str, precision: str = "float32"
+    reference: str,
+    specs: list[str],
+    static: list[str],
+    with_gradient: bool,
+    stage: str,
+    precision: str = "float32",
+    explain: bool = False,
 ) -> tuple[str, list[str]]:
     """The text of the stage and the notes to print before it; as LaTeX, a gradient has the forward pass in front. `precision` is that of
-    `te.build` on a GPU."""
+    `te.build` on a GPU; to `explain` kernels is to say how long they are likely to take there, and why."""
+    if explain and stage not in _CUDA_STAGES:
+        raise DefinitionError(f"expected --explain with --stage cuda, got it with --stage {stage}", hint="print(s.cost) is that of a CPU")
     name, found = find_operation(reference)
     outputs, inputs, note = outputs_and_inputs(found, specs, static)
     forward = outputs
@@ -119,7 +138,8 @@ def show(
     if stage in _CUDA_STAGES:
         schedule = autoschedule(outputs, "cuda", inputs, precision=precision)
         code = GpuCode.of_schedule(schedule)
-        return code.source.text if stage == "cuda" else code.compiled(H200.arch).ptx, notes
+        text = code.source.text if stage == "cuda" else code.compiled(H200.arch).ptx
+        return f"{text.rstrip()}\n\n{_explained(code)}" if explain else text, notes
     compiled = build(outputs, inputs)
     if stage in ("schedule", "calls"):
         notes.append(f"schedule: {compiled.schedule.origin}")

@@ -54,6 +54,7 @@ from tensorexpr.language.functions import (
     trunc,
     where,
 )
+from tensorexpr.language.lets import let
 from tensorexpr.language.marks import checkpoint, stop_gradient
 from tensorexpr.language.modes import training
 from tensorexpr.language.programs import evaluate, lift, names_of, program_of
@@ -67,7 +68,7 @@ from tensorexpr.language.tensor import Tensor, constant, dim, placeholder
 __all__ = [
     "Scalar", "Tensor", "abs", "acos", "all", "any", "arccos", "arcsin", "arctan", "arctan2", "argmax", "argmin", "asin", "atan",
     "atan2", "cast", "ceil", "checkpoint", "clip", "compute", "constant", "cos", "cosh", "dim", "erf", "evaluate", "exp", "exp2",
-    "expm1", "floor", "isfinite", "isinf", "isnan", "lift", "log", "log1p", "log2", "logical_and", "logical_not", "logical_or",
+    "expm1", "floor", "isfinite", "isinf", "isnan", "let", "lift", "log", "log1p", "log2", "logical_and", "logical_not", "logical_or",
     "logical_xor", "max", "maximum", "min", "minimum", "names_of", "negative", "placeholder", "planned", "power", "prod", "program_of",
     "reduce", "round", "rsqrt", "scan", "scatter", "sigmoid", "sign", "sin", "sinh", "sort_plan", "sqrt", "square", "stop_gradient",
     "sum", "tan", "tanh", "training", "trunc", "where",

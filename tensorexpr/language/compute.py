@@ -11,6 +11,7 @@ from tensorexpr.errors import DefinitionError, Location, user_location
 from tensorexpr.hints import checked
 from tensorexpr.ir import Access, Axis, Define, Expr, Index, const
 from tensorexpr.language.checks import check_expressions
+from tensorexpr.language.lets import Marks, letting, outlined
 from tensorexpr.language.scalar import Scalar, merged, strong
 from tensorexpr.language.tensor import Tensor, as_shape, fresh_key, identifier
 from tensorexpr.language.tracing import binding, frames_of, fresh_index, parameters, settle
@@ -37,7 +38,7 @@ def compute(shape: Any, body: Callable[..., Any], name: str | Sequence[str] | No
     extents = as_shape(shape, "te.compute")
     stems = parameters(body, len(extents), "te.compute")
     indices = [fresh_index(stem) for stem in stems]
-    with binding(tuple(Axis(i.name, const(0), e) for i, e in zip(indices, extents, strict=True))):
+    with binding(tuple(Axis(i.name, const(0), e) for i, e in zip(indices, extents, strict=True))), letting() as marks:
         try:
             result = body(*map(Scalar, indices))
         except NameError as error:
@@ -54,8 +55,8 @@ def compute(shape: Any, body: Callable[..., Any], name: str | Sequence[str] | No
                 "te.compute: expected the body to return a scalar or a tuple of them, got an empty tuple", location=location
             )
         names = names_for(name, len(result), "te.compute")
-        return tuple(define(extents, indices, value, n, location) for value, n in zip(result, names, strict=True))
-    return define(extents, indices, result, names_for(name, None, "te.compute")[0], location)
+        return tuple(define(extents, indices, value, n, location, marks) for value, n in zip(result, names, strict=True))
+    return define(extents, indices, result, names_for(name, None, "te.compute")[0], location, marks)
 
 
 def reads_itself(missing: str | None, name: Any, location: Location | None) -> bool:
@@ -79,8 +80,11 @@ def names_for(name: Any, count: int | None, what: str) -> list[str | None]:
     return [identifier(one, what) for one in name]
 
 
-def define(extents: tuple[Expr, ...], indices: list[Index], value: Any, name: str | None, location: Location | None) -> Tensor:
-    """The tensor of these extents whose element at `indices` (unsettled) is `value`, complete and checked."""
+def define(
+    extents: tuple[Expr, ...], indices: list[Index], value: Any, name: str | None, location: Location | None, marks: Marks | None = None
+) -> Tensor:
+    """The tensor of these extents whose element at `indices` (unsettled) is `value`, complete and checked; what is to be there once, by
+    the `marks` of its body or for its size, is a tensor of its own."""
     if value is None:
         raise DefinitionError(
             "te.compute: expected the body to return a scalar, got None",
@@ -88,6 +92,9 @@ def define(extents: tuple[Expr, ...], indices: list[Index], value: Any, name: st
             hint="a function body needs a return statement",
         )
     scalar = strong(value)
+    if marks is not None:
+        axes = tuple(Axis(i.name, const(0), e) for i, e in zip(indices, extents, strict=True))
+        (scalar,) = outlined([scalar], axes, marks, lambda *part: define(*part, location))
     sources = merged((scalar,))
     settled = settle([scalar.expr, *extents], indices, sources)
     axes = tuple(Axis(n, const(0), extent) for n, extent in zip(settled.names, settled.expressions[1:], strict=True))

@@ -7,13 +7,15 @@ before it (``te.sum(lambda i, j: A[i, j], (n, lambda i: i + 1))``). `where` take
 
 from __future__ import annotations
 
+import builtins
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 from tensorexpr import dtypes
-from tensorexpr.errors import DefinitionError, user_location
+from tensorexpr.errors import DefinitionError, Location, PromotionWarning, user_location
 from tensorexpr.hints import checked
-from tensorexpr.ir import Combiner, Reduce
+from tensorexpr.ir import Access, Apply, Combiner, Reduce
 from tensorexpr.language import habits
 from tensorexpr.language.functions import as_bool, condition
 from tensorexpr.language.loops import Loops, loops_over
@@ -21,7 +23,7 @@ from tensorexpr.language.printing import describe
 from tensorexpr.language.scalar import Scalar, converted, merged, strong
 from tensorexpr.language.tensor import Tensor
 from tensorexpr.language.tracing import parameters
-from tensorexpr.traversal import free_names
+from tensorexpr.traversal import free_names, walk
 
 
 def _refuse_body(name: str, *arguments: Any) -> None:
@@ -49,9 +51,10 @@ def sum(body: Callable[..., Any], extents: Any, where: Callable[..., Any] | None
     """The sum of `body` over all points, 0 over nothing.
 
     Integers narrower than 64 bits and bools are summed in 64 bits, as NumPy does; float16 and bfloat16 are carried in float32
-    and rounded once.
+    and rounded once. Products of integers of 8 or 16 bits keep their dtype, as NumPy's do, and wrap around before they are summed: a
+    `PromotionWarning` says so once.
     """
-    return _builtin("sum", body, extents, where, _widened)
+    return _builtin("sum", body, extents, where, _summed)
 
 
 @checked(_refuse_body, _AXES)
@@ -105,6 +108,33 @@ def argmin(body: Callable[..., Any], extents: Any, where: Callable[..., Any] | N
 
 def _kept(value: Any) -> Scalar:
     return strong(value)
+
+
+def _summed(value: Any) -> Scalar:
+    found = strong(value)
+    expr = found.expr
+    if isinstance(expr, Apply) and expr.op.name == "mul" and expr.dtype.is_integer and expr.dtype.bits <= 16:
+        if builtins.all(builtins.any(isinstance(node, Access) for node in walk(factor)) for factor in expr.args):
+            _warn_of_wrapping(found)
+    return _widened(found)
+
+
+_warned: set[object] = set()
+
+
+def _warn_of_wrapping(product: Scalar) -> None:
+    place = user_location() or Location("tensorexpr", 1)
+    if place in _warned:
+        return
+    _warned.add(place)
+    name, text = product.dtype.name, repr(product)
+    warnings.warn_explicit(
+        f"te.sum: products of {name} wrap around in {name} before they are summed: {text}. "
+        f'Cast the factors first, te.cast(a, "int32") * te.cast(b, "int32"), or the product, te.cast(a * b, "int64"), where that is meant',
+        PromotionWarning,
+        place.file,
+        place.line,
+    )
 
 
 def _widened(value: Any) -> Scalar:

@@ -39,7 +39,7 @@ class ProgramRenaming:
 
 def renamed(definition: Definition, tensors: Mapping[str, str], indices: Mapping[str, str]) -> Definition:
     """The definition with tensors and indices renamed, bound ones too; names that are not in the tables stay."""
-    rename = _Expressions(tensors, indices)
+    rename = Renaming(tensors, indices)
 
     def name(old: str) -> str:
         return tensors.get(old, old)
@@ -95,7 +95,7 @@ def index_names(definition: Definition) -> Iterator[str]:
                     yield axis.index
 
 
-class _Expressions:
+class Renaming:
     """Renames within expressions; every object is rewritten once, so shared parts stay shared."""
 
     def __init__(self, tensors: Mapping[str, str], indices: Mapping[str, str]) -> None:

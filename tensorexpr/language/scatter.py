@@ -11,7 +11,8 @@ from tensorexpr.errors import DefinitionError, Location, user_location
 from tensorexpr.hints import checked, suggestion
 from tensorexpr.ir import Axis, Expr, Scatter, TensorType, conjuncts, const
 from tensorexpr.language.checks import check_expressions, out_of_bounds
-from tensorexpr.language.compute import names_for
+from tensorexpr.language.compute import define, names_for
+from tensorexpr.language.lets import letting, outlined
 from tensorexpr.language.loops import Loops, loops_over
 from tensorexpr.language.printing import describe
 from tensorexpr.language.reductions import guard
@@ -54,7 +55,8 @@ def scatter(
         )
     names = names_for(name, None, _WHAT)
     loops = loops_over(_WHAT, body, extents)
-    result = loops.run(body)
+    with letting() as marks:
+        result = loops.run(body)
     if not isinstance(result, tuple | list) or len(result) != 2:
         raise DefinitionError(
             f"{_WHAT}: expected the body to return (indices, value), got {result!r}",
@@ -73,6 +75,8 @@ def scatter(
     if value.dtype.is_bool and combine in ("sum", "prod"):
         raise DefinitionError(f"{_WHAT}: expected numbers to {combine}, got bool", location=location, hint='te.cast(x, "int64") counts')
     holds = None if where is None else guard(_WHAT, loops, where)
+    held = () if holds is None else tuple(conjuncts(holds.expr))
+    (value,) = outlined([value], loops.axes, marks, lambda *part: define(*part, location), held)
     return _completed(types, loops, indices, value, holds, combine, names[0], location)
 
 

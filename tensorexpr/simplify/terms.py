@@ -10,6 +10,10 @@ inputs and outputs of the program together, whichever is more: memory grows by a
 
 The tensor is computed everywhere, also where the reduction skips the term: only where each element that it reads is proved to exist, so
 that no check is lost or made, and what is not read does not matter. What is marked `recompute` stays where it is.
+
+A reduction that depends on few indices is such a term wherever it stands: it runs once for all the loops of its definition up to the
+innermost that it depends on, so `y[i, j] = x[i, j] / sum(x[k, j] for k)` computes each sum for every i, and a sum that other definitions
+need too is computed by each of them.
 """
 
 from __future__ import annotations
@@ -88,12 +92,7 @@ def keep_terms(program: Program) -> Program:
     """
     types = program.types
     demands: dict[object, Demand] = {}
-    found = [
-        list(_occurrences(d, types, demands))
-        if isinstance(d, Define | Scatter) and any(isinstance(n, Reduce) for n in walk(d.value))
-        else []
-        for d in program.definitions
-    ]
+    found = [list(_occurrences(d, types, demands)) if _has_reduction(d) else [] for d in program.definitions]
     chosen = _chosen(program, demands, found)
     if not chosen:
         return program
@@ -217,8 +216,11 @@ def _has_reduction(definition: Definition) -> TypeGuard[Define | Scatter]:
 
 
 def _occurrences(definition: Define | Scatter, types: Mapping[str, TensorType], demands: dict[object, Demand]) -> Iterator[Occurrence]:
-    """The terms inside the reductions of a definition, each counted in `demands`; larger ones before those inside of them."""
+    """The terms inside the reductions of a definition and those that hold reductions, each counted in `demands`; larger ones before those
+    inside of them."""
     number = count()
+    holders = _holders(definition.value)
+    computed: dict[object, float] = {}  # a reduction that stands in several places of a definition is computed once for all
 
     def visit(node: Expr, axes: tuple[Axis, ...], reduced: frozenset[str]) -> Iterator[Occurrence]:
         first = next(number)
@@ -238,31 +240,59 @@ def _occurrences(definition: Define | Scatter, types: Mapping[str, TensorType], 
         else:
             for child in children(node):
                 inside += visit(child, axes, reduced)
-        if reduced:
-            own = _demand(node, axes, reduced, types, demands)
-            if own is not None:
-                yield Occurrence(own[0], first, next(number), own[1])
+        own = _demand(node, axes, reduced, id(node) in holders, types, demands, computed)
+        if own is not None:
+            yield Occurrence(own[0], first, next(number), own[1])
         yield from inside
 
     yield from visit(definition.value, definition.axes, frozenset())
 
 
+def _holders(value: Expr) -> set[int]:
+    """The nodes, by identity, in which a reduction stands."""
+    found: set[int] = set()
+
+    def visit(node: Expr) -> bool:
+        below = [visit(child) for child in children(node)]
+        if isinstance(node, Reduce) or any(below):
+            found.add(id(node))
+        return id(node) in found
+
+    visit(value)
+    return found
+
+
 def _demand(
-    node: Expr, axes: tuple[Axis, ...], reduced: frozenset[str], types: Mapping[str, TensorType], demands: dict[object, Demand]
+    node: Expr,
+    axes: tuple[Axis, ...],
+    reduced: frozenset[str],
+    reduces: bool,
+    types: Mapping[str, TensorType],
+    demands: dict[object, Demand],
+    computed: dict[object, float],
 ) -> tuple[object, float] | None:
-    """The form of a node that may be a term, and at how many points it is computed where it stands; both are added to `demands`."""
-    if not isinstance(node, Apply | Reduce) or not node.dtype.is_float or any(_is_marked(n) for n in walk(node)):
+    """The form of a node that may be a term, and at how many points it is computed where it stands, beside those in `computed`; both are
+    added to `demands`. `reduces` says whether a reduction stands in it."""
+    if not isinstance(node, Apply | Reduce) or not node.dtype.is_float:
         return None
     free = set(free_names(node))
-    if free.isdisjoint(reduced):
-        return None  # the same in all turns of the reduction: no loop need compute it again
+    fixed = free.isdisjoint(reduced)
+    if fixed:  # the same in all turns of the reduction: no loop need compute it again, but those around the loop that moves it
+        if not reduces:
+            return None
+        last = max((at for at, axis in enumerate(axes) if axis.index in free), default=-1)
+        axes = axes[: last + 1]
+    if any(_is_marked(n) for n in walk(node)):
+        return None
     found = term_of(node, axes, types)
     if found is None:
         return None
     size, around = points(found.define.axes), points(axes)
-    if around < REPEATED * size:
+    if around < (1 if fixed else REPEATED) * size:
         return None
     form = form_of(found.define)
+    if fixed:
+        around, computed[form] = max(around - computed.get(form, 0.0), 0.0), max(around, computed.get(form, 0.0))
     demand = demands.get(form)
     if demand is None:
         demand = demands[form] = Demand(found, size, cost(node))

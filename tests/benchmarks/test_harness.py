@@ -98,6 +98,9 @@ def test_values_are_compared_relative_to_the_largest():
     assert difference(one, [np.array([1.0, -100.0]), np.array(3.0)]) == pytest.approx(0.5)
     assert difference(one, one[:1]) == difference(one, [np.zeros(3), one[1]]) == float("inf")
     assert difference(one, [np.array([np.nan, -100.0]), np.array(2.0)]) == float("inf")
+    empty = [np.array([-np.inf, 4.0])]  # the maximum of an empty segment
+    assert difference(empty, [np.array([-np.inf, 5.0])]) == pytest.approx(0.25)
+    assert difference(empty, [np.array([np.inf, 4.0])]) == float("inf")
     assert [a.shape for a in arrays_of((np.ones(2), 1.0))] == [(2,), ()] and len(arrays_of(np.ones(3))) == 1
 
 

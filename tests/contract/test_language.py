@@ -27,6 +27,12 @@ def test_the_first_example_of_the_design():
 # ------------------------------------------------------------------------------------------------- tensors and sizes
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_numpy_takes_every_dtype_as_its_own(name):
+    tensor = te.placeholder((3,), name)
+    assert np.dtype(tensor.dtype) == NUMPY[name] == np.zeros(2, tensor.dtype).dtype
+
+
 def test_constants_and_tuples():
     k = te.constant(np.array([1.0, 2.0, 3.0]), name="k")
     table = te.constant([[1, 2], [3, 4]])

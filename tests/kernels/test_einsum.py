@@ -1,6 +1,9 @@
 """Einstein's sums: how they are called, and what a path costs."""
 
+import warnings
+
 import numpy as np
+import pytest
 
 import tensorexpr as te
 from tensorexpr import kernels
@@ -51,3 +54,22 @@ def test_what_one_operand_has_alone_is_summed_before_the_product():
     x, y = te.placeholder((64, 64), name="x"), te.placeholder((64, 64), name="y")
     compiled = te.build(kernels.einsum("ij,jk->k", x, y), [x, y])
     assert compiled.cost.operations <= 64**2 + 2 * 64**2
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int16", "int32", "uint32", "int64"])
+def test_products_keep_the_dtype_of_their_operands_as_numpys_do(dtype):
+    rng = np.random.default_rng(0)
+    info = None if dtype == "bool" else np.iinfo(dtype)
+    a, b = (rng.integers(0 if info is None else info.min, 2 if info is None else info.max, (3, 5)).astype(dtype) for _ in range(2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for found, expected in (
+            (kernels.matmul(a, b.T), a @ b.T),
+            (kernels.einsum("ij,kj->ik", a, b), np.einsum("ij,kj->ik", a, b)),
+            (kernels.tensordot(a, b, axes=2), np.tensordot(a, b)),
+            (kernels.inner(a, b), np.inner(a, b)),
+            (kernels.dot(a[0], b[0]), a[0] @ b[0]),
+            (kernels.linear(a, b), a @ b.T),
+        ):
+            assert found.dtype == expected.dtype
+            np.testing.assert_array_equal(found, expected)

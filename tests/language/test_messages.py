@@ -30,16 +30,22 @@ def test_a_body_without_base():
     assert lines[-1].endswith("a recurrence is te.scan(lambda t, state: ..., init, length)")
 
 
-def test_a_body_that_doubles_too_often():
-    def body(i):
-        value = X[i]
+def test_a_body_that_doubles_too_often_where_it_has_no_box():
+    def body(k):
+        value = X[k]
         for _ in range(30):
             value = value * value
         return value
 
-    lines = said(DefinitionError, lambda: te.compute((4,), body))
+    lines = said(DefinitionError, lambda: te.compute((4,), lambda i: te.sum(body, i + 1)))
     assert lines[0] == "expected an expression of at most 100,000 terms, got 3.22e+09 (a value used several times counts each time)"
     assert "make a repeated part a te.compute of its own" in lines[-1]
+
+
+def test_a_let_outside_of_a_body():
+    lines = said(DefinitionError, lambda: te.let(X[0] * 2, "double"))
+    assert lines[0] == "te.let: expected a value in the body of a definition, got one outside of any"
+    assert lines[-1].endswith("outside, te.compute(shape, lambda i: ...) makes a tensor")
 
 
 def test_extents_and_lengths_that_depend_on_data():

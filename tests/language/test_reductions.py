@@ -1,9 +1,11 @@
 """Reductions and user combiners: values and dtypes against NumPy, and what is refused."""
 
+import warnings
+
 import numpy as np
 import pytest
 
-from tensorexpr import dtypes
+from tensorexpr import dtypes, errors
 from tensorexpr import language as te
 from tests.language.messages import refused
 
@@ -167,3 +169,22 @@ def test_bad_combiners():
     assert "te.reduce: expected an identity made of numbers, got n" in refused(
         lambda: te.reduce(lambda x, y: x, te.dim("n"), lambda k: k, 4)
     )
+
+
+def test_products_of_narrow_integers_warn_once_with_the_cast_to_write():
+    a = te.placeholder((5,), "int8", name="a")
+
+    def total():
+        return te.compute((), lambda: te.sum(lambda k: a[k] * a[k], 5))
+
+    with pytest.warns(
+        errors.PromotionWarning, match=r"products of int8 wrap around in int8 .*: a\[k\] \* a\[k\]\. Cast the factors first, te\.cast"
+    ) as seen:
+        total()
+        total()
+    assert len(seen) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        te.compute((), lambda: te.sum(lambda k: te.cast(a[k], "int32") * te.cast(a[k], "int32"), 5))
+        te.compute((), lambda: te.sum(lambda k: te.cast(a[k] * a[k], "int64"), 5))
+        te.compute((), lambda: te.sum(lambda k: a[k] * 2, 5))

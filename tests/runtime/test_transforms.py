@@ -387,3 +387,48 @@ def test_open_axes_of_a_head_and_an_input_are_one_size():
         np.testing.assert_array_equal(value, wanted)
     with pytest.raises(te.ArgumentError, match=r"head: expected 3 elements along axis 0|expected extent 3"):
         rows(x, w, h[:2])
+
+
+def test_a_transform_made_again_is_the_same_op():
+    assert te.vjp(matmul) is te.vjp(matmul) is not te.vjp(matmul, wrt="a")
+    assert te.vjp(matmul, wrt=["a", 1]) is te.vjp(matmul, ["a", 1]) is not te.vjp(matmul, wrt=[0])
+    assert te.grad(total_power) is te.grad(total_power) is not te.value_and_grad(total_power)
+    assert te.jvp(matmul, wrt=1) is te.jvp(matmul, 1) is not te.jvp(matmul)
+    assert te.vjp(te.vjp(matmul)) is te.vjp(te.vjp(matmul))
+    # Positions are no booleans, though these are equal.
+    assert te.vjp(matmul, wrt=1) is not te.vjp(matmul, wrt=True)
+
+
+def test_a_plain_function_is_taken_as_the_op_that_it_makes():
+    def double(x):
+        return te.compute(x.shape, lambda i: 2 * x[i])
+
+    assert te.vjp(double) is te.vjp(double) and te.jvp(double) is te.jvp(double)
+    x = normal(3)
+    np.testing.assert_allclose(te.vjp(double)(x, x)[0], 2 * x)
+    np.testing.assert_allclose(te.jvp(double)(x, x), 2 * x)
+
+    class Scaled:
+        def __init__(self, by):
+            self.by = by
+
+        def scale(self, x):
+            return te.compute(x.shape, lambda i: self.by * x[i])
+
+    np.testing.assert_allclose(te.vjp(Scaled(3.0).scale)(x, x)[0], 3 * x)
+    np.testing.assert_allclose(te.vjp(Scaled(4.0).scale)(x, x)[0], 4 * x)
+
+
+def test_jvp_by_some_inputs():
+    a, b, da, db = normal(3, 4), normal(4, 5), normal(3, 4), normal(4, 5)
+    np.testing.assert_allclose(te.jvp(matmul, wrt="b")(a, b, db), a @ db)
+    np.testing.assert_allclose(te.jvp(matmul, wrt=0)(a, b, da), da @ b)
+    np.testing.assert_allclose(te.jvp(matmul, wrt=("b", "a"))(a, b, db, da), a @ db + da @ b)
+    table, ids = normal(5, 2), np.array([1, 3, 1])
+    np.testing.assert_allclose(te.jvp(gather, wrt="table")(table, ids, table), table[ids])
+    with pytest.raises(te.DifferentiationError, match="wrt: expected one of a, b, or a position, got c"):
+        te.jvp(matmul, wrt="c")(a, b, db)
+    with pytest.raises(te.DifferentiationError, match=r"expected inputs and 3 tangents, got 2 arguments"):
+        te.jvp(matmul, wrt=(0, 1, 1))(a, b)
+    with pytest.raises(te.DifferentiationError, match="floating input"):
+        te.jvp(gather, wrt="ids")(table, ids, table)

@@ -113,3 +113,27 @@ def test_a_read_that_a_condition_guards_does_not_place_the_term() -> None:
     rng = np.random.default_rng(3)
     inputs = {name: rng.standard_normal((256, 256)).astype(np.float32) for name in "ab"}
     np.testing.assert_array_equal(build_program(program, single=True)(*inputs.values()), build_program(kept, single=True)(*inputs.values()))
+
+
+def test_a_reduction_in_loops_that_it_does_not_depend_on_has_the_same_form_inline_and_named() -> None:
+    inputs = "x: f32[32, 40, 512] = input()\n"
+    mean = "sum(x[a, c, b] for a in range(32) for b in range(512)) / 16384.0"
+    inline = f"{inputs}y[n, c, w]: f32[32, 40, 512] = x[n, c, w] - {mean}\nz[c]: f32[40] = {mean} * 0.1\nreturn y, z\n"
+    named = f"{inputs}m[c]: f32[40] = {mean}\ny[n, c, w]: f32[32, 40, 512] = x[n, c, w] - m[c]\nz[c]: f32[40] = m[c] * 0.1\nreturn y, z\n"
+    name = body(inline).split("[")[0]
+    assert body(inline).replace(name, "m") == body(named)
+
+
+def test_sums_of_columns_are_made_once_and_sums_of_rows_stay_in_their_loops() -> None:
+    columns = "x: f32[500, 300] = input()\ny[i, j]: f32[500, 300] = x[i, j] / sum(x[k, j] for k in range(500))\nreturn y\n"
+    assert body(columns).startswith("x_sum[j]: f32[300] = sum(x[k, j] for k in range(500))\n")
+    rows = "x: f32[500, 300] = input()\ny[i, j]: f32[500, 300] = x[i, j] / sum(x[i, k] for k in range(300))\nreturn y\n"
+    assert body(rows).startswith("y[i, j]")
+
+
+def test_a_reduction_that_two_definitions_need_is_made_once() -> None:
+    both = (
+        "x: f32[500, 300] = input()\ny[i, j]: f32[500, 300] = x[i, j] / exp(sum(x[i, k] for k in range(300)))\n"
+        "z[i]: f32[500] = tanh(exp(sum(x[i, k] for k in range(300))))\nreturn y, z\n"
+    )
+    assert body(both).count("sum(") == 1

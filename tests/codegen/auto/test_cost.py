@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr.codegen.auto import measure
+from tensorexpr.codegen.auto import gpus, measure
 from tensorexpr.codegen.auto.cost import Model, cost_of, predict, spell
-from tensorexpr.codegen.auto.machine import AVX2, NEON, SAPPHIRE_RAPIDS, SM_80, SM_90, ZEN_4, shipped
+from tensorexpr.codegen.auto.machine import AVX2, NEON, SAPPHIRE_RAPIDS, ZEN_4, of_gpu, shipped
 from tensorexpr.codegen.auto.measure import facts_here
 from tensorexpr.codegen.auto.operations import conversion, instructions
 from tensorexpr.codegen.auto.reading import summary_of
@@ -159,7 +159,7 @@ def test_instructions_are_those_of_the_emitter():
 
 
 def test_shipped_facts():
-    for facts in (SAPPHIRE_RAPIDS, ZEN_4, AVX2, NEON, SM_80, SM_90):
+    for facts in (SAPPHIRE_RAPIDS, ZEN_4, AVX2, NEON, *map(of_gpu, gpus.SHIPPED)):
         assert len(facts.lines) == len(facts.jumps) == len(facts.writes) == len(facts.caches) == 3
         assert sorted(facts.lines) == list(facts.lines) and all(j >= line for j, line in zip(facts.jumps, facts.lines))
         assert facts.latency >= facts.arithmetic and facts.across >= facts.load and facts.source
@@ -167,7 +167,7 @@ def test_shipped_facts():
     assert shipped(wide).name == SAPPHIRE_RAPIDS.name and shipped(replace(wide, multiplies=1)).name == ZEN_4.name
     assert shipped(Target("cpu", 256)).name == AVX2.name and shipped(narrow).name == NEON.name
     assert shipped(wide).cores == 4 and shipped(wide).caches[2] == wide.last_level
-    assert shipped(H200).name == "sm_90" and shipped(replace(H200, arch="sm_86")).name == "sm_80"
+    assert shipped(H200).name == "H200" and shipped(replace(H200, arch="sm_80")).name == "A100" and shipped(H200).cores == H200.cores
 
 
 def test_facts_are_measured_once_and_kept(monkeypatch, tmp_path):

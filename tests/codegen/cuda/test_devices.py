@@ -13,8 +13,11 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
+from tensorexpr.codegen import compile
+from tensorexpr.codegen.auto.gpus import facts_of
 from tensorexpr.codegen.cuda import device as devices
 from tensorexpr.codegen.cuda.device import CupyDevice, HostDevice
+from tensorexpr.codegen.target import H200
 from tests.codegen.cuda.device import needs_compiler
 
 
@@ -129,6 +132,27 @@ def test_arrays_have_a_place(cupy: Any) -> None:
     there.number = empty.number = 3
     assert device.place(there) == "cuda:3" and device.place(np.zeros(3).view(Array)) == "cuda:0"
     assert device.place(empty) == "cuda:0"  # it lies nowhere
+
+
+def test_schedules_are_made_for_the_gpu_that_is_there(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its multiprocessors and its second cache, not those of an H200; of an architecture alone, what is shipped for it."""
+    said = {"name": b"NVIDIA T1000", "multiProcessorCount": 14, "l2CacheSize": 1 << 20}
+    cupy.cuda.runtime.getDeviceProperties = lambda number: said
+    device = CupyDevice(cupy)
+    assert (device.facts.cores, device.facts.l2_bytes, device.facts.clock) == (14, 1 << 20, facts_of("sm_90").clock)
+    monkeypatch.setattr(compile, "current_device", lambda: device)
+    machine = compile.machine_of("cuda", "tf32")
+    assert (machine.cores, machine.l2_bytes, machine.l3_bytes, machine.arch, machine.precision) == (14, 1 << 20, 1 << 20, "sm_90", "tf32")
+    x = te.placeholder((1 << 16, 256), name="x")
+    sums = te.compute((256,), lambda j: te.sum(lambda i: x[i, j], 1 << 16), name="y")
+    found = [str(te.autoschedule(sums, "cuda"))]
+    said["multiProcessorCount"] = 132
+    monkeypatch.setattr(compile, "current_device", lambda: CupyDevice(cupy))
+    found.append(str(te.autoschedule(sums, "cuda")))
+    assert found[0] != found[1]  # more parts for more multiprocessors
+    ampere = compile.machine_of("cuda", arch="sm_80")
+    assert (ampere.cores, ampere.l2_bytes, ampere.shared_bytes) == (108, 40 << 20, 163 << 10)
+    assert compile.machine_of("cuda", arch="sm_90") == H200
 
 
 # --------------------------------------------------------------------------------------------------- compiled functions

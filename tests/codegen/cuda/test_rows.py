@@ -13,6 +13,7 @@ from tensorexpr.codegen.schedule import auto_gpu_rows, auto_parts, autoschedule
 from tensorexpr.codegen.target import H200
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.parse import parse_program
+from tensorexpr.records import replace
 from tests.codegen.cuda.device import Program, needs_compiler, run
 from tests.random_programs import random_inputs
 
@@ -114,3 +115,31 @@ def test_results_are_those_of_the_interpreter(text, parts, monkeypatch):
     (want,) = evaluate_program(s.program, inputs).values()
     (got,) = run(verify_nest(lower(s)), inputs, order=1).values()
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+def softmax_of_triangles(batch: int, rows: int) -> str:
+    """What causal attention makes of its scores: rows that end at the diagonal, of several batches."""
+    return f"""
+score: f32[{batch}, {rows}, {rows}] = input()
+v: f32[{batch}, {rows}, 3] = input()
+top[b, i]: f32[{batch}, {rows}] = max(score[b, i, d] for d in range(i + 1))
+weight[b, i, k]: f32[{batch}, {rows}, {rows}] = where(k <= i, exp(score[b, i, k] - top[b, i]), 0.0)
+total[b, i]: f32[{batch}, {rows}] = sum(weight[b, i, d] for d in range(i + 1))
+y[b, i, e]: f32[{batch}, {rows}, 3] = sum(weight[b, i, d] * v[b, d, e] for d in range(i + 1)) / total[b, i]
+return y
+"""
+
+
+@pytest.mark.parametrize("batch, rows", [(4, 300), (64, 260), (1, 600)])
+@needs_compiler
+def test_rows_of_several_batches_that_end_at_the_diagonal_are_a_block_each(batch, rows):
+    """The softmax of causal attention was one kernel of one thread: what all rows need was computed between the loops over the batch and
+    over rows, which were then neither a grid nor one loop."""
+    program = parse_program(softmax_of_triangles(batch, rows))
+    nest = lower(autoschedule(program, replace(H200, cores=1)))  # a GPU for which these rows are many
+    source = emit(verify_nest(nest))
+    sizes = [(step.blocks([int(e.value) for e in step.iterations]), step.threads) for step in source.launches]
+    assert all(threads != (1, 1, 1) for _, threads in sizes) and any(blocks[0] * blocks[1] >= batch * rows for blocks, _ in sizes)
+    if batch == 4:
+        arrays = random_inputs(program, 0)
+        np.testing.assert_allclose(run(nest, arrays)["y"], evaluate_program(program, arrays)["y"], rtol=2e-5, atol=1e-6)

@@ -274,3 +274,15 @@ return w
     assert "s['w'].stage('g', ((2, 64), 0, 1))" in lines(text)
     flat = text.replace("16, 64, ", "1024, ").replace("b, t, ", "t, ").replace("b in range(16) for t in range(64)", "t in range(1024)")
     assert "s['w'].stage('g', ((1, 64), 0))" in lines(flat)
+
+
+def test_of_two_products_that_are_added_each_has_a_tile_of_its_own():
+    program = parse_program(
+        "x: f32[96, 128] = input()\nw: f32[80, 128] = input()\nh: f32[96, 96] = input()\nu: f32[80, 96] = input()\n"
+        "a[i, j]: f32[96, 80] = sum(x[i, k] * w[j, k] for k in range(128))\n"
+        "b[i, j]: f32[96, 80] = sum(h[i, k] * u[j, k] for k in range(96))\n"
+        "y[i, j]: f32[96, 80] = tanh(a[i, j] + b[i, j])\nreturn y\n"
+    )
+    s = autoschedule(program, WIDE)
+    assert s.stages.count("a") == 1 and "b" not in s.stages and "s.inline('b')" in s.as_python()
+    assert_means(s, exact=False)

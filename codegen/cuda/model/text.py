@@ -1,0 +1,156 @@
+"""PTX as NVRTC writes it: kernels, their instructions in basic blocks, and where shared variables lie."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+_STATEMENT = re.compile(r"(?:@(!?)(%\w+)\s+)?([a-z][\w.:]*)\s*(.*)")
+_ENTRY = re.compile(r"\.entry (\w+)\(")
+_SHARED = re.compile(r"\.shared \.align (\d+) \.b8 (\w+)\[(\d*)\]")
+_LOCAL = re.compile(r"\.local \.align (\d+) \.b8 (\w+)\[(\d+)\]")
+_LABEL = re.compile(r"(\$\w+):")
+_PARAMETER = re.compile(r"\.param \.\w+(?: \.\w+)* (\w+)")
+_PIECE = re.compile(r"\{[^}]*\}|\[[^\]]*\]|\([^)]*\)|[^,\s]+")
+SHARED_BEGIN = 1024
+"""Where shared memory begins: the first KiB is the system's."""
+ARENA_ALIGNMENT = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One instruction: the register that decides whether it is done, and whether that is turned around; the operands as they are written,
+    those of a vector one by one in `operands` where `parts` says how many the first or last have."""
+
+    opcode: str
+    operands: tuple[str, ...]
+    guard: str | None = None
+    negated: bool = False
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The opcode's parts."""
+        return tuple(self.opcode.split("."))
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """The registers that it sets."""
+        if not self.operands or self.words[0] in ("st", "bra", "ret", "bar", "cp", "red", "membar", "call"):
+            return ()
+        return tuple(r.strip() for r in re.split(r"[|,]", self.operands[0].strip("{}")) if r.strip().startswith("%"))
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The registers that it uses."""
+        rest = self.operands[1:] if self.written else self.operands
+        found = [r for operand in rest for r in re.findall(r"%\w+(?:\.\w+)?", operand)]
+        return tuple(found if self.guard is None else [*found, self.guard])
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """The base of each place that it touches, and what is added: of a copy what is written first, then what is read."""
+        places = [operand[1:-1].partition("+") for operand in self.operands if operand.startswith("[")]
+        return [(base.strip(), int(offset) if offset else 0) for base, _, offset in places]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel: parameters in order, basic blocks in the order of the text, where shared variables begin, bytes that a thread keeps."""
+
+    name: str
+    parameters: tuple[str, ...]
+    blocks: tuple[tuple[Instruction, ...], ...]
+    labels: dict[str, int]
+    shared: dict[str, int]
+    local: dict[str, int]
+
+    @cached_property
+    def needed(self) -> frozenset[str]:
+        """Registers that addresses, conditions and ways depend on."""
+        made: dict[str, list[Instruction]] = {}
+        wanted: list[str] = []
+        for block in self.blocks:
+            for i in block:
+                for register in i.written:
+                    made.setdefault(register, []).append(i)
+                if i.guard is not None:
+                    wanted.append(i.guard)
+                wanted += [base for base, _ in i.addresses if base.startswith("%")]
+        found: set[str] = set()
+        while wanted:
+            register = wanted.pop()
+            if register not in found:
+                found.add(register)
+                wanted += [r for i in made.get(register, ()) for r in i.read if not i.opcode.startswith("ld.")]
+        return frozenset(found)
+
+
+def kernels_of(ptx: str) -> dict[str, Kernel]:
+    """The kernels of a text by name."""
+    lines = [line.split("//")[0].strip() for line in ptx.splitlines()]
+    outer = _shared_of(lines)
+    found = {}
+    k = 0
+    while k < len(lines):
+        match = _ENTRY.search(lines[k])
+        if match is None:
+            k += 1
+            continue
+        parameters = []
+        while "{" not in lines[k]:
+            parameters += _PARAMETER.findall(lines[k])
+            k += 1
+        body, depth = [], 0
+        while True:
+            depth += lines[k].count("{") - lines[k].count("}")
+            body.append(lines[k])
+            k += 1
+            if depth == 0:
+                break
+        found[match[1]] = _kernel(match[1], parameters, body, outer)
+    return found
+
+
+def _shared_of(lines: list[str]) -> dict[str, tuple[int, int | None]]:
+    """Alignment and size of shared variables; None for the arena, whose size a launch says."""
+    return {name: (int(align), int(size) if size else None) for align, name, size in _SHARED.findall("\n".join(lines))}
+
+
+def _kernel(name: str, parameters: list[str], body: list[str], outer: dict[str, tuple[int, int | None]]) -> Kernel:
+    text = " ".join(body)
+    own = [(symbol, *place) for symbol, place in outer.items() if re.search(rf"\b{re.escape(symbol)}\b", text)]
+    at, shared = SHARED_BEGIN, {}
+    for symbol, align, size in sorted(own, key=lambda s: s[2] is None):  # the arena behind the others
+        align = ARENA_ALIGNMENT if size is None else align
+        at = -(-at // align) * align
+        shared[symbol] = at
+        at += size or 0
+    local = {symbol: int(size) for _, symbol, size in _LOCAL.findall(text)}
+    blocks: list[list[Instruction]] = [[]]
+    labels: dict[str, int] = {}
+    for statement in _statements(body):
+        label = _LABEL.fullmatch(statement)
+        if label is not None:
+            if blocks[-1]:
+                blocks.append([])
+            labels[label[1]] = len(blocks) - 1
+            continue
+        match = _STATEMENT.fullmatch(statement)
+        if match is None or statement.startswith("."):
+            continue
+        operands = tuple(p.strip() for p in _PIECE.findall(match[4]))
+        blocks[-1].append(Instruction(match[3], operands, match[2], match[1] == "!"))
+        if match[3].split(".")[0] in ("bra", "ret", "exit"):
+            blocks.append([])
+    return Kernel(name, tuple(parameters), tuple(map(tuple, blocks)), labels, shared, local)
+
+
+def _statements(body: list[str]) -> list[str]:
+    found = []
+    for part in re.split(r"(?<=:)\s|;|\n", "\n".join(body)):
+        for word in re.split(r"(\$\w+:)", part):
+            word = word.strip()
+            if word and word not in ("{", "}"):
+                found.append(word.lstrip("{ ").strip() if word.startswith("{ ") else word)
+    return found

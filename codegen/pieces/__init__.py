@@ -1,0 +1,23 @@
+"""Long programs in pieces: a piece is scheduled, lowered and proved by itself, equal ones once, and their kernels run one after the other.
+
+Schedules look at pairs of definitions, so the time that they take grows faster than a program; and the layers of a model are the same
+computation under other names. A program of more than `MOST_WHOLE` definitions is therefore cut, after it is simplified:
+
+1. What nobody in the program reads, and what is far behind all that it reads, moves up to its last operand: the gradient of a layer's
+   weights stands with the gradient of the layer.
+2. It is cut where least is lost: at each place between `LEAST` and `MOST` definitions from the last cut one looks at the bytes that what is
+   behind reads of what is in front. What a sum of products reads, or what is stored for others anyway, counts less: it would not be
+   computed in the loops of its readers. The first of the cheapest places is taken. The look is local, so equal layers are cut alike.
+   Integers are not cut from what they index, nor a scan from readers of its last entry: what is known of them ends with their piece.
+3. A piece is a program: what it reads are its inputs, what others read its outputs, and its tensors are called T0, T1, ... Equal
+   pieces, in one program or in several of a process, have one nest; `MOST_KEPT` of them are remembered.
+4. The nest of the whole has the kernels of all pieces in order, under the names that they have there. What leaves a piece is written
+   whole before the next one begins, which is what the proof of each piece shows; so the proof of the whole is all of theirs.
+
+Pieces that check data as they run name the user's lines, and are shared only where those are the same.
+"""
+
+from tensorexpr.codegen.pieces.cut import Piece, pieces_of
+from tensorexpr.codegen.pieces.join import nest_of_pieces
+
+__all__ = ["Piece", "nest_of_pieces", "pieces_of"]

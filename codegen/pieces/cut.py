@@ -1,0 +1,157 @@
+"""Where a program is cut, and its pieces as programs of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import prod
+
+from tensorexpr.ir import Access, Apply, Const, Define, Definition, Expr, Input, Program, Reduce, Scan, TensorType, integer
+from tensorexpr.language.renaming import index_names, local_names, renamed
+from tensorexpr.records import record, replace
+from tensorexpr.traversal import reads, walk
+
+MOST_WHOLE = 96
+"""Definitions of a program that is scheduled as a whole."""
+LEAST, MOST = 16, 48
+"""Definitions of a piece; more only where it cannot be cut."""
+OPEN_EXTENT = 1000
+"""What an open size counts in bytes that cross a cut."""
+STORED_ANYWAY, IN_ROWS = 0.25, 2.0
+"""What a byte counts that others read, too, and one that is read by other than a sum of products."""
+
+
+@record
+class Piece:
+    """A program of its own, in which the tensor called `letter` and a number stands for that one of `names` of the whole."""
+
+    program: Program
+    names: tuple[str, ...]
+    letter: str
+
+
+def pieces_of(program: Program) -> tuple[Piece, ...]:
+    """The pieces of a simplified program, in order; none where it is not long or cannot be cut."""
+    computed = {name for d in program.definitions for name, _ in d.results}
+    if sum(map(_size, program.definitions)) <= MOST_WHOLE or len(computed.intersection(program.outputs)) < len(program.outputs):
+        return ()  # a result that is an input, or is there twice, is a copy that no piece makes
+    ordered = _ordered(program)
+    borders = _borders(program, ordered)
+    if len(borders) <= 2:
+        return ()
+    parts = [ordered[a:b] for a, b in pairwise(borders)]
+    wanted = _wanted(program, parts)
+    return tuple(_piece(program, part, outputs) for part, outputs in zip(parts, wanted, strict=True))
+
+
+def _size(definition: Definition) -> int:
+    return 1 + sum(map(_size, definition.body)) if isinstance(definition, Scan) else 1
+
+
+# --------------------------------------------------------------------------------------------------------- where to cut
+
+
+def _ordered(program: Program) -> list[Definition]:
+    """The definitions, those that nothing reads or that are far behind what they read directly behind that."""
+    read = {name for d in program.definitions for name in reads(d)}
+    place: dict[str, int] = {}
+    keys = []
+    for number, definition in enumerate(program.definitions):
+        names = [name for name, _ in definition.results]
+        last = max((place[n] for n in reads(definition) if n in place), default=number)
+        key = last if read.isdisjoint(names) or number - last > MOST else number
+        place.update(dict.fromkeys(names, key))
+        keys.append((key, number))
+    return [program.definitions[number] for _, number in sorted(keys)]
+
+
+def _borders(program: Program, ordered: Sequence[Definition]) -> list[int]:
+    """Where pieces begin, and the end."""
+    costs = _costs(program, ordered)
+    borders = [0]
+    while len(ordered) - borders[-1] > MOST + LEAST:
+        start = borders[-1]
+        places = [e for e in range(start + LEAST, start + MOST + 1) if costs[e] != float("inf")]
+        places = places or [e for e in range(start + MOST + 1, len(ordered) - LEAST) if costs[e] != float("inf")][:1]
+        if not places:
+            break
+        borders.append(min(places, key=lambda e: costs[e]))
+    return [*borders, len(ordered)]
+
+
+def _costs(program: Program, ordered: Sequence[Definition]) -> list[float]:
+    """What is lost by a cut in front of each definition."""
+    costs = [0.0] * (len(ordered) + 1)
+    places: dict[str, list[int]] = {}
+    for number, definition in enumerate(ordered):
+        for name in reads(definition):
+            places.setdefault(name, []).append(number)
+    contracting = [_is_contraction(d) for d in ordered]
+    outputs = set(program.outputs)
+    for number, definition in enumerate(ordered):
+        for name, type_ in definition.results:
+            at = places.get(name, [])
+            stored = name in outputs or any(r - number > MOST for r in at)
+            known = type_.dtype.is_integer or (isinstance(definition, Scan) and not stored)
+            weight = float("inf") if known else _bytes(type_) * (STORED_ANYWAY if stored else 1.0)
+            before = number
+            for reader in at:
+                first = before if known else max(before, reader - MOST)
+                lost = weight if contracting[reader] else weight * IN_ROWS
+                for cut in range(first + 1, reader + 1):
+                    costs[cut] += lost
+                before = reader
+    return costs
+
+
+def _bytes(type_: TensorType) -> int:
+    return type_.dtype.itemsize * prod(integer(e) if isinstance(e, Const) else OPEN_EXTENT for e in type_.shape)
+
+
+def _is_contraction(definition: Definition) -> bool:
+    """Whether a definition sums products of elements."""
+    return isinstance(definition, Define) and any(
+        isinstance(node, Reduce) and node.combiner.name == "sum" and any(map(_is_product, walk(node.values[0])))
+        for node in walk(definition.value)
+    )
+
+
+def _is_product(node: Expr) -> bool:
+    return isinstance(node, Apply) and node.op.name == "mul" and sum(isinstance(n, Access) for n in walk(node)) > 1
+
+
+# ------------------------------------------------------------------------------------------------------ pieces as programs
+
+
+def _wanted(program: Program, parts: Sequence[Sequence[Definition]]) -> list[list[str]]:
+    """What leaves each piece: results of the program and what later pieces read."""
+    readers = [{name for d in part for name in reads(d)} for part in parts]
+    needed, wanted = set(program.outputs), []
+    for part, read in zip(reversed(parts), reversed(readers), strict=True):
+        wanted.append([name for d in part for name, _ in d.results if name in needed])
+        needed |= read
+    return wanted[::-1]
+
+
+def _piece(program: Program, part: Sequence[Definition], outputs: Sequence[str]) -> Piece:
+    types = program.types
+    inside = {name for d in part for name, _ in d.results}
+    outside = [name for name in dict.fromkeys(n for d in part for n in reads(d)) if name not in inside]
+    constants = {c.name: c for c in program.constants}
+    names = [*outside, *(n for d in part for n in (*(name for name, _ in d.results), *local_names(d)))]
+    taken = {*program.sizes, *(i for d in part for i in index_names(d))}
+    letter = "T"
+    while any(name.startswith(letter) for name in taken):
+        letter += "T"
+    called = {name: f"{letter}{number}" for number, name in enumerate(names)}
+    return Piece(
+        Program(
+            tuple(Input(called[n], types[n]) for n in outside if n not in constants),
+            tuple(replace(constants[n], name=called[n]) for n in outside if n in constants),
+            tuple(renamed(d, called, {}) for d in part),
+            tuple(called[n] for n in outputs),
+            program.sizes,
+        ),
+        tuple(names),
+        letter,
+    )

@@ -1,0 +1,93 @@
+"""Sums of narrow numbers, in the type that the machine adds them in.
+
+    C: bf16 = sum(A[i, k] * B[k, j] for k)           -->   bf16(sum(f32(A[i, k]) * f32(B[k, j]) for k))
+    C: i64 = sum(i64(i32(A[i, k]) * i32(B[k, j])))   -->   i64(sum(i32(A[i, k]) * i32(B[k, j]) for k))     A, B: i8, k < 2**16
+
+A sum of 16-bit floats is carried in float32 (`ir.Reduce`), and a product of two of them is exact there: it is added as it is, not rounded
+to 16 bits in between, as a multiply-add of float32 does not round its product either. A sum of integers is carried in 32 bits where
+the ranges of what is added and the number of terms prove that no partial sum leaves them; its value is the same to the last bit. Both
+leave twice or four times the lanes, and products in the form that instructions for them have.
+"""
+
+from __future__ import annotations
+
+from tensorexpr import dtypes
+from tensorexpr.dtypes import DType, accumulator
+from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Program, Reduce, apply
+from tensorexpr.records import replace
+from tensorexpr.simplify.definitions import with_definitions
+from tensorexpr.simplify.rules_reduce import points
+from tensorexpr.traversal import bottom_up, map_expressions
+
+
+def with_narrow_sums(program: Program) -> Program:
+    """The program with sums of 16-bit products carried in float32 without rounding between, and integer sums in 32 bits where they fit.
+
+    Requires: a simplified program. Ensures: integers keep every bit; sums of 16-bit floats are no further from the exact sum than before.
+    """
+    definitions = [map_expressions(d, lambda e: bottom_up(e, _carried)) for d in program.definitions]
+    if all(new is old for new, old in zip(definitions, program.definitions, strict=True)):
+        return program
+    return with_definitions(program, definitions)
+
+
+def _carried(node: Expr) -> Expr:
+    """A sum in the type that suits it."""
+    if not isinstance(node, Reduce) or node.combiner.name != "sum":
+        return node
+    (value,) = node.values
+    if node.dtype in (dtypes.float16, dtypes.bfloat16):
+        if isinstance(value, Apply) and value.op.name == "mul":
+            wide = accumulator(node.dtype)
+            return Cast(node.dtype, replace(node, values=(apply("mul", *(_cast(wide, factor) for factor in value.args)),)))
+        return node
+    if node.dtype is dtypes.int64:
+        count, found = points(node.axes), bounds(value)
+        if count is not None and found is not None:
+            least, greatest = min(found[0], 0) * count, max(found[1], 0) * count
+            if int(dtypes.int32.least) <= least and greatest <= int(dtypes.int32.greatest):
+                return Cast(dtypes.int64, replace(node, values=(_cast(dtypes.int32, value),)))
+    return node
+
+
+def _cast(dtype: DType, value: Expr) -> Expr:
+    """A value in another type that holds it; what was widened further for it is not."""
+    if isinstance(value, Cast) and value.arg.dtype is dtype:
+        return value.arg
+    if isinstance(value, Cast) and value.arg.dtype.is_integer and dtype.is_integer:
+        return Cast(dtype, value.arg)
+    return Cast(dtype, value)
+
+
+def bounds(value: Expr) -> tuple[int, int] | None:
+    """The least and the greatest that an integer can be, by the types of what is read and the operations on it; None where it may wrap or
+    nothing is known."""
+    own = value.dtype
+    if not (own.is_integer or own.is_bool):
+        return None
+    found: tuple[int, int] | None = None
+    match value:
+        case Const():
+            found = int(value.value), int(value.value)
+        case Access() if own.itemsize <= 2:
+            found = (0, 1) if own.is_bool else (int(own.least), int(own.greatest))
+        case Cast():
+            found = bounds(value.arg)
+        case Apply() if value.op.name in ("add", "sub", "mul"):
+            parts = [bounds(arg) for arg in value.args]
+            if parts[0] is None or parts[1] is None:
+                return None
+            (a, b), (c, d) = parts[0], parts[1]
+            ends = {"add": (a + c, b + d), "sub": (a - d, b - c), "mul": (a * c, a * d, b * c, b * d)}[value.op.name]
+            found = min(ends), max(ends)
+        case Apply() if value.op.name == "neg":
+            inner = bounds(value.args[0])
+            found = None if inner is None else (-inner[1], -inner[0])
+        case Apply() if value.op.name == "where":
+            one, other = bounds(value.args[1]), bounds(value.args[2])
+            found = None if one is None or other is None else (min(one[0], other[0]), max(one[1], other[1]))
+        case _ if own.is_bool:
+            found = (0, 1)
+    if found is None or own.is_bool:
+        return found
+    return found if int(own.least) <= found[0] and found[1] <= int(own.greatest) else None

@@ -1,0 +1,150 @@
+"""Programs in pieces: the joined nest is proved as a whole and computes what the program means; equal pieces are made once."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+import tensorexpr as te
+from tensorexpr.codegen import pieces, stages
+from tensorexpr.codegen.compile import build_program
+from tensorexpr.codegen.llvm import emit, host
+from tensorexpr.codegen.memo import forget
+from tensorexpr.codegen.nest_proofs import prove
+from tensorexpr.codegen.pieces import cut, pieces_of
+from tensorexpr.codegen.target import host_target
+from tensorexpr.errors import OutOfBoundsError
+from tensorexpr.interpret import evaluate_program
+from tensorexpr.language import program_of
+from tensorexpr.simplify import simplify
+from tests.codegen.programs import outputs
+from tests.random_programs import Options, random_sample
+from tests.random_programs.sample import arrays_for, sizes_of
+from tests.seeds import share_of
+
+
+@pytest.fixture(autouse=True)
+def nothing_made_before():
+    forget()
+    yield
+    forget()
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Pieces of one to three definitions."""
+    monkeypatch.setattr(cut, "MOST_WHOLE", 1)
+    monkeypatch.setattr(cut, "LEAST", 1)
+    monkeypatch.setattr(cut, "MOST", 3)
+
+
+@pytest.mark.parametrize("seed", share_of(range(300)))
+def test_random_programs_in_pieces_mean_the_same(seed, small):
+    rng = random.Random(seed)
+    sample = random_sample(seed, Options(points=rng.choice((10, 20, 40)), open_sizes=rng.choice((0, 0.5)), most=8))
+    try:
+        program = sample.traced().program
+    except te.TensorExprError:
+        return
+    if seed % 2:
+        program = simplify(program)
+    _, nest = stages.made_of_program(program, host_target(), lambda found: found.nest)
+    verdict = prove(nest)
+    assert not verdict.refuted, f"{program}\n{nest}\n{verdict}"
+    assert emit(nest, host())
+    for sizes in sizes_of(sample, program, rng, 1)[:2]:
+        arrays = arrays_for(program, sample.traced().below, sizes, seed, True, False)
+        try:
+            expected = evaluate_program(program, arrays, sizes)
+        except te.ArgumentError:
+            continue  # an extent below zero
+        except OutOfBoundsError:
+            with pytest.raises(OutOfBoundsError):
+                outputs(nest, program, arrays, sizes)
+            continue
+        for name, found in outputs(nest, program, arrays, sizes).items():
+            np.testing.assert_allclose(found, expected[name], rtol=1e-5, err_msg=f"{name} of\n{program}\n{nest}")
+
+
+def layers(count, size=8):
+    """A chain of dense layers, and what it is made of."""
+    x = te.placeholder((4, size), name="x")
+    weights = [te.placeholder((size, size), name=f"w{n}") for n in range(count)]
+
+    def layer(x, w, name):
+        z = te.compute((4, size), lambda i, j: te.sum(lambda k: x[i, k] * w[j, k], size), name=f"{name}_product")
+        mean = te.compute((4,), lambda i: te.sum(lambda j: z[i, j], size) / size, name=f"{name}_mean")
+        return te.compute((4, size), lambda i, j: te.tanh(z[i, j] - mean[i]) + x[i, j], name=name)
+
+    y = x
+    for n, w in enumerate(weights):
+        y = layer(y, w, f"y{n}")
+    head = te.placeholder(y.shape, name="head")
+    return [y, *te.gradient(y, [x, *weights], head)], [x, *weights, head]
+
+
+def test_equal_layers_are_planned_once(monkeypatch):
+    planned = []
+    scheduled = stages.scheduled
+    monkeypatch.setattr(stages, "scheduled", lambda program, target: planned.append(program) or scheduled(program, target))
+    made, given = layers(60)
+    f = te.build(made, given)
+    parts = pieces_of(f.program)
+    assert len(planned) == len({part.program for part in parts}) < len(parts) / 2
+    # Another program of the same layers in this process finds them.
+    planned.clear()
+    te.build(*layers(61))
+    assert len(planned) <= 4
+
+
+def test_the_code_of_equal_pieces_is_there_once():
+    texts = [te.build(*layers(count)).source("llvm").count("define internal void @kernel") for count in (40, 60)]
+    assert texts[1] <= texts[0] + 2
+
+
+def test_results_are_those_of_the_whole():
+    rng = np.random.default_rng(0)
+    made, given = layers(50)
+    arrays = [rng.standard_normal([int(n) for n in t.shape]).astype(np.float32) / 8 for t in given]
+    f = te.build(made, given)
+    assert pieces_of(f.program)
+    for found, expected in zip(f(*arrays), te.evaluate(made, dict(zip(given, arrays, strict=True))), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-5)
+    # The schedule of the whole is there for who asks, and so is each stage.
+    assert f.schedule.origin.startswith("the analytic model")
+    assert "y49_product" in str(f.nest) and f.source("nest").count("\n") > 100
+
+
+def test_names_and_lines_of_checks_are_those_of_the_whole(small):
+    table, ids = te.placeholder((5, 4), name="table"), te.placeholder((3,), "int32", name="ids")
+    y = te.compute((3, 4), lambda i, j: table[ids[i], j] * 2, name="first")
+    for n in range(6):
+        y = te.compute((3, 4), lambda i, j, y=y: te.sum(lambda k: y[i, k] * y[k % 3, j], 4), name=f"y{n}")
+    last = te.compute((3, 4), lambda i, j: table[ids[i] + 1, j] + y[i, j], name="last")
+    program = program_of([last], [table, ids])
+    assert len(pieces_of(simplify(program))) > 1
+    f = build_program(program)
+    f(np.zeros((5, 4), np.float32), np.array([0, 1, 2], np.int32))
+    with pytest.raises(IndexError, match=r"table\[i64\(ids\[i\] \+ 1\), j\]"):
+        f(np.zeros((5, 4), np.float32), np.array([0, 1, 4], np.int32))
+    with pytest.raises(IndexError, match=r"table\[i64\(ids\[i\]\), j\]"):
+        f(np.zeros((5, 4), np.float32), np.array([0, 1, 7], np.int32))
+
+
+def test_short_programs_are_whole():
+    made, given = layers(3)
+    assert pieces_of(te.build(made, given).program) == ()
+    assert pieces.__all__ == ["Piece", "nest_of_pieces", "pieces_of"]
+
+
+def test_a_cut_separates_no_integers_from_what_they_index(small):
+    ids = te.placeholder((6,), "int32", name="ids")
+    x = te.placeholder((6, 3), name="x")
+    gathered = te.compute((6, 3), lambda i, j: x[ids[i], j] ** 2)
+    total = te.compute((), lambda: te.sum(lambda i, j: gathered[i, j] * te.exp(gathered[5 - i, j]), (6, 3)))
+    bar = te.gradient(total, [x])
+    f = te.build([total, *bar], [x, ids])
+    for part in pieces_of(f.program):
+        assert not any(given.type.dtype.is_integer and given.type.dtype.bits == 64 for given in part.program.inputs)
