@@ -135,9 +135,7 @@ def test_thousands_of_nested_operations(steps):
     at = np.linspace(0.1, 0.9, 5)
     value, slope = at, np.ones(5)
     for k in range(steps):
-        value, slope = (
-            (np.sin(value) * 0.5 + 0.1, np.cos(value) * 0.5 * slope) if k % 2 else (value * value - 0.3, 2 * value * slope)
-        )
+        value, slope = (np.sin(value) * 0.5 + 0.1, np.cos(value) * 0.5 * slope) if k % 2 else (value * value - 0.3, 2 * value * slope)
     found = te.build(outputs, [z])(at)
     np.testing.assert_allclose(found[0], value, rtol=1e-9)
     np.testing.assert_allclose(found[1], slope, rtol=1e-7, atol=1e-300)

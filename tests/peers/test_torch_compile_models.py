@@ -22,6 +22,7 @@ from torch.nn import functional as F  # noqa: E402
 from tensorexpr.interop.torch import as_torch  # noqa: E402
 from tensorexpr.interop.torch.backend import backend  # noqa: E402
 from tensorexpr.interop.torch.backend.graphs import compile_graph  # noqa: E402
+from tensorexpr.interop.torch.backend.lowering import lower  # noqa: E402
 
 STRICT = {"fallback": False}
 
@@ -284,6 +285,20 @@ def test_our_own_ops_are_composed_with_what_surrounds_them():
     torch.testing.assert_close(y, plain(x, w))
     for one, other in zip(torch.autograd.grad(y.sum(), (x, w)), torch.autograd.grad(plain(x, w).sum(), (x, w)), strict=True):
         torch.testing.assert_close(one, other)
+
+
+def test_a_model_without_draws_is_two_programs(monkeypatch):
+    """Attention among the rest: torch marks it as one that may draw."""
+    calls = []
+
+    def counted(nodes, wanted, *rest):
+        calls.append([str(node.target) for node in nodes])
+        return lower(nodes, wanted, *rest)
+
+    monkeypatch.setattr("tensorexpr.interop.torch.backend.regions.lower", counted)
+    compiled(Block(0.0))(torch.randint(0, 11, (2, 6))).sum().backward()
+    assert len(calls) == 2
+    assert [any("flash_attention" in name for name in names) for names in calls] == [True, True]
 
 
 def test_the_backward_program_runs_no_forward_again():
