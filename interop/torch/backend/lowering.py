@@ -19,8 +19,8 @@ from torch.fx.node import map_arg
 import tensorexpr as te
 from tensorexpr.codegen.compile import build_program
 from tensorexpr.errors import DefinitionError, TensorExprError
+from tensorexpr.interop.torch.backend.aten.shapes import VIEWS
 from tensorexpr.interop.torch.backend.calls import Region
-from tensorexpr.interop.torch.backend.shapes import VIEWS
 from tensorexpr.interop.torch.backend.sizes import Memory, extent
 from tensorexpr.interop.torch.backend.table import Form, Result, Unsupported, arguments, cast_to, definition_of
 from tensorexpr.interop.torch.definitions import operator_of
