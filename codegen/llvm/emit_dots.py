@@ -20,7 +20,8 @@ Two int8: (a + 128) * b is a product of the instruction, and 128 * b is another,
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, NamedTuple
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.llvm import emit_memory
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 BITS = 512
 """Bits of a register of these instructions."""
+MOST_REGISTERS = 4
+"""Registers of one piece of a vectorized loop."""
 
 
 FEATURES = {"avx512_vnni": "+avx512vnni", "avx512_bf16": "+avx512bf16"}
@@ -49,21 +52,44 @@ NAMES = {
 """What LLVM calls the instructions, and the type of both factors there, by the type of the factor that each lane has for itself."""
 
 
+class Found(NamedTuple):
+    """An instruction that a loop is, the store in it, the factor that all lanes share and the one that each has for itself."""
+
+    dot: Dot
+    store: Store
+    shared: Access
+    own: Access
+
+
+def dot_in(s: For, extent: int, apart: Callable[[Access], tuple[float, float] | None], features: Collection[str]) -> Found | None:
+    """The instruction that an unrolled loop in lanes is on a machine with some `features`, as LLVM calls them; None where it is none.
+
+    `apart` says how many elements the lanes of an access lie apart, and iterations of the loop.
+    """
+    store = s.body[0] if len(s.body) == 1 else None
+    factors = _factors(store, s.index) if isinstance(store, Store) else None
+    if factors is None or not isinstance(store, Store):
+        return None
+    for shared, own in (factors, factors[::-1]):
+        for dot in DOTS:
+            if (dot.total, dot.shared, dot.own, dot.products) != (store.value.dtype, shared.dtype, own.dtype, extent):
+                continue
+            if FEATURES[dot.feature] in features and apart(shared) == (0, 1) and apart(own) == (dot.products, 1):
+                return Found(dot, store, shared, own)
+    return None
+
+
 def summed(emitter: Statements, s: For, extent: int) -> bool:
     """Emits an unrolled loop in lanes that adds products of narrow numbers by such an instruction, if it does; says whether it was."""
-    store = s.body[0] if len(s.body) == 1 else None
-    if not isinstance(store, Store) or emitter.mask is not None or emitter.lanes * 32 % BITS:
+    if emitter.mask is not None or emitter.lanes * 32 % BITS or emitter.lanes * 32 // BITS > MOST_REGISTERS:
         return False
-    factors = _factors(store, s.index)
-    if factors is None:
+    place = emitter.b.mark()
+    found = dot_in(s, extent, lambda access: _apart(emitter, s.index, access), emitter.machine.features.split(","))
+    if found is None:
+        emitter.b.rewind(place)
         return False
-    for shared, own in (factors, factors[::-1]):
-        dot = next((d for d in DOTS if (d.shared, d.own, d.products) == (shared.dtype, own.dtype, extent)), None)
-        if dot is None or store.value.dtype is not dot.total or FEATURES[dot.feature] not in emitter.machine.features.split(","):
-            continue
-        if emitter.lanes * 32 // BITS <= 4 and _emitted(emitter, s, store, dot, shared, own):
-            return True
-    return False
+    _emit(emitter, s, found)
+    return True
 
 
 def _factors(store: Store, index: str) -> tuple[Access, Access] | None:
@@ -88,12 +114,9 @@ def _loaded(factor: Expr) -> Access | None:
     return None
 
 
-def _emitted(emitter: Statements, s: For, store: Store, dot: Dot, shared: Access, own: Access) -> bool:
+def _emit(emitter: Statements, s: For, found: Found) -> None:
+    dot, store, shared, own = found
     b, lanes, count = emitter.b, emitter.lanes, dot.products
-    place = b.mark()
-    if not _is_side_by_side(emitter, s.index, shared, 0) or not _is_side_by_side(emitter, s.index, own, count):
-        b.rewind(place)
-        return False
     total = emitter.expr(Access(store.buffer, store.indices, dot.total))
     total = b.vector(total, lanes)
     one, many = emitter.buffers[shared.tensor], emitter.buffers[own.tensor]
@@ -122,28 +145,27 @@ def _emitted(emitter: Statements, s: For, store: Store, dot: Dot, shared: Access
         pieces = [b.emit(f"shufflevector {x.typed}, {y.typed}, <{width} x i32> <{order}>", x.type, width) for x, y in pairs]
     binding = emitter.buffers[store.buffer]
     emit_memory.store(b, binding, emitter.offset(binding, store.indices), pieces[0], lanes, None)
-    return True
 
 
-def _is_side_by_side(emitter: Statements, index: str, access: Access, stride: int) -> bool:
-    """Whether lanes of an access are `stride` elements apart, and iterations of the loop one."""
+def _apart(emitter: Statements, index: str, access: Access) -> tuple[int, int] | None:
+    """How many elements lanes of an access lie apart, and iterations of the loop; None where that is not known."""
     binding = emitter.buffers[access.tensor]
     if binding.lanes > 1 or len(access.indices) != len(binding.strides):
-        return False
+        return None
     step, opaque = 0, Opaque()
     for place, row in zip(access.indices, binding.strides, strict=True):
         form = affine_of(place, opaque)
         if form is None or any(index in Affine.of(atom).names() for atom in form.atoms() if not isinstance(atom, str)):
-            return False
+            return None
         if any(index in free_names(e) for e in opaque.names):
-            return False
+            return None
         factor = form.coefficient(index)
         if factor and row.const is None:
-            return False
+            return None
         step += factor * int(row.const or 0)
     with emitter.bound(index, literal(0, "i64")):
         first = emitter.offset(binding, access.indices)
-    return step == 1 and (first.stride == stride if stride else first.lanes == 1)
+    return None if first.lanes > 1 and not first.stride else (first.stride, step)
 
 
 def _part(emitter: Statements, total: Value, piece: int) -> Value:
