@@ -1,7 +1,7 @@
 """A call of every core operator of ATen, by overload, for the tests of `torch.compile(backend="tensorexpr")`.
 
-Each case is a function of a `Given`, whose tensors are made anew per dtype: floats that want gradients, and integers, masks and places that do
-not. Groups of cases are compiled as one graph.
+Each case is a function of a `Given`, whose tensors are made anew per dtype: floats that want gradients, and integers, masks and places
+that do not. Groups of cases are compiled as one graph.
 """
 
 from __future__ import annotations
@@ -53,9 +53,7 @@ Case = Callable[[Given], Any]
 
 def _each(names: str, tensor: str) -> dict[str, Case]:
     """Functions of one tensor."""
-    return {
-        f"{name}.default": (lambda t, name=name: getattr(A, name).default(getattr(t, tensor))) for name in names.split()
-    }  # fmt: skip
+    return {f"{name}.default": (lambda t, name=name: getattr(A, name).default(getattr(t, tensor))) for name in names.split()}
 
 
 GROUPS: dict[str, dict[str, Case]] = {
@@ -83,7 +81,8 @@ GROUPS: dict[str, dict[str, Case]] = {
             A.div.Tensor_mode(a, b, rounding_mode=mode) for a, b in ((t.i, t.j), (t.x, t.y)) for mode in ("trunc", "floor")
         ],
         "div.Scalar_mode": lambda t: (
-            A.div.Scalar_mode(t.i, 3, rounding_mode="trunc"), A.div.Scalar_mode(t.x, 0.3, rounding_mode="floor"),
+            A.div.Scalar_mode(t.i, 3, rounding_mode="trunc"),
+            A.div.Scalar_mode(t.x, 0.3, rounding_mode="floor"),
         ),
         "remainder.Tensor": lambda t: (A.remainder.Tensor(t.i, t.j), A.remainder.Tensor(t.x, t.above)),
         "remainder.Scalar": lambda t: (A.remainder.Scalar(t.x, 0.7), A.remainder.Scalar(t.i, -4)),
@@ -101,15 +100,22 @@ GROUPS: dict[str, dict[str, Case]] = {
         "fill.Scalar": lambda t: A.fill.Scalar(t.x, 2.5),
     },
     "integers": {
-        **{f"{name}.Tensor": (lambda t, name=name: (getattr(A, name).Tensor(t.i, t.j), getattr(A, name).Tensor(t.x, t.y)))
-           for name in ("eq", "ne", "lt", "le", "gt", "ge")},
-        **{f"{name}.Scalar": (lambda t, name=name: (getattr(A, name).Scalar(t.i, 2), getattr(A, name).Scalar(t.x, 0.1)))
-           for name in ("eq", "ne", "lt", "le", "gt", "ge")},
-        **{f"bitwise_{name}.Tensor": (lambda t, name=name: (getattr(A, f"bitwise_{name}").Tensor(t.i, t.j)))
-           for name in ("and", "or", "xor")},
+        **{
+            f"{name}.Tensor": (lambda t, name=name: (getattr(A, name).Tensor(t.i, t.j), getattr(A, name).Tensor(t.x, t.y)))
+            for name in ("eq", "ne", "lt", "le", "gt", "ge")
+        },
+        **{
+            f"{name}.Scalar": (lambda t, name=name: (getattr(A, name).Scalar(t.i, 2), getattr(A, name).Scalar(t.x, 0.1)))
+            for name in ("eq", "ne", "lt", "le", "gt", "ge")
+        },
+        **{
+            f"bitwise_{name}.Tensor": (lambda t, name=name: getattr(A, f"bitwise_{name}").Tensor(t.i, t.j)) for name in ("and", "or", "xor")
+        },
         **{f"bitwise_{name}.Scalar": (lambda t, name=name: getattr(A, f"bitwise_{name}").Scalar(t.i, 6)) for name in ("and", "or", "xor")},
-        **{f"logical_{name}.default": (lambda t, name=name: getattr(A, f"logical_{name}").default(t.mask, t.x > 0))
-           for name in ("and", "or", "xor")},
+        **{
+            f"logical_{name}.default": (lambda t, name=name: getattr(A, f"logical_{name}").default(t.mask, t.x > 0))
+            for name in ("and", "or", "xor")
+        },
         "logical_not.default": lambda t: (A.logical_not.default(t.mask), A.logical_not.default(t.i)),
         "bitwise_not.default": lambda t: (A.bitwise_not.default(t.mask), A.bitwise_not.default(t.i)),
         "arange.start_step": lambda t: (A.arange.start_step(1, 9, 2), A.arange.start_step(0.5, 2.0, 0.25, dtype=torch.float64)),
@@ -173,11 +179,15 @@ GROUPS: dict[str, dict[str, Case]] = {
     },
     "places": {
         "embedding.default": lambda t: A.embedding.default(t.table, t.ids, 1),
-        "_embedding_bag.default": lambda t: A._embedding_bag.default(t.table.detach(), t.ids.reshape(-1), torch.tensor([0, 2, 5]), mode=1)[0],
+        "_embedding_bag.default": lambda t: A._embedding_bag.default(t.table.detach(), t.ids.reshape(-1), torch.tensor([0, 2, 5]), mode=1)[
+            0
+        ],
         "gather.default": lambda t: A.gather.default(t.x, 0, t.along),
         "index.Tensor": lambda t: (A.index.Tensor(t.image, [None, t.ids % 4, t.ids - 3]), A.index.Tensor(t.x, [t.places % 3, None])),
         "index_put.default": lambda t: (
-            A.index_put.default(t.table, [t.places], t.x, True), A.index_put.default(t.table, [t.places], t.x), t.table.clone().index_put((t.ids,), t.row, True),
+            A.index_put.default(t.table, [t.places], t.x, True),
+            A.index_put.default(t.table, [t.places], t.x),
+            t.table.clone().index_put((t.ids,), t.row, True),
         ),
         "index_select.default": lambda t: A.index_select.default(t.x, 1, t.places),
         "masked_scatter.default": lambda t: A.masked_scatter.default(t.x, t.mask, t.table),
@@ -197,7 +207,8 @@ GROUPS: dict[str, dict[str, Case]] = {
             A.convolution.default(t.image, t.wt, None, [2, 1], [1, 0], [1, 1], True, [1, 0], 1),
         ),
         "max_pool2d_with_indices.default": lambda t: (
-            A.max_pool2d_with_indices.default(t.image, [3, 2], [2, 2], [1, 1], [1, 1], True), A.max_pool2d_with_indices.default(t.image, [2], [], [0], [2]),
+            A.max_pool2d_with_indices.default(t.image, [3, 2], [2, 2], [1, 1], [1, 1], True),
+            A.max_pool2d_with_indices.default(t.image, [2], [], [0], [2]),
         ),
         "max_pool3d_with_indices.default": lambda t: A.max_pool3d_with_indices.default(t.volume, [2, 3, 2], [1, 2, 2]),
         "avg_pool1d.default": lambda t: torch.nn.functional.avg_pool1d(t.line, 3, 2, 1),
@@ -207,24 +218,33 @@ GROUPS: dict[str, dict[str, Case]] = {
         "_adaptive_avg_pool2d.default": lambda t: A._adaptive_avg_pool2d.default(t.image, [3, 5]),
         "_adaptive_avg_pool3d.default": lambda t: A._adaptive_avg_pool3d.default(t.volume, [2, 4, 7]),
         "upsample_bilinear2d.vec": lambda t: (
-            A.upsample_bilinear2d.vec(t.image, [10, 5], True, None), A.upsample_bilinear2d.vec(t.image, None, False, [2.0, 1.5]),
+            A.upsample_bilinear2d.vec(t.image, [10, 5], True, None),
+            A.upsample_bilinear2d.vec(t.image, None, False, [2.0, 1.5]),
         ),
-        "upsample_nearest2d.vec": lambda t: (A.upsample_nearest2d.vec(t.image, [10, 5], None), A.upsample_nearest2d.vec(t.image, None, [2.0, 3.0])),
+        "upsample_nearest2d.vec": lambda t: (
+            A.upsample_nearest2d.vec(t.image, [10, 5], None),
+            A.upsample_nearest2d.vec(t.image, None, [2.0, 3.0]),
+        ),
         "grid_sampler_2d.default": lambda t: A.grid_sampler_2d.default(t.image, t.grid, 0, 0, False),
         "col2im.default": lambda t: A.col2im.default(t.columns, [4, 5], [2, 2], [1, 1], [0, 0], [1, 1]),
     },
     "norms": {
-        "_native_batch_norm_legit.default": lambda t: torch.nn.functional.batch_norm(t.image, t.mean.clone(), t.var.clone(), t.four, t.four, True, 0.2),
+        "_native_batch_norm_legit.default": lambda t: torch.nn.functional.batch_norm(
+            t.image, t.mean.clone(), t.var.clone(), t.four, t.four, True, 0.2
+        ),
         "_native_batch_norm_legit.no_stats": lambda t: A._native_batch_norm_legit.no_stats(t.image, t.four, None, True, 0.1, 1e-5)[0],
         "_native_batch_norm_legit_no_training.default": lambda t: torch.nn.functional.batch_norm(t.image, t.mean, t.var, t.four, t.four),
         "native_group_norm.default": lambda t: A.native_group_norm.default(t.image, t.four, t.four, 2, 4, 56, 2, 1e-5),
-        "native_layer_norm.default": lambda t: (A.native_layer_norm.default(t.image, [8], t.eight, t.eight, 1e-5), A.native_layer_norm.default(t.x, [3, 5], None, None, 1e-3)),
+        "native_layer_norm.default": lambda t: (
+            A.native_layer_norm.default(t.image, [8], t.eight, t.eight, 1e-5),
+            A.native_layer_norm.default(t.x, [3, 5], None, None, 1e-3),
+        ),
         "attention": lambda t: (
             torch.nn.functional.scaled_dot_product_attention(t.tokens, t.tokens * 2, t.tokens + 1),
             torch.nn.functional.scaled_dot_product_attention(t.tokens, t.tokens, t.tokens, is_causal=True),
         ),
     },
-}  # fmt: skip
+}
 
 DRAWN = {
     "native_dropout.default": lambda t: A.native_dropout.default(t.x, 0.3, True),
@@ -235,14 +255,27 @@ DRAWN = {
 """Those that draw random numbers: of torch's generator, as eager mode draws them."""
 
 BACKWARD = {
-    "_adaptive_avg_pool2d_backward.default", "avg_pool2d_backward.default", "convolution_backward.default", "embedding_dense_backward.default",
-    "max_pool2d_with_indices_backward.default", "native_group_norm_backward.default", "native_layer_norm_backward.default",
-}  # fmt: skip
+    "_adaptive_avg_pool2d_backward.default",
+    "avg_pool2d_backward.default",
+    "convolution_backward.default",
+    "embedding_dense_backward.default",
+    "max_pool2d_with_indices_backward.default",
+    "native_group_norm_backward.default",
+    "native_layer_norm_backward.default",
+}
 """Those that autograd puts into backward graphs of the others."""
 
 OUTSIDE = {
-    "nonzero.default": "a size that data decides", "_fft_c2r.default": "complex numbers", "_fft_r2c.default": "complex numbers", "_local_scalar_dense.default": "a number for Python",
-    "atan2.out": "written into", "resize_.default": "written into", "sym_is_contiguous.default": "of shapes", "sym_numel.default": "of shapes",
-    "sym_size.int": "of shapes", "sym_storage_offset.default": "of shapes", "sym_stride.int": "of shapes",
-}  # fmt: skip
+    "nonzero.default": "a size that data decides",
+    "_fft_c2r.default": "complex numbers",
+    "_fft_r2c.default": "complex numbers",
+    "_local_scalar_dense.default": "a number for Python",
+    "atan2.out": "written into",
+    "resize_.default": "written into",
+    "sym_is_contiguous.default": "of shapes",
+    "sym_numel.default": "of shapes",
+    "sym_size.int": "of shapes",
+    "sym_storage_offset.default": "of shapes",
+    "sym_stride.int": "of shapes",
+}
 """Those that are no tensors of the language: torch runs them, in the one test of such graphs."""

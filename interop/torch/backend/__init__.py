@@ -8,8 +8,8 @@ The backend is found by name (an entry point of this package). What happens, a p
 - `graphs`: AOTAutograd gives a forward and a backward graph of functional ATen operators; random numbers are made ready.
 - `regions`: what has a definition becomes regions, as few as can be, usually one; PyTorch runs the rest, and one line of the logger
   `tensorexpr.torch` says so.
-- `lowering`: a region is composed by the definitions of `table` (`pointwise`, `reductions`, `shapes`, `indexing`, `networks`, `norms`) and compiled
-  as one program; ops of ours in the model are composed with what surrounds them. `sizes`: open extents, and how tensors lie in memory.
+- `lowering`: a region is composed by the definitions of the `table` (a page per family in `aten/`) and compiled as one program; ops of
+  ours in the model are composed with what surrounds them. `sizes`: open extents, and how tensors lie in memory.
 - `calls`: regions run on torch's memory, without Python in between where extents are fixed.
 
 `options={"fallback": False}` makes it an error that PyTorch would have to run an operator.
@@ -24,7 +24,7 @@ import torch
 
 from tensorexpr.errors import ArgumentError, user_location
 from tensorexpr.hints import suggestion
-from tensorexpr.interop.torch.backend import indexing, networks, norms, pointwise, reductions, shapes
+from tensorexpr.interop.torch.backend import aten
 from tensorexpr.interop.torch.backend.graphs import through_autograd
 from tensorexpr.interop.torch.backend.table import TABLE
 
@@ -50,4 +50,4 @@ def backend(
     return through_autograd(module, inputs, strict=not given.get("fallback", True))
 
 
-__all__ = ["TABLE", "backend", "indexing", "networks", "norms", "pointwise", "reductions", "shapes"]
+__all__ = ["TABLE", "aten", "backend"]

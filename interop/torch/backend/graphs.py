@@ -2,7 +2,7 @@
 
 Forward and backward come as graphs of functional operators on fake tensors, and everything is compiled then: nothing is asked of
 data. Decompositions are torch's for what the table lacks. Random numbers are torch's own draws, of torch's generator and in the order of
-the graph: what is drawn hangs on shapes alone, so draws are made ready to run in front of the one program, and the numbers are those
+the graph: what is drawn depends on shapes alone, so draws are made ready to run in front of the one program, and the numbers are those
 that eager mode draws after the same seed.
 """
 
@@ -27,7 +27,7 @@ _ATEN: Any = torch.ops.aten
 
 @functools.cache
 def decompositions() -> dict[Any, Callable[..., Any]]:
-    """Torch's for its core operators, without those that the table has, and those that draw random numbers: these are drawn as in eager mode."""
+    """Torch's for its core operators, without those that the table has; what draws random numbers is left as it is."""
     seeded = torch.Tag.nondeterministic_seeded
     return {
         target: rule for target, rule in core_aten_decompositions().items() if definition_of(target) is None and seeded not in target.tags
@@ -35,7 +35,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
 
 
 def compile_graph(module: GraphModule, inputs: Sequence[Any], *, strict: bool) -> Callable[[list[Any]], Any]:
-    """A functional graph as a function of one list of arguments, which it empties, so that their memory is free when it is no longer needed."""
+    """A functional graph as a function of one list of arguments, which it empties: nothing is held longer than it is needed."""
     device = _device(inputs)
     for node in module.graph.nodes:
         if node.op == "get_attr" and "val" not in node.meta:

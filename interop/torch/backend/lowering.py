@@ -19,15 +19,15 @@ from torch.fx.node import map_arg
 import tensorexpr as te
 from tensorexpr.codegen.compile import build_program
 from tensorexpr.errors import DefinitionError, TensorExprError
+from tensorexpr.interop.torch.backend.aten.shapes import VIEWS
 from tensorexpr.interop.torch.backend.calls import Region
-from tensorexpr.interop.torch.backend.shapes import VIEWS
 from tensorexpr.interop.torch.backend.sizes import Memory, extent
 from tensorexpr.interop.torch.backend.table import Form, Result, Unsupported, arguments, cast_to, definition_of
+from tensorexpr.interop.torch.definitions import operator_of
 from tensorexpr.interop.torch.dtypes import FROM_TORCH
 from tensorexpr.interop.torch.library import NAMESPACE
 from tensorexpr.interop.torch.operator import of_op
 from tensorexpr.ir import Program, Size
-from tensorexpr.interop.torch.definitions import operator_of
 from tensorexpr.language import program_of
 
 Failures = dict[Node, str]
@@ -125,7 +125,7 @@ class Lowering:
     def _defined(self, node: Node) -> Any:
         target: Any = node.target
         result = Result(_forms(value_of(node)), node)
-        given = map_arg(node.args, self.value)
+        given: Any = map_arg(node.args, self.value)
         if is_ours(node):
             tensors, definition = given
             found: Any = operator_of(definition, of_op).operator.compose(list(tensors))
@@ -177,11 +177,12 @@ def _extents(given: Any) -> Any:
 
 
 def _forms(value: Any) -> list[Form | None]:
-    values = value if isinstance(value, (tuple, list)) else [value]
-    return [
-        Form(tuple(extent(n) for n in one.shape), FROM_TORCH[one.dtype]) if isinstance(one, torch.Tensor) and one.dtype in FROM_TORCH else None
-        for one in values
-    ]  # fmt: skip
+    def form(one: Any) -> Form | None:
+        if not isinstance(one, torch.Tensor) or one.dtype not in FROM_TORCH:
+            return None
+        return Form(tuple(extent(n) for n in one.shape), FROM_TORCH[one.dtype])
+
+    return [form(one) for one in (value if isinstance(value, (tuple, list)) else [value])]
 
 
 def _stand_in(node: Node) -> Any:

@@ -16,10 +16,12 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.graph import _BoxedCodeGen
+from torch.fx.node import _side_effectful_functions
 
 from tensorexpr.errors import TensorExprError, user_location
 from tensorexpr.interop.torch.backend.lowering import Failures, Lowered, is_view, lower, value_of, why_not
 from tensorexpr.interop.torch.backend.sizes import symbol_of
+from tensorexpr.interop.torch.backend.table import arguments
 
 log = logging.getLogger("tensorexpr.torch")
 _LAST = 1 << 30
@@ -28,9 +30,21 @@ _LAST = 1 << 30
 def has_effects(node: Node) -> bool:
     """Whether a node must keep its place among others like it: it draws random numbers, or changes something."""
     target: Any = node.target
-    if node.op != "call_function" or not isinstance(target, torch._ops.OpOverload):
-        return node.is_impure() if node.op == "call_function" else False
-    return torch.Tag.nondeterministic_seeded in target.tags or target._schema.is_mutable or node.is_impure()
+    if node.op != "call_function":
+        return False
+    if not isinstance(target, torch._ops.OpOverload):
+        return node.is_impure()
+    return draws(node) or target._schema.is_mutable or target in _side_effectful_functions
+
+
+def draws(node: Node) -> bool:
+    """Whether a node draws random numbers: attention without dropout does not."""
+    target: Any = node.target
+    if torch.Tag.nondeterministic_seeded not in target.tags:
+        return False
+    named = zip(target._schema.arguments, arguments(target, node.args, node.kwargs), strict=True)
+    rate = next((value for parameter, value in named if parameter.name == "dropout_p"), None)
+    return rate is None or rate != 0
 
 
 class Plan:
@@ -46,11 +60,10 @@ class Plan:
             elif node.op == "output":
                 self.times[node] = _LAST
             elif is_view(node):
-                self.times[node] = self.times[node.all_input_nodes[0]] if node.all_input_nodes else 0
                 self.times[node] = max((self.times[source] for source in node.all_input_nodes), default=0)
             elif node.target is operator.getitem:
-                self.times[node] = self.times[node.args[0]]  # type: ignore[index]
-                if node.args[0] in self.foreign:
+                self.times[node] = self.times[node.all_input_nodes[0]]
+                if node.all_input_nodes[0] in self.foreign:
                     self.foreign[node] = "part of a result of PyTorch's"
             else:
                 self._schedule(node, failures.get(node) or why_not(node, device))

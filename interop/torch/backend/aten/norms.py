@@ -267,7 +267,11 @@ def _group_norm_backward(
         return te.cast((g - totals[at] - standard(i) * dots[at]) * te.cast(inverse[at], kind), x.dtype)
 
     x_bar = te.compute(x.shape, pulled) if mask[0] else None
-    down = (lambda sums, k: te.compute((x.shape[1],), lambda c: te.cast(te.sum(lambda n: sums[n, c], batch), result[k].dtype)))  # fmt: skip
+
+    def down(sums: te.Tensor, position: int) -> te.Tensor:
+        kind_ = result[position].dtype
+        return te.compute((x.shape[1],), lambda c: te.cast(te.sum(lambda n: sums[n, c], batch), kind_))
+
     return x_bar, down(dotted, 1) if mask[1] else None, down(total, 2) if mask[2] else None
 
 

@@ -1,4 +1,4 @@
-"""Definitions of what ATen computes element by element: arithmetic, comparisons, functions of real numbers, activations and their gradients."""
+"""Definitions of what ATen computes element by element: arithmetic, comparisons, functions of real numbers, activations."""
 
 from __future__ import annotations
 

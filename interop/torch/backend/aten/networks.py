@@ -181,7 +181,7 @@ def _max_pool_backward(
     return te.compute(result.shape, body)
 
 
-def _averages(x: te.Tensor, size: Any, stride: Any, padding: Any, ceil: bool, include: bool, divisor: Any, rank: int) -> Any:
+def _averages(rank: int, x: te.Tensor, size: Any, stride: Any, padding: Any, ceil: bool, include: bool, divisor: Any = None) -> Any:
     kernel: Any = (kernels.avg_pool1d, kernels.avg_pool2d, kernels.avg_pool3d)[rank - 1]
     window = _window(size, rank, stride=stride, padding=padding)
     return kernel(x, **window, ceil_mode=ceil, count_include_pad=include, divisor_override=divisor)
@@ -189,18 +189,18 @@ def _averages(x: te.Tensor, size: Any, stride: Any, padding: Any, ceil: bool, in
 
 @aten("avg_pool1d")
 def _avg_pool1d(result: Result, x: te.Tensor, size: Any, stride: Any, padding: Any, ceil: bool, include: bool) -> Any:
-    return _averages(x, size, stride, padding, ceil, include, None, 1)
+    return _averages(1, x, size, stride, padding, ceil, include)
 
 
 @aten("avg_pool2d", "avg_pool3d")
 def _avg_pool(result: Result, x: te.Tensor, *options: Any) -> Any:
-    return _averages(x, *options, 3 if "pool3d" in str(result.node.target) else 2)
+    return _averages(3 if "pool3d" in str(result.node.target) else 2, x, *options)
 
 
 @aten("avg_pool2d_backward", "avg_pool3d_backward")
 def _avg_pool_backward(result: Result, head: te.Tensor, x: te.Tensor, *options: Any) -> Any:
     rank = 3 if "pool3d" in str(result.node.target) else 2
-    return vjp(te.op(lambda x: _averages(x, *options, rank)), "x")(x, head)
+    return vjp(te.op(lambda x: _averages(rank, x, *options)), "x")(x, head)
 
 
 def _adaptive(x: te.Tensor, rank: int, size: Any) -> Any:

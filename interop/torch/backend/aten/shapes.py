@@ -186,7 +186,11 @@ def _stack(result: Result, tensors: Sequence[te.Tensor], dim: int) -> Any:
 @aten("flip")
 def _flip(result: Result, x: te.Tensor, dims: Sequence[int]) -> Any:
     turned = {axis_of(dim, x.ndim) for dim in dims}
-    return te.compute(x.shape, lambda *i: x[tuple(n - 1 - j if k in turned else j for k, (j, n) in enumerate(zip(i, x.shape))) ])  # fmt: skip
+
+    def body(*i: Any) -> Any:
+        return x[tuple(n - 1 - j if k in turned else j for k, (j, n) in enumerate(zip(i, x.shape, strict=True)))]
+
+    return te.compute(x.shape, body)
 
 
 @aten("roll")
@@ -326,8 +330,14 @@ def _full(result: Result, _: Any, *rest: Any) -> Any:
     return filled(result, rest[1] if "new_full" in str(result.node.target) else rest[0])
 
 
-@aten("zeros", "zeros_like", "new_zeros", "empty.memory_format", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted")  # fmt: skip
+@aten("zeros", "zeros_like", "new_zeros")
 def _zeros(result: Result, *_: Any) -> Any:
+    return filled(result, 0)
+
+
+@aten("empty.memory_format", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided")
+def _empty(result: Result, *_: Any) -> Any:
+    """Of anything: whoever reads it before it is written reads zeros."""
     return filled(result, 0)
 
 
