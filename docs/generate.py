@@ -87,7 +87,7 @@ def blurs() -> dict[str, te.Schedule]:
 
 def svg(schedule: te.Schedule) -> str:
     """The picture of a schedule's nest as a file of its own: dark on white, in any theme."""
-    found = re.search(r"<svg.*?</svg>", lower(schedule)._repr_html_(), re.DOTALL)
+    found = re.search(r"<svg.*?</svg>", schedule.nest._repr_html_(), re.DOTALL)
     assert found is not None
     return found[0].replace("<svg ", '<svg style="color: #222; background: #fff" ', 1) + "\n"
 
