@@ -8,7 +8,7 @@ Of a nest without vectors (`passes_for`) LLVM copies out short loops, and makes 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import nan, prod
+from math import log2, nan, prod
 
 import numpy as np
 
@@ -35,20 +35,23 @@ from tensorexpr.codegen.auto.summary import (
     Touch,
     Work,
 )  # fmt: skip
+from tensorexpr.codegen.llvm.emit_dots import dot_in
 from tensorexpr.codegen.llvm.emit_squares import LEAST_ROWS, SIDES
 from tensorexpr.codegen.llvm.load import passes_for
 from tensorexpr.codegen.llvm.machine import Machine, host
 from tensorexpr.codegen.nest import LANES, Alloc, Block, Check, For, If, LoopNest, Store
-from tensorexpr.dtypes import DType
+from tensorexpr.dtypes import DType, int8
 from tensorexpr.errors import InternalError
-from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, Size
+from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, Size, const
 from tensorexpr.records import record, replace
-from tensorexpr.traversal import free_names, walk
+from tensorexpr.traversal import free_names, substitute, walk
 
 NEAR = 16
 """Elements along each axis within which accesses that move together are taken for one, which touches all between them."""
 TURNED = 4.0
 """Shuffles of each register of a square of sixteen that is turned around: by halving (`llvm/emit_squares.py`)."""
+SIGNED = 1.4
+"""What a sum of products of two signed bytes takes beside one instruction: subtractions run in part beside it (measured, Zen 4)."""
 BY_CONSTANT = 5.0
 """Instructions of a division of integers by a constant: a product with its inverse, shifts, a correction (Granlund and Montgomery 1994)."""
 
@@ -80,6 +83,7 @@ class _Place:
 class _Reader:
     def __init__(self, nest: LoopNest, sizes: dict[str, int], machine: Machine, threads: int) -> None:
         self.nest, self.sizes, self.machine, self.threads = nest, sizes, machine, threads
+        self.features = machine.features.split(",")
         self.loops: list[Loop] = []
         self.parts: list[tuple[int, ...]] = []
         self.work: dict[Work, float] = {}
@@ -179,7 +183,41 @@ class _Reader:
         if not isinstance(s.start, Const) or not isinstance(s.stop, Const):
             self._visit(s.start, at)
             self._visit(s.stop, at)
-        self.block(s.body, _Place(path, names, lanes, inside, at.share, dict(at.seen), kind != UNROLL or at.certain, at.turned, at.under))
+        inner = _Place(path, names, lanes, inside, at.share, dict(at.seen), kind != UNROLL or at.certain, at.turned, at.under)
+        if kind != UNROLL or not self._dot(s, extent, at, inner):
+            self.block(s.body, inner)
+
+    def _dot(self, s: For, extent: float, at: _Place, inner: _Place) -> bool:
+        """Counts a loop in lanes that is an instruction for sums of products of narrow numbers (`llvm/emit_dots.py`), if it is one."""
+        if at.lanes is None or self.threads:
+            return False
+        lane = self.loops[at.lanes].name
+
+        def apart(e: Access) -> tuple[float, float]:
+            return self._step(e.tensor, e.indices, lane), self._step(e.tensor, e.indices, s.index)
+
+        found = dot_in(s, int(extent), apart, self.features)
+        if found is None:
+            return False
+        dot, store, shared, own = found
+        first = {s.index: const(0)}
+        changed: frozenset[int] = self._rewritten(store.buffer, at) | at.under
+        for e, stride in ((shared, 0.0), (own, 1.0)):
+            moved = self._indexed(e.tensor, tuple(substitute(i, first) for i in e.indices), at)
+            self._add(at, moved | at.under, LOAD, dot.total.itemsize, 1.0, stride)
+            self._touch(e.tensor, e.indices, inner, False)
+            changed |= moved
+        index = self._indexed(store.buffer, store.indices, at)
+        self._add(at, changed | index, operations.ARITHMETIC, dot.total.itemsize, SIGNED if dot.shared is int8 else 1.0)
+        total = Access(store.buffer, store.indices, dot.total)
+        if store.buffer in self.registers:
+            self._hold(store.buffer, index, at)
+        else:
+            self._load(total, at)
+            self._add(at, frozenset(at.path), STORE, dot.total.itemsize, 1.0)
+            self._touch(store.buffer, store.indices, at, True, True)
+        self._chain(store, total, index, store.buffer in self.registers, at)
+        return True
 
     def _alloc(self, s: Alloc, at: _Place) -> None:
         name = s.buffer.name
@@ -208,6 +246,9 @@ class _Reader:
             if self._is_turned(s.buffer, s.indices, at, range(LEAST_ROWS, 65)):
                 self._add(at, loops | changed & self._lanes(at) | index, operations.SHUFFLE, self._size(s.buffer), TURNED)
                 stride = 1.0
+            elif self._is_interleaved(s, stride, at):
+                self._add(at, loops | changed & self._lanes(at) | index, operations.SHUFFLE, self._size(s.buffer), log2(stride))
+                stride = 1.0
             self._add(
                 at,
                 loops | changed & self._lanes(at) | index,
@@ -229,6 +270,14 @@ class _Reader:
             return False
         around = [self.loops[x] for x in at.path[:-1] if self.loops[x].kind == UNROLL and self.loops[x].extent in sides]
         return any(abs(self._step(buffer, indices, loop.name)) == 1 for loop in around)
+
+    def _is_interleaved(self, s: Store, stride: float, at: _Place) -> bool:
+        """Whether the copies of an unrolled loop in lanes store side by side what lanes leave out: vectors without gaps, after shuffles."""
+        if at.lanes is None or not stride > 1:
+            return False
+        inside = at.path[at.path.index(at.lanes) + 1 :]
+        own = [x for x in inside if self.loops[x].kind == UNROLL and self.loops[x].extent == stride]
+        return any(self._step(s.buffer, s.indices, self.loops[x].name) == 1 for x in own)
 
     def _lanes(self, at: _Place) -> frozenset[int]:
         return frozenset() if at.lanes is None else frozenset({at.lanes})

@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr.codegen.schedule import autoschedule
+from tensorexpr.codegen.auto.cost import Model
+from tensorexpr.codegen.auto.machine import shipped
+from tensorexpr.codegen.auto.reading import summary_of
+from tensorexpr.codegen.llvm import Machine
+from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.schedule import autoschedule as planned
 from tensorexpr.codegen.target import DOTS, Target, host_target
 from tests.codegen.programs import assert_means
 
@@ -20,7 +25,7 @@ def product(left: str, right: str, text: str, n: int, k: int, m: int, batch: int
     one, other = text.split(",")
     a = te.placeholder(tuple(sizes[x] for x in one), left, name="a")
     b = te.placeholder(tuple(sizes[x] for x in other), right, name="b")
-    wide = "float32" if left == "bfloat16" else "int32"
+    wide = "float32" if "float" in left else "int32"
     data = [x for x in "bij" if x in one + other]
 
     def value(*indices):
@@ -65,7 +70,7 @@ def test_every_shape_has_exact_values(left: str, right: str, text: str, shape: t
 def test_the_nest_says_what_is_computed(left: str, right: str) -> None:
     c, tensors = product(left, right, "ik,kj", 40, 50, 53)
     schedule = te.schedule(c, inputs=tensors)
-    made = autoschedule(schedule.program, WIDE)
+    made = planned(schedule.program, WIDE)
     assert "s['c'].stage('b', ((1, " in made.as_python()
     assert_means(made, inputs=dict(zip("ab", given(tensors, 1), strict=True)))
 
@@ -88,3 +93,15 @@ def test_results_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.Monk
     first = f(*arrays)
     monkeypatch.setenv("TENSOREXPR_NUM_THREADS", "1")
     np.testing.assert_array_equal(f(*arrays), first)
+
+
+def test_the_model_of_cost_counts_an_instruction_for_its_products() -> None:
+    machine = Machine("x86_64-unknown-linux-gnu", "znver4", "+avx512bf16,+avx512bw,+avx512f,+avx512vl,+avx512vnni", 512)
+    times = {}
+    for left, right in (*PAIRS, ("float32", "float32")):
+        c, tensors = product(left, right, "ik,kj", 128, 256, 192)
+        nest = lower(planned(te.schedule(c, inputs=tensors).program, WIDE))
+        times[left, right] = float(Model(summary_of(nest, machine=machine), shipped(WIDE)).times()[0])
+    floats = times["float32", "float32"]
+    assert times["uint8", "int8"] < times["int8", "int8"] < 0.65 * floats and times["uint8", "int8"] < 0.4 * floats
+    assert times["bfloat16", "bfloat16"] < 0.65 * floats and times["int16", "int16"] < 0.65 * floats
