@@ -157,7 +157,8 @@ def _default_schedule(
         return planned, nest
     step(f"searched: {names}")
     try:
-        found = faster(program, nest)
+        alike = target.with_two_cores  # the winner may not depend on how many cores this process has
+        found = faster(program, nest if alike is target else lower(_scheduled(program, alike)))
     except (ScheduleError, DefinitionError) as error:  # ours: no user made this schedule, nor its terms
         raise InternalError(f"{SEARCH}: {error.message}", hint=error.hint) from error
     if found is None or not _is_short(found.nest):

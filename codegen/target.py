@@ -76,6 +76,12 @@ class Target:
         """The machine with further instructions, by the names that the operating system gives them."""
         return replace(self, features=tuple(sorted({*self.features, *features})))
 
+    @property
+    def with_two_cores(self) -> Target:
+        """The same machine with two cores: what choices are made for that change the order of sums, as results may not depend on how many
+        cores a process has; loops of it are shared out all the same."""
+        return self if self.cores == 2 else replace(self, cores=2)
+
     def lanes(self, dtype: DType) -> int:
         """Elements of `dtype` in one vector."""
         return max(1, self.vector_bits // (8 * dtype.itemsize))

@@ -48,7 +48,7 @@ _FACTS = "facts of a machine"
 def facts_here() -> Facts:
     """The facts of this machine: kept ones, else measured and kept; shipped ones where TENSOREXPR_MEASURE is 0, or nothing is kept: each
     process would measure other figures, and choose other loops."""
-    nearest = shipped(host_target())
+    nearest = shipped(host_target().with_two_cores)
     if os.environ.get("TENSOREXPR_MEASURE", "").strip() == "0" or disk.folder() is None:
         return nearest
     machine = host()

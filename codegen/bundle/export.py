@@ -38,7 +38,7 @@ _CONSTANTS = "constants.safetensors"
 _DEVICE_ALIGNMENT = 16  # bytes, of every argument of a kernel on a GPU
 _LIBRARIES = {
     **dict.fromkeys(("memset", "memcpy", "memmove", "memcmp", "bcmp"), "libc.so.6"),
-    **dict.fromkeys(("pthread_create", "pthread_join", "pthread_sigmask", "syscall", "clock_gettime"), "libc.so.6"),
+    **dict.fromkeys(("pthread_create", "pthread_join", "pthread_self", "pthread_sigmask", "syscall", "clock_gettime"), "libc.so.6"),
     **dict.fromkeys(("sched_yield", "sched_getcpu", "sched_getaffinity"), "libc.so.6"),
     **dict.fromkeys(("pthread_getaffinity_np", "pthread_setaffinity_np"), "libc.so.6"),
     **{f"{name}{end}": "libm.so.6" for name in ("fma", "floor", "ceil", "trunc", "roundeven", "rint", "sqrt") for end in ("", "f")},

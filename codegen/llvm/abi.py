@@ -55,7 +55,7 @@ class Workspace:
         self.fixed = 0
         self.rest: list[Buffer] = []
         lives = _lives(nest)
-        gaps = [(0, 1 << 62)]  # what is free, in order
+        gaps = [(0, 1 << 128)]  # what is free, in order; buffers beyond all memory are refused later, with their size
         alive: list[tuple[int, int, int]] = []  # last kernel, offset, end
         # In order of birth, so that only what is still alive can be in the way.
         for buffer in sorted(nest.workspace, key=lambda buffer: lives.get(buffer.name, (0, 0))[0]):
