@@ -43,7 +43,12 @@ _callback: Callback | None = None
 @checked()
 def on_progress(callback: Callback | None) -> Callback | None:
     """Sets what is called with the `Progress` of compilations beyond two seconds, in the place of a line on the terminal; gives the one
-    before. None: the terminal. What the callback raises ends the compilation."""
+    before. None: the terminal. What the callback raises ends the compilation.
+
+    >>> before = te.on_progress(lambda progress: print(f"{progress.operation}: {progress.step}"))
+    >>> te.on_progress(before) is None        # the one that was set
+    False
+    """
     global _callback
     before, _callback = _callback, callback
     return before

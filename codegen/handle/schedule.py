@@ -73,6 +73,17 @@ class Schedule:
     definition. A word that is refused raises `ScheduleError` with the reason and changes nothing. `written` is the program before it was
     simplified; `names` gives the definitions of tensors by their keys, where the program was made from tensors; `single` says that it was
     made from one tensor, whose array a compiled function returns bare. `origin` says in words where a default schedule comes from.
+
+    >>> x = te.placeholder((64,), name="x")
+    >>> y = te.compute((64,), lambda i: x[i] * 2.0, name="y")
+    >>> s = te.schedule(y)
+    >>> isinstance(s, te.Schedule)
+    True
+    >>> s["y"].vectorize("i")
+    >>> print(s.as_python().strip())
+    s['y'].vectorize('i')
+    >>> s == te.schedule(y)
+    False
     """
 
     def __init__(

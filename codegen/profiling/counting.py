@@ -6,8 +6,9 @@ counts again; arithmetic on indices, casts and selections count nothing, as in `
 kernel: of each buffer beyond local memory every element that it reads counts once, and every element that it writes. `assumed` says
 that data decides how often something runs.
 
-A statement belongs to the definition whose name its buffer has (`h_sum` and `h_staged_1` are of `h`), and to the lines of the
-accesses in its value; a statement without any has those of its definition.
+A statement belongs to the definition whose name its buffer has (`h_sum` and `h_staged_1` are of `h`), or, where its buffer is an
+accumulator with the name of no definition (`sum_1`), to the one that reads it. It belongs to the lines of the accesses in its value; a
+statement without any has those of its definition.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 
 from tensorexpr.codegen.auto.points import Points
 from tensorexpr.codegen.nest import Alloc, Block, For, If, Kernel, LoopNest, Store
+from tensorexpr.codegen.rewrites.expressions import stores_in
 from tensorexpr.errors import Location
 from tensorexpr.interpret import extent_value
 from tensorexpr.ir import Access, Apply, Definition, Expr, Program, Scan
@@ -93,6 +95,22 @@ class _Owners:
         names = ("_".join(parts[:end]) for end in range(len(parts), 0, -1))
         return next((name for name in names if name in self.names), buffer)
 
+    def by_reader(self, block: Block) -> dict[str, str]:
+        """The definition of each buffer that a kernel stores to: the one with its name, else that of what reads it there."""
+        readers: dict[str, str] = {}
+        stores = tuple(stores_in(block))
+        for store in stores:
+            for node in walk(store.value):
+                if isinstance(node, Access) and node.tensor != store.buffer:
+                    readers.setdefault(node.tensor, store.buffer)
+        return {store.buffer: self._followed(store.buffer, readers) for store in stores}
+
+    def _followed(self, buffer: str, readers: Mapping[str, str]) -> str:
+        seen = [buffer]
+        while (owner := self.of(seen[-1])) not in self.names and readers.get(seen[-1], buffer) not in seen:
+            seen.append(readers[seen[-1]])
+        return owner if owner in self.names else buffer
+
 
 class _Counter:
     """Walks the kernels of a nest at sizes."""
@@ -107,7 +125,7 @@ class _Counter:
 
     def kernel(self, kernel: Kernel) -> Work:
         """The work of one kernel."""
-        found = _Found(frozenset(_deciding(kernel.body)))
+        found = _Found(frozenset(_deciding(kernel.body)), self.owners.by_reader(kernel.body))
         self._block(kernel.body, self.start, found)
         amounts = [
             {name: min(round(times), self.whole[name]) * self.itemsize[name] for name, times in counts.items() if name in self.whole}
@@ -145,7 +163,7 @@ class _Counter:
         accesses = (node for node in walk(store.value) if isinstance(node, Access))
         lines = tuple(dict.fromkeys(node.location for node in accesses if node.location is not None))
         touched = points.total + sum(found.read.values()) - read_before
-        found.parts.append(Part(self.owners.of(store.buffer), lines, done + touched))
+        found.parts.append(Part(found.owners[store.buffer], lines, done + touched))
 
     def _value(self, value: Expr, points: Points, found: _Found) -> float:
         """The operations of a value at these points; its reads are counted on the way."""
@@ -171,8 +189,9 @@ class _Counter:
 class _Found:
     """What has been counted in a kernel so far."""
 
-    def __init__(self, deciding: frozenset[str]) -> None:
+    def __init__(self, deciding: frozenset[str], owners: Mapping[str, str]) -> None:
         self.deciding = deciding
+        self.owners = owners
         self.operations = self.weighted = 0.0
         self.read: dict[str, float] = {}
         self.written: dict[str, float] = {}

@@ -98,6 +98,22 @@ def intrinsic(
     `result` is a tensor computed from placeholders: what it means. `body` is LLVM IR with `%name` for the pointer to the first
     element of each tensor; `declarations` gives the functions that it calls as {name: "result (arguments)"}. Raises
     `ScheduleError` where the definition is none that could be matched, or the name is that of another.
+
+    >>> a = te.placeholder((4,), name="a")
+    >>> c = te.compute((4,), lambda l: a[l] * 2.0, name="c")
+    >>> body = '''
+    ...   %x = load <4 x float>, ptr %a, align 4
+    ...   %y = fmul <4 x float> %x, splat (float 2.0)
+    ...   store <4 x float> %y, ptr %c, align 4
+    ... '''
+    >>> te.intrinsic("twice_of_four", c, body).extents
+    {'l': 4}
+    >>> x = te.placeholder((8,), name="x")
+    >>> s = te.schedule(te.compute((8,), lambda i: x[i] * 2.0, name="y"))
+    >>> _, inner = s["y"].split("i", 4)
+    >>> s["y"].tensorize(inner, "twice_of_four")
+    >>> te.build(s)(np.arange(8, dtype=np.float32))
+    array([ 0.,  2.,  4.,  6.,  8., 10., 12., 14.], dtype=float32)
     """
     program = program_of([result]) if isinstance(result, Tensor) else result
     made = Intrinsic(name, program, body, tuple((declarations or {}).items()), features, remark)

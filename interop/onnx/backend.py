@@ -57,7 +57,7 @@ class TensorExprBackend(Backend):
     @classmethod
     def prepare(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> Rep:
         """A model, ready to run on a device. Raises `TargetError` for what is not known, and for another device."""
-        target = _TARGETS.get(Device(device).type)
+        target = _target(device)
         if target is None:
             raise TargetError(f"prepare: expected the device CPU or CUDA, got {device}", location=user_location())
         return Rep(from_onnx(model), target)
@@ -87,7 +87,15 @@ class TensorExprBackend(Backend):
     @classmethod
     def supports_device(cls, device: str) -> bool:
         """Whether a device is the CPU, which always runs; a GPU runs where there is one."""
-        return bool(Device(device).type == DeviceType.CPU)
+        return _target(device) == "cpu"
+
+
+def _target(device: str) -> str | None:
+    """The target that a device of ONNX's is; None for one that there is not, for which `Device` has other errors."""
+    try:
+        return _TARGETS.get(Device(device).type)
+    except (AttributeError, ValueError):
+        return None
 
 
 def _code(array: np.ndarray) -> int:

@@ -1,6 +1,7 @@
 """`python -m tensorexpr onnx MODEL.onnx`."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -50,3 +51,15 @@ def test_what_cannot_be_a_model_is_said(path, capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(command.importlib.util, "find_spec", lambda name: None)
     assert main(["onnx", path]) == 1
     assert "onnx: expected the package onnx, got none installed" in capsys.readouterr().err
+
+
+def test_a_bundle_is_of_one_compiled_function(capsys, tmp_path):
+    body = "body = step (int64 t, bool c, float[3] a) => (bool d, float[3] b) { b = Add (a, a) l = Constant <value_float = 0.9> ()"
+    body += " m = ReduceMax <keepdims = 0> (b) d = Less (m, l) }"
+    text = (
+        f"m (float[3] x, int64 n) => (float[3] y) {{ c = Constant <value_int = 1> () g = Cast <to = 9> (c) y = Loop (n, g, x) <{body}> }}"
+    )
+    onnx.save(onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21]> {text}'), tmp_path / "loop.onnx")
+    assert main(["onnx", str(tmp_path / "loop.onnx"), "--bundle", str(tmp_path / "bundle")]) == 1
+    expected = r"onnx: expected a model of one compiled function for a bundle, got \d+ with work of the host between them"
+    assert re.search(expected, capsys.readouterr().err) and not (tmp_path / "bundle").exists()

@@ -14,7 +14,7 @@ LANGUAGES = {"python", "text", "c", "llvm", "cuda"}
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_blocks_of_a_page_run_in_order(page, tmp_path, monkeypatch):
     found = [block for block in blocks(page) if block.language == "python"]
-    for library in ("torch", "jax"):
+    for library in ("torch", "jax", "onnx"):
         if any(re.search(rf"^(>>> )?(import|from) {library}\b", block.code, re.MULTILINE) for block in found):
             pytest.importorskip(library)
     monkeypatch.chdir(tmp_path)

@@ -159,7 +159,7 @@ def test_progress_is_told_to_a_callback_and_a_logger(monkeypatch, caplog):
     finally:
         assert te.on_progress(None) is not None
     assert [p.step for p in seen] == [
-        "simplified", "scheduled: quick", "lowered: quick", "proved: quick", "text of its code", "machine code", None,
+        "simplified", "scheduled: quick", "lowered: quick", "searched: quick", "proved: quick", "text of its code", "machine code", None,
     ]  # fmt: skip
     assert {p.operation for p in seen} == {"quick"} and all(p.seconds >= 0 for p in seen)
     assert caplog.messages[0].startswith("quick: simplified after 0.0 s") and caplog.messages[-1].startswith("quick: done after")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr.simplify import cheap_names
+from tensorexpr.simplify import cheap_names, inline_definitions
 
 X, Y = te.placeholder((9,), "float64", name="X"), te.placeholder((5,), "float64", name="Y")
 K = te.placeholder((3,), "int64", name="K")
@@ -108,3 +108,13 @@ def test_the_default_schedule_stores_what_a_check_hangs_on(value, open_size):
         want = outcome(lambda *a: te.evaluate([rows, sums], dict(zip((x, z, k), a, strict=True)))[0], *given, at)
         found = outcome(lambda *a: function(*a)[0], *given, at)
         assert (found == want) if isinstance(want, str) else np.allclose(found, want, rtol=1e-12)
+
+
+@pytest.mark.parametrize("value", ["shifted", "a number", "in one case"])
+def test_inlining_that_would_lose_a_check_is_refused(value):
+    t = te.compute((5,), VALUES[value], name="t")
+    y = te.compute((3,), lambda j: t[K[j]], name="y")
+    expected = "expected reads of t that need no check of their own, got one at a place that hangs on data"
+    with pytest.raises(te.DefinitionError, match=expected) as caught:
+        inline_definitions(te.schedule(y).program, ["t"])
+    assert "te.clip bounds an index" in str(caught.value)

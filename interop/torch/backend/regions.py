@@ -18,7 +18,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.graph import _BoxedCodeGen
 from torch.fx.node import _side_effectful_functions
 
-from tensorexpr.errors import TensorExprError, user_location
+from tensorexpr.errors import InternalError, TensorExprError, user_location
 from tensorexpr.interop.torch.backend.lowering import Failures, Lowered, is_view, lower, value_of, why_not
 from tensorexpr.interop.torch.backend.sizes import symbol_of
 from tensorexpr.interop.torch.backend.table import arguments
@@ -230,7 +230,7 @@ class _Graph:
             for axis, n in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
                 if symbol_of(n) == symbol:
                     return self._graph.call_function(torch.ops.aten.sym_size.int, (self._made[node], axis))
-        raise TensorExprError(f"torch.compile: expected the size {symbol} among the arguments of the graph")
+        raise InternalError(f"torch.compile: expected the size {symbol} among the arguments of the graph")
 
     def module(self) -> GraphModule:
         """The graph as a module."""

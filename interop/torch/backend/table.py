@@ -120,7 +120,7 @@ def common(*operands: Any) -> DType:
             found = kind
         elif _category(kind) > _category(found):
             found = promoted(found, kind)
-    assert found is not None, "expected an operand"
+    assert found is not None
     return found
 
 
