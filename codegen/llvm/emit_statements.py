@@ -8,7 +8,7 @@ function over a range of its iterations, which the pool calls in chunks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from math import gcd
 
@@ -362,7 +362,7 @@ class Statements(Expressions):
         return emit_work.iteration(self, s, start, stop)
 
 
-def _stored(s: Store, indices: dict[str, Expr]) -> Store:
+def _stored(s: Store, indices: Mapping[str, Expr]) -> Store:
     """A store with other indices."""
     return Store(s.buffer, tuple(substitute(i, indices) for i in s.indices), substitute(s.value, indices))
 

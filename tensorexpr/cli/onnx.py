@@ -55,7 +55,7 @@ def run(
         functions = {"forward": _single(_step(model, given))}
         if gradient:
             functions["backward"] = _single(step)
-        facts["bundle"] = str(export(bundle, **functions))
+        facts["bundle"] = str(export(bundle, cpus=None, gpus=None, **functions))
         if not as_json:
             print_heading(f"bundle: {facts['bundle']} ({', '.join(functions)})", "program")
     return facts
