@@ -114,8 +114,10 @@ class _Making:
             self.then("split", name, size, "peel", names)
             return
         self.then("split", name, size, "guard", names)
-        if length is None or length > size:
+        if length is None:
             self.then("partition", names[0])
+        elif length > size:
+            self.then("partition", names[0], (length // size,))  # at the rest alone: other tests are no matter of this loop
 
     def _parts(self, loop: str, inner: str) -> None:
         for buffer in self.survey.updated(loop):
