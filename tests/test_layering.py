@@ -122,8 +122,8 @@ def test_what_is_imported_of_ours_is_there(folder):
         for node in ast.walk(ast.parse(file.read_text())):
             for name in named(node):
                 if name.startswith("tensorexpr.") and name not in MODULES:
-                    now = [m for m in MODULES if m.rpartition(".")[2] == name.rpartition(".")[2]]
-                    raise AssertionError(f"{file.relative_to(ROOT)}:{node.lineno}: expected a module of ours, got {name}, now {' or '.join(now)}")
+                    now = " or ".join(m for m in MODULES if m.rpartition(".")[2] == name.rpartition(".")[2])
+                    raise AssertionError(f"{file.relative_to(ROOT)}:{node.lineno}: expected a module of ours, got {name}, now {now}")
 
 
 def test_each_import_that_may_be_inside_a_function_is_there():
