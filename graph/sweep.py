@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from tensorexpr.autodiff.api import gradient
+from tensorexpr.autodiff import gradient
 from tensorexpr.graph.effects import effects_of
 from tensorexpr.graph.ir import Read
 from tensorexpr.graph.tracing import Record, Trace

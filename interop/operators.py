@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tensorexpr.autodiff.api import gradient, jvp
+from tensorexpr.autodiff import gradient, jvp
 from tensorexpr.autodiff.api.vmap import has_rules, vmap
 from tensorexpr.codegen.compile import build
 from tensorexpr.codegen.function import CompiledFunction

@@ -19,8 +19,7 @@ import importlib
 import importlib.util
 from typing import TYPE_CHECKING, Any
 
-from tensorexpr.autodiff import Gradient, jacobian
-from tensorexpr.autodiff.api import gradient
+from tensorexpr.autodiff import Gradient, gradient, jacobian
 from tensorexpr.autodiff.api.report import how_scattered
 from tensorexpr.codegen.compile import autoschedule, build, schedule
 from tensorexpr.codegen.function import CompiledFunction

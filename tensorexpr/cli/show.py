@@ -8,8 +8,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from tensorexpr.autodiff import Gradient
-from tensorexpr.autodiff.api import gradient
+from tensorexpr.autodiff import Gradient, gradient
 from tensorexpr.cli.specs import DEFAULT_EXTENT, parse_static, specs_for
 from tensorexpr.codegen.auto.gpus import facts_of
 from tensorexpr.codegen.compile import autoschedule, build

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tensorexpr.autodiff.api import gradient
+from tensorexpr.autodiff import gradient
 from tensorexpr.cli.show import find_operation, outputs_and_inputs
 from tensorexpr.cli.specs import parse_size, parse_static, specs_for
 from tensorexpr.codegen.tuning import records

@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorexpr as te
 from tensorexpr import kernels
-from tensorexpr.autodiff.api import gradient
+from tensorexpr.autodiff import gradient
 from tensorexpr.interop.torch.backend.table import Result, Unsupported, aten, axis_of, cast_to, element, filled, wide
 from tensorexpr.kernels.arguments import product
 from tensorexpr.kernels.broadcasting import broadcast_shape
