@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tensorexpr.autodiff import gradient, jvp
-from tensorexpr.autodiff.vmap import has_rules, vmap
+from tensorexpr.autodiff.api.vmap import has_rules, vmap
 from tensorexpr.codegen.compile import build
 from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.errors import DefinitionError, user_location

@@ -20,7 +20,7 @@ import importlib.util
 from typing import TYPE_CHECKING, Any
 
 from tensorexpr.autodiff import Gradient, gradient, jacobian
-from tensorexpr.autodiff.report import how_scattered
+from tensorexpr.autodiff.api.report import how_scattered
 from tensorexpr.codegen.compile import autoschedule, build, schedule
 from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.codegen.handle import Schedule

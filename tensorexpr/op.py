@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, overload
 
 import numpy as np
 
-from tensorexpr.autodiff.units import is_rule
+from tensorexpr.autodiff.api.units import is_rule
 from tensorexpr.codegen.compile import build
 from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.codegen.llvm.call import Callable as Entered

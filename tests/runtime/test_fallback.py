@@ -14,7 +14,7 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr import fallback
-from tensorexpr.autodiff import accumulate
+from tensorexpr.autodiff.sweep import accumulate
 from tensorexpr.codegen import executable, gpu_code, stages
 from tensorexpr.codegen.compile import build_program
 from tensorexpr.codegen.cuda import nvrtc
