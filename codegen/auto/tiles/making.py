@@ -60,9 +60,9 @@ class _Making:
                 self.vectors.append(self.names[n])
                 if self.survey.kind(level.loop) == SUM:
                     self._parts(level.loop, self.names[n])
+        self._sink([*(self.names[n] for n in range(len(levels))), *(x for x in self.vectors if x not in self.names.values())])
         if self.tile.order:
             self.then("reorder", *(self.outer.get(loop, loop) for loop in self.tile.order))
-        self._sink([*(self.names[n] for n in range(len(levels))), *(x for x in self.vectors if x not in self.names.values())])
         for packed in self.tile.packed:
             self._pack(packed)
         self.then("simplify")
