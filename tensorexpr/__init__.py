@@ -150,7 +150,7 @@ from tensorexpr.tune import tune
 if TYPE_CHECKING:  # what type checkers and editors see of the names in LATER
     from tensorexpr.codegen.bundle.export import export
     from tensorexpr.codegen.context import Context
-    from tensorexpr.codegen.cuda.device import synchronize
+    from tensorexpr.codegen.cuda.launch.device import synchronize
     from tensorexpr.codegen.storage import compile, freeze
     from tensorexpr.graph.composites import list_composites
     from tensorexpr.graph.control import cond, while_loop
@@ -221,7 +221,7 @@ LATER: dict[str, str] = {  # public names that load their room on first use, and
     "save_state": "tensorexpr.graph.state",
     "state_dict": "tensorexpr.graph.state",
     "summary": "tensorexpr.graph.summary",
-    "synchronize": "tensorexpr.codegen.cuda.device",
+    "synchronize": "tensorexpr.codegen.cuda.launch.device",
 }
 
 

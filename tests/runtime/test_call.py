@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr.codegen.llvm import call
+from tensorexpr.codegen.llvm.process import call
 
 
 def affine_function(shape=(4, 6), dtype="float32"):
