@@ -24,7 +24,9 @@ LADDER = (
     "codegen.tuning.operation", "codegen.tuning.order",
     "codegen.tuning.records", "codegen.tuning.lookup", "codegen.memo", "codegen.pieces", "codegen.handle",
     "codegen.stages", "codegen", "codegen.tuning",
-    "hosts", "op", "tune", "transforms", "gradient_check", "__init__", "kernels", "graph", "interop", "cli", "__main__", "examples",
+    "hosts", "op", "tune", "transforms", "gradient_check", "__init__",
+    "kernels.conventions", "kernels.elementwise", "kernels.reductions", "kernels.rearranging", "kernels.windowed", "kernels.products",
+    "kernels.losses", "kernels", "graph.nodes", "graph.trace", "graph.run", "graph.rates", "graph.modules", "graph.files", "graph", "interop", "cli", "__main__", "examples",
     "benchmarks",
 )  # fmt: skip
 STRANGERS = [("autodiff", "codegen"), ("codegen", "autodiff"), ("language", "autodiff"), ("integers", "dtypes")]
@@ -32,7 +34,7 @@ LAZY = {  # what may be imported inside a function: how a node, a schedule or a 
     ("tensorexpr.ir", "tensorexpr.text"),
     ("tensorexpr.ir", "tensorexpr.latex"),
     ("tensorexpr.language.tensor", "tensorexpr.latex"),
-    ("tensorexpr.graph.module", "tensorexpr.graph.summary"),
+    ("tensorexpr.graph.modules.module", "tensorexpr.graph.modules.summary"),
     ("tensorexpr.codegen.nest", "tensorexpr.codegen.nest_text"),
     ("tensorexpr.codegen.nest", "tensorexpr.codegen.picture"),
     ("tensorexpr.codegen.schedule.schedule", "tensorexpr.codegen.lowering"),
