@@ -1,4 +1,4 @@
-"""Measures the functions of `codegen/llvm/math/functions.py`: `python scripts/accuracy.py [--every N] [FUNCTION ...]` prints a row for each.
+"""Measures the functions of `codegen/llvm/math/`: `python scripts/accuracy.py [--every N] [FUNCTION ...]` prints a row for each.
 
 float32 functions of one argument run on every float32 there is (or every N-th), against the float64 function of the same name (which
 the suite compares with references of 64 bits and more); float64 functions, and those of two arguments, on up to 2^25 numbers: random bit

@@ -26,7 +26,8 @@ LADDER = (
     "codegen.stages", "codegen", "codegen.tuning",
     "hosts", "op", "tune", "transforms", "gradient_check", "__init__",
     "kernels.conventions", "kernels.elementwise", "kernels.reductions", "kernels.rearranging", "kernels.windowed", "kernels.products",
-    "kernels.losses", "kernels", "graph.nodes", "graph.trace", "graph.run", "graph.rates", "graph.modules", "graph.files", "graph", "interop", "cli", "__main__", "examples",
+    "kernels.losses", "kernels", "graph.nodes", "graph.trace", "graph.run", "graph.rates", "graph.modules", "graph.files", "graph",
+    "interop", "cli", "__main__", "examples",
     "benchmarks",
 )  # fmt: skip
 STRANGERS = [("autodiff", "codegen"), ("codegen", "autodiff"), ("language", "autodiff"), ("integers", "dtypes")]
