@@ -133,6 +133,9 @@ def test_positions_have_to_grow():
     kept.check(rfactor(nest, "argmax", "k"))
     with pytest.raises(ScheduleError, match="expected an argmax or argmin that is declared around i"):
         rfactor(kept.nest, "argmax", "i")
+    read = str(kept.nest).replace("value[()] = x[i, k]\n", "value[()] = x[i, k] + best[()]\n")
+    with pytest.raises(ScheduleError, match="expected nothing but updates of an argmax or argmin to touch best"):
+        rfactor(parse_nest(read), "argmax", "k")
     text = str(kept.nest).replace("argmax[()] = k\n", "argmax[()] = 20 - k\n")
     with pytest.raises(ScheduleError, match="expected one update of argmax, by positions that grow with the loops"):
         rfactor(parse_nest(text), "argmax", "k")
