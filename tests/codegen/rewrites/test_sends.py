@@ -141,6 +141,25 @@ def test_positions_have_to_grow():
         rfactor(parse_nest(text), "argmax", "k")
 
 
+COUNTED = """
+main(n, x, p, y)
+n: size
+x: parameter(f32[n])
+p: parameter(i64[1])
+y: parameter(f32[n], written)
+
+def kernel_0() -> y:
+    for t in range(0, p[0]):
+        if t < n:
+            y[t] = x[t]
+"""
+
+
+def test_lists_have_a_known_length():
+    with pytest.raises(ScheduleError, match="expected as many iterations of t as arithmetic of sizes says"):
+        sort(parse_nest(COUNTED), "y", "t", 4)
+
+
 SENT = "for t in range(0, 12):\n    a[t // 2] = x[t]\n"
 
 
