@@ -8,6 +8,7 @@ from tensorexpr.codegen.auto.machine import Facts
 from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.auto.search.fusing import fused
 from tensorexpr.codegen.auto.search.groups import Group, groups_of, joined, part_of
+from tensorexpr.codegen.auto.search.past import past_caches
 from tensorexpr.codegen.auto.tiles import tiled
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.rewrites.kernels import in_memory
@@ -25,7 +26,7 @@ def searched(program: Program, facts: Facts) -> Candidate:
         made = tuple(name for member in group.members for name in member.stored if name in taken)
         calls += [call._replace(arguments=made) if call.word == "simplify" else call for call in best.calls]
         parts.append(best.nest)
-    return Candidate(joined(start.nest, parts), tuple(calls))
+    return past_caches(Candidate(joined(start.nest, parts), tuple(calls)), facts)
 
 
 def nanoseconds(nest: LoopNest, facts: Facts, threads: int = 1) -> float:

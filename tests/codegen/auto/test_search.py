@@ -1,15 +1,20 @@
 """The search over nests: what it gives computes what the program means, is the same each time, and is rebuilt by its calls."""
 
+import re
+
 import numpy as np
 import pytest
 
 import tensorexpr as te
 from tensorexpr.codegen.auto.candidate import plain
-from tensorexpr.codegen.auto.machine import SAPPHIRE_RAPIDS
+from tensorexpr.codegen.auto.machine import SAPPHIRE_RAPIDS, ZEN_4
 from tensorexpr.codegen.auto.search import searched
 from tensorexpr.codegen.nest_text import print_nest
 from tensorexpr.codegen.stages import SEARCH
+from tensorexpr.ir import Program
 from tensorexpr.kernels import softmax
+from tensorexpr.parse import parse_program
+from tensorexpr.records import replace
 from tests.codegen.llvm.nests import run
 from tests.codegen.rewrites.law import UNITS, Kept, kept_of, near
 from tests.seeds import share_of
@@ -63,3 +68,43 @@ y[i]: bool[40] = {combine}
 return y
 """)
     kept.check(searched(kept.program, FACTS).nest)
+
+
+def column_sums(rows: int, columns: int) -> str:
+    return f"""
+a: f32[{rows}, {columns}] = input()
+c[j]: f32[{columns}] = sum(a[i, j] for i in range({rows}))
+return c
+"""
+
+
+def test_sums_down_columns_go_through_memory_in_order():
+    """Pieces of rows come at half the speed of whole ones: sums of a whole row wait in the first cache."""
+    text = print_nest(searched(parse_program(column_sums(4096, 4000)), ZEN_4).nest)
+    assert re.search(r"^    for i\w* in range", text, re.MULTILINE) and "c[" in text, text  # rows around what is done in each
+    kept = Kept.of_text(column_sums(37, 75))
+    kept.check(searched(kept.program, ZEN_4).nest, UNITS)
+
+
+def scaled(rows: int, columns: int) -> Program:
+    return parse_program(f"""
+a: f32[{rows}, {columns}] = input()
+y[i, j]: f32[{rows}, {columns}] = a[i, j] * 2.0
+z[i]: f32[{rows}] = sum(a[i, j] for j in range({columns}))
+return y, z
+""")
+
+
+def test_large_results_are_written_past_the_caches():
+    facts = replace(ZEN_4, caches=(32 << 10, 1 << 20, 16 << 20))
+    found = searched(scaled(4096, 2048), facts)
+    assert found.nest.streams == ("y",) and ("stream", ("y",)) in found.calls  # what a row adds up to is small
+    assert searched(scaled(512, 1024), facts).nest.streams == ()
+    assert searched(scaled(4096, 2047), facts).nest.streams == ()  # rows begin within vectors
+    table = parse_program("""
+t: f32[50000, 128] = input()
+ids: i64[16384] = input()
+y[n, d]: f32[16384, 128] = t[ids[n], d]
+return y
+""")
+    assert searched(table, facts).nest.streams == ()  # perhaps one row is read
