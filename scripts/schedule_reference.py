@@ -45,6 +45,10 @@ FAMILIES: tuple[tuple[str, tuple[tuple[str, str | None], ...]], ...] = (
         ),
     ),
     (
+        "What is sent to elements that data chooses",
+        (("own", "sends.own"), ("sort", "sends.sort")),
+    ),
+    (
         "Where tensors are kept",
         (("stage", "kernels.pack"), ("cache", "data.stage"), ("stream", "kernels.memory"), ("prefetch", None)),
     ),

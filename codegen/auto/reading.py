@@ -40,6 +40,7 @@ from tensorexpr.codegen.llvm.emitter.squares import LEAST_ROWS, SIDES
 from tensorexpr.codegen.llvm.process.load import passes_for
 from tensorexpr.codegen.llvm.text.machine import Machine, host
 from tensorexpr.codegen.nest import LANES, Alloc, Block, Check, For, If, LoopNest, Store
+from tensorexpr.codegen.rewrites.lanes_last import lanes_last
 from tensorexpr.dtypes import DType, int8
 from tensorexpr.errors import InternalError
 from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, Size, const
@@ -220,6 +221,7 @@ class _Reader:
         return True
 
     def _alloc(self, s: Alloc, at: _Place) -> None:
+        s = lanes_last(s) if at.lanes is None else s
         name = s.buffer.name
         self._declare(name, s.buffer.dtype, s.buffer.shape, local=True)
         self.private[name] = frozenset() if at.lanes is None else frozenset({at.lanes})
@@ -334,7 +336,8 @@ class _Reader:
         if known is not None:
             return known
         changed = self._visited(e, at)
-        if not any(isinstance(n, Access) and n.tensor in self.written | self.private.keys() for n in walk(e)):
+        changing = self.stores[at.path[0]] | self.private.keys()
+        if not any(isinstance(n, Access) and n.tensor in changing for n in walk(e)):
             at.seen[e] = changed
         return changed
 

@@ -25,7 +25,8 @@ from tensorexpr.codegen.llvm.text.builder import LONGEST_WORD, SCALAR_LOOP, Buil
 from tensorexpr.codegen.llvm.text.machine import Machine
 from tensorexpr.codegen.llvm.text.values import Value, literal
 from tensorexpr.codegen.lowering.joining import follows
-from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, Stmt, Store
+from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, Stmt, Store
+from tensorexpr.codegen.rewrites.lanes_last import lanes_last
 from tensorexpr.dtypes import float32
 from tensorexpr.errors import InternalError
 from tensorexpr.ir import Access, Apply, Const, Expr, Index, conjuncts, const
@@ -43,6 +44,9 @@ class Statements(Expressions):
     def __init__(self, builder: Builder, machine: Machine) -> None:
         super().__init__(builder, machine)
         self.outline: Callable[[Statements, For, Value, Value], None] | None = None
+        self.fresh: dict[int, Buffer] = {}
+        """By identity, stores of constants to local buffers that nothing was stored to before: lanes that are off may do as the others,
+        which leaves LLVM no older elements to keep."""
 
     def block(self, body: Block) -> None:
         done = 0
@@ -77,7 +81,13 @@ class Statements(Expressions):
     def _store(self, s: Store) -> None:
         binding = self.buffers[s.buffer]
         value = self.expr(s.value)
-        emit_memory.store(self.b, binding, self.offset(binding, s.indices), value, self.lanes, self.mask)
+        fresh = self.mask is not None and id(s) in self.fresh and self._is_inside(s, self.fresh[id(s)])
+        emit_memory.store(self.b, binding, self.offset(binding, s.indices), value, self.lanes, None if fresh else self.mask)
+
+    def _is_inside(self, s: Store, buffer: Buffer) -> bool:
+        """Whether a store to a local buffer stays in it in the lanes that are off, too."""
+        ends = zip(map(self.expr, s.indices), map(self.expr, buffer.shape), strict=True)
+        return all(i.low is not None and i.low >= 0 and i.high is not None and n.const is not None and i.high < n.const for i, n in ends)
 
     def _store_together(self, stores: tuple[Store, ...]) -> bool:
         """Stores of neighboring elements in lanes that are as far apart as there are stores: vectors without gaps.
@@ -93,6 +103,8 @@ class Statements(Expressions):
         return True
 
     def _alloc(self, s: Alloc) -> None:
+        s = lanes_last(s) if self.lanes == 1 else s
+        filled = _filled(s)
         count, strides = 1, []
         for extent in reversed(s.buffer.shape):
             value = self.expr(extent)
@@ -106,9 +118,12 @@ class Statements(Expressions):
         pointer = self.b.slot(f"[{max(1, count)} x {element}]", 64 if bytes_ >= 64 else 16)
         outer = self.buffers.get(s.buffer.name)
         self.buffers[s.buffer.name] = Binding(pointer, s.buffer.dtype, binding.strides, "local", self.lanes, count)
+        if filled is not None:
+            self.fresh[id(filled)] = s.buffer
         try:
             self.block(s.body)
         finally:
+            self.fresh.pop(id(filled), None)
             del self.buffers[s.buffer.name]
             if outer is not None:
                 self.buffers[s.buffer.name] = outer
@@ -371,6 +386,14 @@ class Statements(Expressions):
 def _stored(s: Store, indices: Mapping[str, Expr]) -> Store:
     """A store with other indices."""
     return Store(s.buffer, tuple(substitute(i, indices) for i in s.indices), substitute(s.value, indices))
+
+
+def _filled(s: Alloc) -> Store | None:
+    """The store that fills a local buffer with a constant before all others, where its first statement does."""
+    stores = [x for x in statements(s.body[:1]) if isinstance(x, Store) and x.buffer == s.buffer.name]
+    if len(stores) != 1 or not isinstance(stores[0].value, Const):
+        return None
+    return stores[0] if sum(x is stores[0] for x in statements(s.body)) == 1 else None
 
 
 def _side_by_side(body: Block) -> tuple[Store, ...]:

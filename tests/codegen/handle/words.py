@@ -78,6 +78,14 @@ def tensorize(s: Schedule, handle: StageHandle, rng: random.Random) -> None:
     handle.tensorize(_any(handle.loops, rng), rng.choice(known_intrinsics()).name)
 
 
+def to_owners(word: str) -> Word:
+    def act(s: Schedule, handle: StageHandle, rng: random.Random) -> None:
+        getattr(handle, word)(_any(handle.loops, rng), rng.randint(1, 4), rng.randrange(2))
+
+    act.__name__ = word
+    return act
+
+
 def with_another(word: str) -> Word:
     def act(s: Schedule, handle: StageHandle, rng: random.Random) -> None:
         getattr(handle, word)(rng.choice(s.stages))
@@ -106,7 +114,7 @@ WORDS: tuple[Word, ...] = (
     split, split, split, tile, reorder, reorder, fuse, compute_at, compute_at, cache, stage, pipeline, prefetch, tensorize, bare("inline"),
     bare("slide"), bare("slide"), bare("stream"), with_another("compute_with"), with_another("compute_with"), with_another("alongside"),
     of_a_loop("rfactor"), of_a_loop("rfactor"), of_a_loop("parallel"), of_a_loop("vectorize"), of_a_loop("vectorize"),
-    of_a_loop("unroll"), of_a_loop("serial"),
+    of_a_loop("unroll"), of_a_loop("serial"), to_owners("own"), to_owners("sort"),
 )  # fmt: skip
 """The words of `s[C]`, those more often that others depend on."""
 
