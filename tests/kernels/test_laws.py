@@ -29,6 +29,7 @@ from tensorexpr.simplify import simplify
 from tensorexpr.text import print_program
 from tests.kernels.case import Case, as_float32, flat
 from tests.kernels.table import ALL
+from tests.seeds import is_campaign
 
 NAMES = [case.name for case in ALL]
 ROWS = dict(zip(NAMES, ALL))
@@ -211,9 +212,12 @@ def test_programs_print_parse_and_are_simplified(case: Case) -> None:
         assert simplify(simple) is simple
 
 
-@pytest.mark.parametrize("case", [c for c in ALL if c.float32 is not None], ids=lambda c: c.name)
+IN_FLOAT32 = [c for c in ALL if c.float32 is not None]
+
+
+@pytest.mark.parametrize("case", IN_FLOAT32 if is_campaign() else IN_FLOAT32[::3], ids=lambda c: c.name)
 def test_float32(case: Case) -> None:
-    """Values and gradient as one function."""
+    """Values and gradient as one function: the generated code is that of float64 in other vectors, so a run takes every third row."""
     assert case.float32 is not None
     inputs, result, wrt = placed(case, "float32")
     outputs = list(leaves(result))
