@@ -21,6 +21,7 @@ from torch.autograd import forward_ad
 
 from tensorexpr.autodiff.api.vmap import has_rules
 from tensorexpr.codegen.compile import build
+from tensorexpr.codegen.cost import cost_of
 from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.codegen.memo import Memo
 from tensorexpr.dtypes import dtype
@@ -199,6 +200,13 @@ class TorchOperator:
         """The program for arguments of these shapes, in which extents are numbers or the names of open ones, and dtypes."""
         outline = self._outlined(tuple(shape for shape, _ in at), tuple(TO_TORCH[dtype(type_)] for _, type_ in at))
         return program_of(list(outline.outputs), outline.inputs)
+
+    def operations(self, tensors: Sequence[torch.Tensor]) -> int:
+        """Scalar operations of a call, counted exactly: what torch's FlopCounterMode is told."""
+        program = self.program_at([(tuple(int(n) for n in tensor.shape), FROM_TORCH[tensor.dtype].name) for tensor in tensors])
+        found = cost_of(program).operations
+        assert isinstance(found, int), "expected no open extent where all shapes are numbers"
+        return found
 
     def _check_differentiable(self, tensors: Sequence[torch.Tensor]) -> None:
         """Refuses a tensor that requires grad where there is none, before anything is computed."""
