@@ -54,7 +54,7 @@ class Derivation:
         return tuple(row for row in self.rows if row.iterations != row.reads)
 
     def counted(self, name: str) -> int | None:
-        """The sum of a count over the rows, None where a loop hangs on data."""
+        """The sum of a count over the rows, None where a loop depends on data."""
         counts = [getattr(row, name) for row in self.rows]
         return sum(counts) if all(isinstance(count, int) for count in counts) else None
 

@@ -1,7 +1,7 @@
 """`python -m tensorexpr.benchmarks.gpu FOLDER`: the workloads on a GPU beside PyTorch, `torch.compile`, JAX, CuPy and Triton.
 
 One process, candidates in turns, device time by CUDA's events between two synchronizations; our results are compared with float64
-before they are timed. A GPU minute is dear, so: what fails is written down by name and the rest goes on; the most telling workloads and
+before they are timed. A GPU minute is costly, so: what fails is written down by name and the rest goes on; the most telling workloads and
 the peers that need no long compilation come first, the peers that do (`torch.compile`, JAX) in a second turn; nothing takes more than its
 share of the time; JSON and a table are written before and after every row, and `--resume` goes on where a run was cut off or where an
 error left the GPU's context unusable (status 75: start again). With TENSOREXPR_CUDA=host and `--tiny` the same runs on a CPU, as a test.

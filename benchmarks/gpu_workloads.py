@@ -24,7 +24,7 @@ SCATTERS = ("embedding", "max_pool2d", "avg_pool2d", "interpolate", "grid_sample
 @dataclass(frozen=True, slots=True)
 class Workload:
     """A spec on a GPU. `precision` is an argument of `te.build` where it is given. `checked`: so many first rows of the result, and of
-    the gradient by the first input, each of which hangs on its own row of the first input alone, are compared; None: all results.
+    the gradient by the first input, each of which depends on its own row of the first input alone, are compared; None: all results.
     `alone`: no peer can do it in the time that there is. `open_`: ours is compiled for any size, equal extents being one."""
 
     spec: Spec

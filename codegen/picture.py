@@ -166,7 +166,7 @@ def _lines(block: Block, depth: int, axes: tuple[Axis, ...], guards: tuple[Expr,
 
 
 def _is_exact(axis: Axis) -> bool:
-    """Whether integer sets know the bounds of a loop, which hang on no data."""
+    """Whether integer sets know the bounds of a loop, which depend on no data."""
     data = any(isinstance(node, Access) for e in (axis.start, axis.stop) for node in walk(e))
     return not data and bound_constraints(axis.index, axis)[1]
 

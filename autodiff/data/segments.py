@@ -1,4 +1,4 @@
-"""Reads at places that hang on data, turned around by sorting: all that meets at an element stands in one segment.
+"""Reads at places that depend on data, turned around by sorting: all that meets at an element stands in one segment.
 
     Y[t, d] reads W[ids[t], d]        offsets, order = segments[extent](ids[t] for t in range(n))
                                       W_bar[v, d] = sum(Y_bar[order[k], d] for k in range(offsets[v], offsets[v + 1]))
@@ -40,7 +40,7 @@ def sorted_gathers(
 ) -> tuple[Gather, ...] | None:
     """The gathers at the elements `target` of what reads there, through a plan that the workspace has or gets.
 
-    With `every` all indices count as hanging on data. None where no box is known.
+    With `every` all indices count as depending on data. None where no box is known.
     """
     names = _apart(contribution, target, workspace)
     c = _renamed(contribution, names)

@@ -114,7 +114,7 @@ AS_IT_IS = Layout()
 
 @dataclass(frozen=True)
 class Words:
-    """What a speaker is told; see the top of this file. `named`: subexpressions with the axes that they hang on."""
+    """What a speaker is told; see the top of this file. `named`: subexpressions with the axes that they depend on."""
 
     layouts: Mapping[str, Layout] = field(default_factory=dict)
     batch: int = 0

@@ -32,7 +32,7 @@ Ranges = Mapping[str, tuple[Affine | None, Affine | None]]
 
 
 def reads_tensors(expr: Expr) -> bool:
-    """Whether a value hangs on what tensors hold."""
+    """Whether a value depends on what tensors hold."""
     return any(True for _ in read_occurrences(expr, ()))
 
 
@@ -160,7 +160,7 @@ class Site:
     begins: Mapping[str, Begin]
 
     def window(self, spans: Iterable[Span | None], extent: Expr) -> Window | None:
-        """The window of an axis that holds all spans; None where there is none that hangs on the loop and is shorter than the axis."""
+        """The window of an axis that holds all spans; None where there is none that depends on the loop and is shorter than the axis."""
         if not isinstance(extent, Const):
             return None
         found = [None if span is None else self.ranged(span) for span in spans]

@@ -113,7 +113,7 @@ class TorchOperator:
     def read_by_gradient(self, wanted: Mask, tensors: Sequence[torch.Tensor]) -> Mask | None:
         """Which inputs the gradient of those that are wanted reads; None where it reads all, or is not compiled yet.
 
-        None as well for tensors that a graph is made with: extents may be symbols in them, and a graph hangs on nothing that ran before.
+        None as well for tensors that a graph is made with: extents may be symbols in them, and a graph depends on nothing that ran before.
         """
         plain = all([type(tensor) in (_Tensor, _Parameter) for tensor in tensors])
         return self.spares.get((wanted, *_signature(tensors))) if plain else None
@@ -205,8 +205,7 @@ class TorchOperator:
         """Scalar operations of a call, counted exactly: what torch's FlopCounterMode is told."""
         program = self.program_at([(tuple(int(n) for n in tensor.shape), FROM_TORCH[tensor.dtype].name) for tensor in tensors])
         found = cost_of(program).operations
-        assert isinstance(found, int), "expected no open extent where all shapes are numbers"
-        return found
+        return found if isinstance(found, int) else found()  # all shapes are numbers: there is no size to ask for
 
     def _check_differentiable(self, tensors: Sequence[torch.Tensor]) -> None:
         """Refuses a tensor that requires grad where there is none, before anything is computed."""
