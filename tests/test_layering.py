@@ -100,7 +100,7 @@ def climbs(module: str) -> None:
 
 
 def test_our_own_modules_are_imported_at_the_top():
-    for module, node in ((module, node) for module in MODULES for node in ast.walk(parsed(module))):
+    for module, node in ((name, node) for name in MODULES for node in ast.walk(parsed(name))):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             inside = {name for name in imported(node) if name.split(".")[0] == "tensorexpr"}
             assert all((module, name) in LAZY for name in inside), f"{module}.{node.name} imports {', '.join(inside)} inside"
