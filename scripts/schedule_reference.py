@@ -19,7 +19,14 @@ STAGE, WHOLE = "s[C]", "s"
 FAMILIES: tuple[tuple[str, tuple[tuple[str, str | None], ...]], ...] = (
     (
         "The list of loops",
-        (("split", "loops.split"), ("fuse", "loops.fuse"), ("reorder", "loops.reorder"), ("tile", None)),
+        (
+            ("split", "loops.split"),
+            ("fuse", "loops.fuse"),
+            ("reorder", "loops.reorder"),
+            ("tile", None),
+            ("skew", "loops.directions"),
+            ("reverse", None),
+        ),
     ),
     (
         "How a loop runs",
@@ -41,6 +48,7 @@ FAMILIES: tuple[tuple[str, tuple[tuple[str, str | None], ...]], ...] = (
             ("inline", "data.inline"),
             ("rfactor", "kernels.separate"),
             ("slide", "data.slide"),
+            ("contract", "data.contract"),
             ("pipeline", "data.pipeline"),
         ),
     ),
