@@ -25,7 +25,7 @@ from tensorexpr.errors import ArgumentError, DefinitionError, InternalError, use
 from tensorexpr.freezing import with_constants, with_literals
 from tensorexpr.ir import Const, Input, Program, content_of
 from tensorexpr.language import Tensor
-from tensorexpr.language.modes import MODE_PATH, asked_for
+from tensorexpr.language.definitions.modes import MODE_PATH, asked_for
 from tensorexpr.parse import parse_program
 from tensorexpr.simplify import remove_dead_definitions
 from tensorexpr.text import print_program, print_type

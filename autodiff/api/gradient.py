@@ -24,7 +24,7 @@ from tensorexpr.fallback import first_sound
 from tensorexpr.hints import checked, suggestion
 from tensorexpr.ir import Access, Apply, Definition, Expr, Index, Program
 from tensorexpr.language import Tensor, lift, program_of
-from tensorexpr.language.sorting import plan_of
+from tensorexpr.language.definitions.sorting import plan_of
 from tensorexpr.markup import listed
 from tensorexpr.simplify import simplify
 from tensorexpr.text import print_program

@@ -26,7 +26,7 @@ from tensorexpr.autodiff.local.contributions import Contribution
 from tensorexpr.autodiff.local.workspace import Workspace, all_of, shifted
 from tensorexpr.bounds import PROVED, check_access, implied
 from tensorexpr.ir import Access, Axis, Expr, Index, Segments, apply, const, product
-from tensorexpr.language.renaming import renamed
+from tensorexpr.language.core.renaming import renamed
 from tensorexpr.records import record, replace
 from tensorexpr.regions import Opaque, cases_of, domain_of
 from tensorexpr.traversal import bottom_up, free_names, fresh_name, read_occurrences, substitute

@@ -19,8 +19,8 @@ from tensorexpr.bounds import implied
 from tensorexpr.errors import ArgumentError
 from tensorexpr.integers import Domain, DomainTooComplex, ge
 from tensorexpr.integers.closed_form import closed_form, tidied
-from tensorexpr.integers.formulas import text, to_sympy
-from tensorexpr.integers.polynomial import Polynomial, names_in
+from tensorexpr.integers.counting.formulas import text, to_sympy
+from tensorexpr.integers.counting.polynomial import Polynomial, names_in
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import (
     Access,

@@ -43,7 +43,7 @@ from tensorexpr.ir import (
     const,
 )
 from tensorexpr.ir import integer as integer_of
-from tensorexpr.language.scalar import Scalar, build
+from tensorexpr.language.core.scalar import Scalar, build
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import free_names, reads, walk
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from tensorexpr.codegen.schedule.windows import alternatives, widest
 from tensorexpr.codegen.schedule.work import has_reduction
 from tensorexpr.integers import Affine, FloorDiv
-from tensorexpr.integers.affine import Interval
+from tensorexpr.integers.forms.affine import Interval
 from tensorexpr.ir import Apply, Axis, Const, Expr, apply, const, integer
 from tensorexpr.records import field, record
 from tensorexpr.regions import affine_of, expression_of

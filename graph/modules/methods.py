@@ -27,7 +27,7 @@ from tensorexpr.graph.run.function import Function, function
 from tensorexpr.graph.trace.trees import filled
 from tensorexpr.ir import Constant, Input, Program
 from tensorexpr.language import Tensor, lift, program_of
-from tensorexpr.language.renaming import ProgramRenaming
+from tensorexpr.language.core.renaming import ProgramRenaming
 from tensorexpr.markup import code, listed, page
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from tensorexpr.errors import Location
 from tensorexpr.ir import Constant, Define, Definition, Input, TensorType, integer
-from tensorexpr.language.renaming import ProgramRenaming, local_names
+from tensorexpr.language.core.renaming import ProgramRenaming, local_names
 from tensorexpr.text import print_definition, print_type
 from tensorexpr.traversal import expressions, reads, size_names
 

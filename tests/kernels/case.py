@@ -1,7 +1,7 @@
 """A row of the case table: an operation of the library on small inputs, with independent references.
 
 A row says what the operation should equal, as a function of NumPy arrays and as PyTorch, and what its derivative may look like.
-`test_laws` runs every law on every row; `tests/peers` compares value and gradients with PyTorch; `benchmarks/derivation.py`
+`test_laws` runs every law on every row; `tests/peers` compares value and gradients with PyTorch; `benchmarks/subjects/derivation.py`
 times the derivation. This module imports no peer: PyTorch's side is text, evaluated where PyTorch is installed.
 """
 

@@ -8,7 +8,7 @@ from tensorexpr import kernels
 from tensorexpr.codegen.schedule import autoschedule
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Apply
-from tensorexpr.language.programs import program_of
+from tensorexpr.language.core.programs import program_of
 from tensorexpr.parse import parse_program
 from tensorexpr.simplify import simplify
 from tensorexpr.traversal import expressions, walk
