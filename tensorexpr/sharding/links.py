@@ -113,8 +113,8 @@ class Links:
             if not isinstance(access, Access) or access.tensor not in self.types:
                 continue
             for position, index in enumerate(access.indices):
-                for name, slope in self._slopes(index, self.types[access.tensor], position):
-                    self._join(Site("loop", owner, name), Site("axis", access.tensor, position), slope)
+                for name, pace in self._slopes(index, self.types[access.tensor], position):
+                    self._join(Site("loop", owner, name), Site("axis", access.tensor, position), pace)
                 self._through_order(index, access.tensor, position)
 
     def _ranges(self, owner: str, reduce: Reduce) -> None:
@@ -141,34 +141,6 @@ class Links:
             if stride is not None:
                 lead = apply("mul", Index(_LEAD), const(stride))
                 found = slope(bottom_up(index, lambda e, lead=lead: lead if isinstance(e, Access) else e), _LEAD)
-                if found is not None and found > 0:
-                    self._join(Site("loop", plan.name, plan.axes[0].index), Site("axis", tensor, position), found)
-
-    def _ranges(self, owner: str, reduce: Reduce) -> None:
-        """A loop whose range moves with another loop moves with it."""
-        for axis in reduce.axes:
-            for name in free_names(axis.start):
-                found = slope(axis.start, name)
-                if found is not None and found > 0 and found == slope(axis.stop, name):
-                    self._join(Site("loop", owner, name), Site("loop", owner, axis.index), found)
-
-    def _slopes(self, index: Expr, type_: TensorType, position: int) -> Iterator[tuple[str, Fraction]]:
-        if isinstance(index, Apply) and index.op.name == "mod" and index.args[1] == type_.shape[position]:
-            index = index.args[0]
-        for name in free_names(index):
-            found = slope(index, name)
-            if found is not None and found > 0:
-                yield name, found
-
-    def _through_order(self, index: Expr, tensor: str, position: int) -> None:
-        """A read at what a sort plan lists moves with the outermost loop of the points that the plan sorts."""
-        for plan in {
-            node.tensor: self._orders[node.tensor] for node in walk(index) if isinstance(node, Access) and node.tensor in self._orders
-        }.values():
-            stride = stride_of(plan)
-            if stride is not None:
-                placed = bottom_up(index, lambda e: apply("mul", Index(_LEAD), const(stride)) if isinstance(e, Access) else e)
-                found = slope(placed, _LEAD)
                 if found is not None and found > 0:
                     self._join(Site("loop", plan.name, plan.axes[0].index), Site("axis", tensor, position), found)
 

@@ -34,11 +34,13 @@ class Addends:
     tensors: set[str] = field(default_factory=set)
     plans: set[str] = field(default_factory=set)
     """Results of sort plans of the points of a block."""
+    several: bool = False
+    """Whether loops around each other are blocks of different dimensions of a mesh, so that all blocks of both are there."""
 
     def is_restricted(self, owner: str, axes: Iterable[Axis]) -> bool:
         """Whether one of some loops around each other is. Raises `Mixed` where two are: blocks of both leave points out."""
         found = [axis for axis in axes if Site("loop", owner, axis.index) in self.sites]
-        if len(found) > 1:
+        if len(found) > 1 and not self.several:
             raise Mixed
         return bool(found)
 
@@ -88,7 +90,7 @@ class Addends:
         self._whole(owner, () if expr.where is None else (expr.where,))
         if not any(self.within(owner, value) for value in expr.values):
             return expr
-        if self.is_restricted(owner, expr.axes):
+        if self.is_restricted(owner, expr.axes) and not self.several:
             raise Mixed  # a block of blocks
         return map_children(expr, lambda child: self._addend(owner, child, first) if child is expr.values[0] else child)
 
@@ -144,9 +146,9 @@ class Addends:
         return Const(0 if self.combine == "sum" else 1, expr.dtype)
 
 
-def addends(program: Program, combine: str, sites: frozenset[Site]) -> Addends:
+def addends(program: Program, combine: str, sites: frozenset[Site], several: bool = False) -> Addends:
     """The tensors that are addends where the sites are restricted. Raises `Mixed` where one goes into what has to have the whole."""
-    found = Addends(combine, sites)
+    found = Addends(combine, sites, several=several)
     for definition in program.definitions:
         match definition:
             case Define():
@@ -157,7 +159,7 @@ def addends(program: Program, combine: str, sites: frozenset[Site]) -> Addends:
                 restricted = found.is_restricted(definition.name, definition.axes)
                 inside = found.within(definition.name, definition.value)
                 rest = (*definition.indices, *(() if definition.where is None else (definition.where,)))
-                if any(found.within(definition.name, expr) for expr in rest) or (restricted and inside):
+                if any(found.within(definition.name, expr) for expr in rest) or (restricted and inside and not several):
                     raise Mixed
                 if inside:
                     found.addend(definition.name, definition.value, True)

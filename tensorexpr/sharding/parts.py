@@ -67,7 +67,7 @@ def part_of(
     """
     from_to: dict[Site, Interval] = {site: (Affine.of(begin), Affine.of(end - 1)) for site, (begin, end) in sites.items()}
     boxes = demand(program, from_to, 1)
-    found = None if combine is None else addends(program, combine, frozenset(site for site in sites if site.kind != "axis"))
+    found = None if combine is None else addends(program, combine, frozenset(site for site in sites if site.kind != "axis"), several=True)
     for name, bounds in (wider or {}).items():
         if name in boxes:
             boxes[name] = tuple(Range(Affine.of(b), Affine.of(e - 1), one.wraps) for (b, e), one in zip(bounds, boxes[name], strict=True))
