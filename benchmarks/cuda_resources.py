@@ -20,8 +20,8 @@ from typing import Any
 import tensorexpr as te
 from tensorexpr import kernels
 from tensorexpr.codegen.auto.gpus import facts_of
-from tensorexpr.codegen.cuda import nvrtc
 from tensorexpr.codegen.cuda.model.report import predictions
+from tensorexpr.codegen.cuda.nvidia import nvrtc
 from tensorexpr.codegen.gpu_code import GpuCode
 from tensorexpr.codegen.schedule import autoschedule
 from tensorexpr.codegen.target import H200
