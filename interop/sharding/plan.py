@@ -75,6 +75,11 @@ class Plan:
         return self._parts.get(at, lambda: self._part(at))
 
     def _part(self, at: tuple[int, ...]) -> Part:
+        sites, combine, first = self.restriction(at)
+        return part_of(self.sharding.program, sites, combine, first)
+
+    def restriction(self, at: tuple[int, ...]) -> tuple[dict[Site, tuple[int, int]], str | None, bool]:
+        """Where the restricted loops run on the device at a place, how addends are combined, and whether it has what stands beside them."""
         sites: dict[Site, tuple[int, int]] = {}
         first, combine = True, None
         for rule, count, index in zip(self.choice, self.counts, at, strict=True):
@@ -86,7 +91,7 @@ class Plan:
                 sites[site] = begin + low, begin + high
             if rule.combine is not None:
                 combine, first = rule.combine, first and index == 0
-        return part_of(self.sharding.program, sites, combine, first)
+        return sites, combine, first
 
     def held(self, position: int, at: tuple[int, ...]) -> list[tuple[int, int]]:
         """The box of an input that the device at a place holds where it lies as the rules have it."""
@@ -150,9 +155,14 @@ def choose(
 
 
 def cost_of(
-    sharding: Sharding, counts: tuple[int, ...], choice: Choice, layouts: Sequence[Layout], outputs: Sequence[Layout] | None = None
+    sharding: Sharding,
+    counts: tuple[int, ...],
+    choice: Choice,
+    layouts: Sequence[Layout],
+    outputs: Sequence[Layout] | None = None,
+    combined: bool = False,
 ) -> Cost:
-    """What a choice costs a device, with rings of devices along each dimension."""
+    """What a choice costs a device, with rings of devices along each dimension; `combined`: addends are combined at once."""
     moved, work, addends, unlike = 0.0, 0.0, 0, 0
     shapes = [sharding.extents(given.name) for given in sharding.program.inputs]
     for position, given in enumerate(sharding.program.inputs):
@@ -162,8 +172,9 @@ def cost_of(
     for position, name in enumerate(sharding.program.outputs):
         size = math.prod(sharding.extents(name)) * sharding.program.types[name].dtype.bits // 8
         lies = tuple(WHOLE if rule is None else rule.outputs[position] for rule in choice)
-        if outputs is not None:
-            moved += _moved(sharding.extents(name), size, counts, lies, outputs[position])
+        if outputs is not None or combined:
+            done = tuple(WHOLE if isinstance(one, Partial) else one for one in lies)
+            moved += _moved(sharding.extents(name), size, counts, lies, done if outputs is None else outputs[position])
         addends += sum(size for one in lies if isinstance(one, Partial))
         work += size / math.prod(count for one, count in zip(lies, counts, strict=True) if not isinstance(one, Whole))
         plain = [_plain(layout) for shape, layout in zip(shapes, layouts, strict=True) if shape == sharding.extents(name)]
