@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tensorexpr.codegen.memo import Memo
-from tensorexpr.errors import DefinitionError
 from tensorexpr.sharding import Bounds, Part, Partial, Placement, Rule, Sharding, Site, Split, Unread, Whole, part_of
 from tensorexpr.sharding.placements import WHOLE
 
@@ -117,7 +116,7 @@ def missing(needs: Bounds, holds: Sequence[tuple[int, int]]) -> int:
 
 def choices(sharding: Sharding, counts: tuple[int, ...]) -> Iterator[Choice]:
     """Every choice of rules that go together."""
-    options: list[Rule | None] = [*sharding.rules, None]
+    options: list[Rule | None] = [None, *sharding.rules]
     for choice in itertools.islice(itertools.product(options, repeat=len(counts)), _CHOICES):
         if _together([rule for rule in choice if rule is not None]):
             yield choice
@@ -140,18 +139,14 @@ def choose(
 ) -> Plan:
     """The plan that moves the least for inputs that lie as `layouts` say; `known` are the combiners that the host has.
 
-    `outputs` wants results to lie in a way: what does not is moved, and counts. Raises `DefinitionError` where rules fail.
+    `outputs` wants results to lie in a way: what does not is moved, and counts.
     """
-    best: tuple[Cost, Choice] | None = None
-    for choice in choices(sharding, counts):
-        if any(rule is not None and rule.combine is not None and rule.combine not in known for rule in choice):
-            continue
-        cost = cost_of(sharding, counts, choice, layouts, outputs)
-        if best is None or cost < best[0]:
-            best = cost, choice
-    if best is None:
-        raise DefinitionError("sharding: expected a way to compute on a mesh, got none")
-    return Plan(sharding, counts, best[1])
+    found = [
+        choice
+        for choice in choices(sharding, counts)
+        if all(rule is None or rule.combine is None or rule.combine in known for rule in choice)
+    ]
+    return Plan(sharding, counts, min(found, key=lambda choice: cost_of(sharding, counts, choice, layouts, outputs)))
 
 
 def cost_of(
