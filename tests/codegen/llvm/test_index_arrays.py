@@ -127,3 +127,12 @@ def test_blocks_dominate_as_the_graph_of_jumps_says() -> None:
             for name in names:
                 reached |= {target for source, target in edges if source == name and source in reached and target != removed}
             assert {n for n in names if tree.dominates(removed, n)} == set(names) - reached
+
+
+def test_entries_of_a_plan_are_divided_in_halves_of_their_lanes():
+    """The plan of a sort holds positions of points, fewer than 2**31: lanes of them are divided in 32 bits, as vectors are not in 64."""
+    x, t = te.placeholder((300, 5)), te.placeholder((70, 121), "int64")
+    head = te.placeholder((70, 121))
+    (gradient,) = te.gradient(te.compute((70, 121), lambda i, j: te.exp(x[t[i, j], 0])), [x], head)
+    text = te.build(gradient, [x, t, head]).source("llvm")
+    assert not [line for line in text.splitlines() if "x i64>" in line and ("sdiv" in line or "udiv" in line)]
