@@ -153,6 +153,19 @@ class StageHandle:
         self._apply("reorder", axes, lambda nest: loops.reorder(nest, *names))
 
     @checked()
+    def skew(self, outer: str, inner: str, factor: int) -> None:
+        """Begins a loop `factor` later with every iteration of one around it. Nothing changes by that alone: but where steps need what
+        the step before has made beside it, the two may change places then (`reorder`)."""
+        first, second = self._there(outer), self._there(inner)
+        self._apply("skew", (outer, inner, factor), lambda nest: loops.skew(nest, first, second, factor))
+
+    @checked()
+    def reverse(self, axis: str) -> None:
+        """Runs the iterations of a loop from the last to the first."""
+        loop = self._there(axis)
+        self._apply("reverse", (axis,), lambda nest: loops.reverse(nest, loop))
+
+    @checked()
     def tile(self, a: str, b: str, a_factor: int, b_factor: int, tail: str = "peel") -> tuple[str, str, str, str]:
         """Splits two loops and puts the blocks of both outside: gives the names of the loops over blocks, then of those inside."""
         with self._at_once("tile", (a, b, a_factor, b_factor, tail)):
@@ -366,6 +379,13 @@ class StageHandle:
         loop, form = self._there(axis), self._schedule.form
         names = [buffer for name, buffer in form.buffers.items() if name != self.name and buffer in form.stored]
         self._apply("pipeline", (axis, stages), lambda nest: data.pipeline(nest, loop, names, stages))
+
+    @checked()
+    def contract(self, axis: str) -> None:
+        """Keeps of the definition what an iteration of a loop needs; where that reads what earlier ones made, in a ring of the last
+        entries, or, where each is read before the next is made, in their place."""
+        loop, buffer = self._there(axis), self._buffer
+        self._apply("contract", (axis,), lambda nest: data.contract(nest, buffer, loop))
 
     def slide(self) -> None:
         """Computes of the window that an iteration of the loop around reads what the one before did not; the rest is kept in a ring."""

@@ -450,7 +450,7 @@ def kernel_1() -> y:
         (
             "for q in range(0, 2):\n    for i in range(0, 12):\n        a[i] = x[i]\n        y[i] = where(i > 0, a[i - 1], 0.0)",
             lambda n: contract(n, "a", "i"),
-            r"there are other copies of the loop, or loops around it",
+            r"copies of the loop, or loops around it, touch the same elements along the other axes",
         ),
     ],
 )
