@@ -18,10 +18,12 @@ from math import ceil, prod
 
 import numpy as np
 
+from tensorexpr.codegen.auto.bound import least
 from tensorexpr.codegen.auto.cost import Model
 from tensorexpr.codegen.auto.features import Numbers
 from tensorexpr.codegen.auto.machine import Facts
 from tensorexpr.codegen.auto.points import OPEN
+from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.auto.summary import Summary
 from tensorexpr.codegen.auto.tiles.sketch import Level, Packed, Tile, sketch
 from tensorexpr.codegen.auto.tiles.survey import DATA, SUM, WINDOW, Survey
@@ -42,7 +44,11 @@ SHORT = 4
 """Registers up to which all of a loop is lanes, so that which of them are off is known."""
 MOST_SIZES = 144
 """Combinations of sizes that the model is asked for at once: 0.1 to 0.4 ms each for a kernel of a few statements."""
-MOST_SKELETONS = 16
+MOST_SKELETONS, LEAST_SKELETONS = 16, 4
+FEW_LEAVES = 4
+"""Leaves of a kernel up to which so many skeletons are looked at; of more as many fewer, for each takes as much longer."""
+NEAR = 1.15
+"""How far above what no nest goes below a tile is as good as it gets: loops, rests, and loads beside their arithmetic."""
 MOST_WINDOWS = 2
 """Choices, from the best on, that are tried with windows copied out."""
 COPIED = 0.2
@@ -69,7 +75,12 @@ def choices(survey: Survey, facts: Facts) -> list[Choice]:
     found: list[Choice] = []
     outside = {name for name in survey.loops if survey.bounds_others(name) or survey.length(name) == 0}
     sunk = (tile for tile in _skeletons(survey, facts) if outside.isdisjoint(level.loop for level in tile.levels))
-    found += [_sized(survey, facts, tile) for tile in islice(sunk, MOST_SKELETONS)]
+    most = max(LEAST_SKELETONS, MOST_SKELETONS * FEW_LEAVES // max(FEW_LEAVES, len(survey.leaves)))
+    bound = least(summary_of(survey.nest), facts, survey.buffers.keys() - survey.locals.keys())
+    for tile in islice(sunk, most):
+        found.append(_sized(survey, facts, tile))
+        if found[-1].time <= NEAR * bound:
+            break
     found.sort(key=lambda c: c.time)
     found += [better for choice in found[:MOST_WINDOWS] for better in _with_windows(survey, facts, choice)]
     return sorted(found, key=lambda c: c.time)
