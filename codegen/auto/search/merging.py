@@ -11,10 +11,9 @@ from collections.abc import Sequence
 
 from tensorexpr.codegen.auto.candidate import Candidate
 from tensorexpr.codegen.auto.search.groups import Group
-from tensorexpr.codegen.nest import For, LoopNest
+from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.rewrites.expressions import stores_in
-from tensorexpr.codegen.rewrites.paths import walk_block
-from tensorexpr.codegen.rewrites.refusals import refuse
+from tensorexpr.codegen.rewrites.paths import loop_paths
 from tensorexpr.errors import ScheduleError
 
 
@@ -26,12 +25,10 @@ def outermost(made: Candidate, loops: tuple[str, ...], first: tuple[str, ...]) -
 
 def merged(made: Candidate, loops: Sequence[str], others: Sequence[str]) -> Candidate:
     """The candidate with the loops of one kernel around those of one behind it, pair by pair. Raises `ScheduleError` where it cannot be."""
-    first, second = _kernel_with(made.nest, loops[0]), _kernel_with(made.nest, others[0])
-    if first != second:
-        if first > second:
-            raise refuse(f"expected {loops[0]} in front of {others[0]}", loop=loops[0])
-        if first < second - 1:
-            made = made.then("move_kernel", first, second - 1)
+    first, second = (loop_paths(made.nest, names[0])[0][0] for names in (loops, others))
+    if first < second - 1:
+        made = made.then("move_kernel", first, second - 1)
+    if first < second:
         made = made.then("merge_kernels", second - 1)
     for one, other in zip(loops, others, strict=True):
         made = made.then("merge", one, other)
@@ -56,10 +53,3 @@ def kernel_of(nest: LoopNest, buffer: str) -> int | None:
     if not any(buffer == b.name for b in (*nest.workspace, *nest.parameters)):
         return None
     return next((n for n, kernel in enumerate(nest.kernels) if any(s.buffer == buffer for s in stores_in(kernel.body))), None)
-
-
-def _kernel_with(nest: LoopNest, loop: str) -> int:
-    for n, kernel in enumerate(nest.kernels):
-        if any(isinstance(s, For) and s.index == loop for _, s in walk_block(kernel.body)):
-            return n
-    raise refuse(f"expected a loop {loop}", loop=loop)

@@ -54,9 +54,17 @@ def in_passes(part: Candidate, group: Group, facts: Facts) -> Iterator[Candidate
         except ScheduleError:
             pass
         else:
-            yield kept(with_producers(one, group, (inner, outer)), inner)
+            yield _dealt(kept(with_producers(one, group, (inner, outer)), inner), outer)
             return
-    yield kept(with_producers(made, group, (outer,)), outer)
+    yield _dealt(kept(with_producers(made, group, (outer,)), outer), outer)
+
+
+def _dealt(made: Candidate, outer: str) -> Candidate:
+    """The candidate with its blocks on all cores, where that is legal: tiles are in them then, not across."""
+    try:
+        return made.then("parallel", outer)
+    except ScheduleError:
+        return made
 
 
 def _block(nest: LoopNest, group: Group, facts: Facts) -> int:

@@ -17,6 +17,7 @@ from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.auto.search.fusing import fused
 from tensorexpr.codegen.auto.search.groups import Group, joined, part_of
 from tensorexpr.codegen.auto.search.joining import groups_of, in_order
+from tensorexpr.codegen.auto.search.memory import in_and_out
 from tensorexpr.codegen.auto.tiles import tiled
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.rewrites.expressions import buffers_written
@@ -55,7 +56,7 @@ def searched(program: Program, facts: Facts) -> Candidate:
         calls += [_placed(call, best.nest, done) for call in best.calls]
         done += len(best.nest.kernels)
         parts.append(best.nest)
-    return Candidate(joined(start.nest, parts), tuple(calls))
+    return in_and_out(Candidate(joined(start.nest, parts), tuple(calls)), facts)
 
 
 class _Choice:

@@ -91,7 +91,11 @@ def _only_locals(nest: LoopNest, first: Path, second: Path) -> bool:
     """Whether between the block that two loops share and each of them there are declarations of local buffers only."""
     level = shared(first, second)
     inner = [path[:end] for path in (first, second) for end in range(level + 1, len(path))]
-    return 0 < level < len(first) and all(isinstance(statement(nest, path), Alloc) for path in inner)
+    if not 0 < level < len(first) or not all(isinstance(statement(nest, path), Alloc) for path in inner):
+        return False
+    kept = {s.buffer.name for end in range(level + 1, len(first)) if isinstance(s := statement(nest, first[:end]), Alloc)}
+    behind = (statement(nest, (*first[:level], at)) for at in range(first[level] + 1, second[level] + 1))
+    return not any(isinstance(x, Alloc) and x.buffer.name in kept for s in behind for _, x in walk_block((s,)))
 
 
 def _widened(nest: LoopNest, first: Path, second: Path) -> tuple[LoopNest, Path]:
@@ -101,8 +105,6 @@ def _widened(nest: LoopNest, first: Path, second: Path) -> tuple[LoopNest, Path]
         assert isinstance(around, Alloc)
         low, high = first[level] + 1, second[level]
         more = tuple(statement(nest, (*first[:level], at)) for at in range(low, high + 1))
-        if any(around.buffer.name in (x.buffer.name if isinstance(x, Alloc) else None,) for s in more for _, x in walk_block((s,))):
-            raise refuse(f"expected one {around.buffer.name}, got another one behind it", around)
         for at in range(high, low - 1, -1):
             nest = put(nest, (*first[:level], at), ())
         nest = put(nest, first[: level + 1], (replace(around, body=(*around.body, *more)),))
