@@ -53,7 +53,7 @@ def searched(program: Program, facts: Facts) -> Candidate:
         if not (taken_names(best.nest) - names).isdisjoint(taken):
             best = _best(Candidate(part_of(start.nest, group, taken)), group, facts)
         taken |= taken_names(best.nest)
-        calls += [_placed(call, best.nest, done) for call in best.calls]
+        calls += [_placed(call, group, best.nest, done) for call in best.calls]
         done += len(best.nest.kernels)
         parts.append(best.nest)
     return in_and_out(Candidate(joined(start.nest, parts), tuple(calls)), facts)
@@ -125,10 +125,11 @@ def _moves(groups: Sequence[Group]) -> Iterator[Call]:
             now.insert(at, now.pop(now.index(number)))
 
 
-def _placed(call: Call, part: LoopNest, before: int) -> Call:
-    """A call for a part of a nest as one for the whole, in which some kernels stand before."""
+def _placed(call: Call, group: Group, part: LoopNest, before: int) -> Call:
+    """A call for a part of a nest, that of a group, as one for the whole, in which some kernels stand before."""
     if call.word == "simplify":
-        stored = [name for kernel in part.kernels for name in sorted(buffers_written(kernel.body))]
+        stored = [name for member in group.members for name in member.stored]
+        stored += [name for kernel in part.kernels for name in sorted(buffers_written(kernel.body))]
         return call._replace(arguments=tuple(dict.fromkeys(stored)))
     count = NUMBERED.get(call.word, 0)
     return call._replace(arguments=(*(n + before for n in call.arguments[:count]), *call.arguments[count:]))
