@@ -11,17 +11,16 @@ Times are predicted from what was compiled and from facts of the GPU; nothing ra
 from __future__ import annotations
 
 import argparse
-import json
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import tensorexpr as te
 from tensorexpr import kernels
+from tensorexpr.benchmarks import keeping
 from tensorexpr.codegen.auto.gpus import facts_of
-from tensorexpr.codegen.cuda import nvrtc
 from tensorexpr.codegen.cuda.model.report import predictions
+from tensorexpr.codegen.cuda.nvidia import nvrtc
 from tensorexpr.codegen.gpu_code import GpuCode
 from tensorexpr.codegen.schedule import autoschedule
 from tensorexpr.codegen.target import H200
@@ -172,7 +171,7 @@ def listed(archs: Sequence[str], filters: Sequence[str], file: str | None) -> in
     if file is not None:
         about = {"about": "compiled, not run: no GPU was there; times are predicted", "nvrtc": ".".join(map(str, nvrtc.version()))}
         facts = {arch: as_dict(facts_of(arch)) for arch in archs}
-        Path(file).write_text(json.dumps({**about, "facts": facts, "rows": rows}, indent=1) + "\n")
+        keeping.write(file, {**about, "facts": facts, "rows": rows})
     return 0
 
 

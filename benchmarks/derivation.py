@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import datetime
 import gc
-import json
 import statistics
 import sys
 import time
@@ -20,7 +19,7 @@ from typing import Any
 
 import tensorexpr as te
 from tensorexpr.autodiff import Row
-from tensorexpr.benchmarks import operations
+from tensorexpr.benchmarks import keeping, operations
 from tensorexpr.benchmarks.harness import machine
 from tensorexpr.benchmarks.samples.library import from_checkout
 from tensorexpr.simplify import simplify
@@ -201,5 +200,5 @@ def main(json_path: str | None = None) -> int:
             "growth": [[asdict(one) | {"rows": len(one.rows)} for one in pair] for pair in pairs],
         }
         Path(json_path).parent.mkdir(parents=True, exist_ok=True)
-        Path(json_path).write_text(json.dumps(document, indent=1) + "\n")
+        keeping.write(json_path, document)
     return 0

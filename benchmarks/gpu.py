@@ -31,7 +31,7 @@ from tensorexpr.benchmarks.gpu_peers import Clock
 from tensorexpr.benchmarks.gpu_workloads import Workload
 from tensorexpr.codegen.auto.gpus import GpuFacts, facts_of, with_measured
 from tensorexpr.codegen.compile import fold_constants, machine_of
-from tensorexpr.codegen.cuda.device import Device, current_device
+from tensorexpr.codegen.cuda.launch.device import Device, current_device
 from tensorexpr.codegen.cuda.model.report import predictions
 from tensorexpr.codegen.gpu_code import GpuCode
 from tensorexpr.records import replace

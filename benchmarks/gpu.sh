@@ -71,7 +71,7 @@ for name in ("numpy", "llvmlite", "sympy", "ml_dtypes", "hypothesis", "pytest", 
     print(name, "there" if importlib.util.find_spec(name) else "missing")
 own = importlib.metadata.distribution("tensorexpr")
 print("tensorexpr", own.version, own.locate_file(""), tensorexpr.__file__)
-from tensorexpr.codegen.cuda.device import current_device
+from tensorexpr.codegen.cuda.launch.device import current_device
 device = current_device()
 print("device", device.name, device.arch)
 print("facts", device.facts)

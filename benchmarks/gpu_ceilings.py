@@ -22,9 +22,9 @@ import numpy as np
 from tensorexpr import dtypes
 from tensorexpr.benchmarks.gpu_peers import Clock
 from tensorexpr.codegen.auto.gpus import KINDS, GpuFacts, facts_of, file_name
-from tensorexpr.codegen.cuda import nvrtc
-from tensorexpr.codegen.cuda.device import Device, Kernels, current_device
-from tensorexpr.codegen.cuda.source import Launch, Source
+from tensorexpr.codegen.cuda.emitter.source import Launch, Source
+from tensorexpr.codegen.cuda.launch.device import Device, Kernels, current_device
+from tensorexpr.codegen.cuda.nvidia import nvrtc
 from tensorexpr.ir import Const
 
 THREADS = 256

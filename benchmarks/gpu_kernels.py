@@ -15,7 +15,7 @@ import numpy as np
 
 import tensorexpr as te
 from tensorexpr import kernels
-from tensorexpr.codegen.cuda.device import Device, current_device
+from tensorexpr.codegen.cuda.launch.device import Device, current_device
 
 Made = tuple[list[te.Tensor], list[te.Tensor], float]
 """Outputs, inputs, and how far results may be from those of the CPU, relative to the greatest."""

@@ -22,7 +22,7 @@ import numpy as np
 
 from tensorexpr.benchmarks import peers
 from tensorexpr.benchmarks.gpu_workloads import Workload
-from tensorexpr.codegen.cuda.device import Device
+from tensorexpr.codegen.cuda.launch.device import Device
 
 PACKAGES = {
     "torch": "torch", "torch.compile": "torch", "deterministic": "torch", "jax": "jax", "cupy": "cupy", "triton": "triton",

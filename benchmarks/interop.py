@@ -11,7 +11,6 @@ from __future__ import annotations
 import datetime
 import importlib
 import importlib.util
-import json
 import statistics
 import tempfile
 import time
@@ -23,7 +22,7 @@ from typing import Any
 import numpy as np
 
 import tensorexpr_runtime
-from tensorexpr.benchmarks import threads
+from tensorexpr.benchmarks import keeping, threads
 from tensorexpr.benchmarks.calls.square import COUNT, square
 from tensorexpr.benchmarks.harness import machine
 from tensorexpr.codegen.bundle.export import export
@@ -134,5 +133,5 @@ def main(file: str | None = None, rounds: int = ROUNDS) -> int:
         more = {"threads": [asdict(row) for row in scaling], "bundle": asdict(bundled)}
         when = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         Path(file).parent.mkdir(parents=True, exist_ok=True)
-        Path(file).write_text(json.dumps({"when": when, "info": machine(), "rows": [asdict(row) for row in rows], **more}, indent=1) + "\n")
+        keeping.write(file, {"when": when, "info": machine(), "rows": [asdict(row) for row in rows], **more})
     return 0

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 import tensorexpr as te
-from tensorexpr.benchmarks import operations, peers
+from tensorexpr.benchmarks import keeping, operations, peers
 from tensorexpr.benchmarks.harness import Effort, difference, interleaved, machine
 from tensorexpr.benchmarks.worker import limits, take_cores
 from tensorexpr.cli import output
@@ -159,7 +159,7 @@ def main(threads: Sequence[int], rounds: int = 9, path: str | None = None, parts
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         document = {"date": date, "machine": machine(), "peers": peers.versions(), "rows": [asdict(row) for row in rows]}
-        Path(path).write_text(json.dumps(document, indent=1) + "\n")
+        keeping.write(path, document)
     return int(any(not row.difference < CLOSE for row in rows))
 
 

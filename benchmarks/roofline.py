@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from tensorexpr.codegen.llvm.load import load
-from tensorexpr.codegen.llvm.machine import Machine, host
+from tensorexpr.codegen.llvm.process.load import load
+from tensorexpr.codegen.llvm.text.machine import Machine, host
 
 ACCUMULATORS = 16
 STREAMS = ("copy", "copy_nt", "triad", "triad_nt")

@@ -8,7 +8,6 @@ sooner than Python's lock is given up and had back keeps it: then threads cannot
 from __future__ import annotations
 
 import datetime
-import json
 import os
 import threading
 import time
@@ -19,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from tensorexpr.benchmarks import keeping
 from tensorexpr.benchmarks.calls.square import COUNT, square
 from tensorexpr.benchmarks.harness import machine
 from tensorexpr.codegen.llvm import set_threads
@@ -115,5 +115,5 @@ def main(file: str | None = None) -> int:
     if file is not None:
         when = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         Path(file).parent.mkdir(parents=True, exist_ok=True)
-        Path(file).write_text(json.dumps({"when": when, "info": machine(), "rows": [asdict(row) for row in rows]}, indent=1) + "\n")
+        keeping.write(file, {"when": when, "info": machine(), "rows": [asdict(row) for row in rows]})
     return 0

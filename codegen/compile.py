@@ -9,7 +9,7 @@ import numpy as np
 
 from tensorexpr.codegen.arguments import signature_of
 from tensorexpr.codegen.auto.gpus import GpuFacts, shipped
-from tensorexpr.codegen.cuda.device import current_device
+from tensorexpr.codegen.cuda.launch.device import current_device
 from tensorexpr.codegen.executable import executable_of, executable_of_schedule
 from tensorexpr.codegen.folding import folded
 from tensorexpr.codegen.function import CompiledFunction

@@ -16,7 +16,7 @@ from tensorexpr import data
 from tensorexpr.codegen.arguments import shape_text, signature_of
 from tensorexpr.codegen.compile import check_precision, check_target, fold_constants, machine_of, program_from
 from tensorexpr.codegen.context import Context, Symbol, symbol_of, symbols_of
-from tensorexpr.codegen.cuda.device import current_device
+from tensorexpr.codegen.cuda.launch.device import current_device
 from tensorexpr.codegen.executable import executable_of, look_at
 from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.codegen.gpu_code import GpuCode

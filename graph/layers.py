@@ -15,9 +15,9 @@ import numpy as np
 import tensorexpr as te
 from tensorexpr import kernels
 from tensorexpr.errors import ArgumentError, user_location
-from tensorexpr.graph.module import Module
-from tensorexpr.graph.random import mixed, place_of, unit
-from tensorexpr.graph.variable import Variable
+from tensorexpr.graph.modules.module import Module
+from tensorexpr.graph.modules.random import mixed, place_of, unit
+from tensorexpr.graph.modules.variable import Variable
 
 
 def _uniform(rng: np.random.Generator, shape: tuple[int, ...], fan_in: int) -> np.ndarray:

@@ -16,11 +16,11 @@ import numpy as np
 
 import tensorexpr as te
 from tensorexpr.errors import ArgumentError, user_location
-from tensorexpr.graph.function import function
-from tensorexpr.graph.module import Module
+from tensorexpr.graph.modules.module import Module
+from tensorexpr.graph.modules.variable import Variable
 from tensorexpr.graph.rates import Rate, as_rate
-from tensorexpr.graph.variable import Variable
-from tensorexpr.kernels.normalization import carrier
+from tensorexpr.graph.run.function import function
+from tensorexpr.kernels.reductions.normalization import carrier
 from tensorexpr.language import Tensor
 from tensorexpr.op_rules import article
 

@@ -19,7 +19,14 @@ STAGE, WHOLE = "s[C]", "s"
 FAMILIES: tuple[tuple[str, tuple[tuple[str, str | None], ...]], ...] = (
     (
         "The list of loops",
-        (("split", "loops.split"), ("fuse", "loops.fuse"), ("reorder", "loops.reorder"), ("tile", None)),
+        (
+            ("split", "loops.split"),
+            ("fuse", "loops.fuse"),
+            ("reorder", "loops.reorder"),
+            ("tile", None),
+            ("skew", "loops.directions"),
+            ("reverse", None),
+        ),
     ),
     (
         "How a loop runs",
@@ -41,8 +48,13 @@ FAMILIES: tuple[tuple[str, tuple[tuple[str, str | None], ...]], ...] = (
             ("inline", "data.inline"),
             ("rfactor", "kernels.separate"),
             ("slide", "data.slide"),
+            ("contract", "data.contract"),
             ("pipeline", "data.pipeline"),
         ),
+    ),
+    (
+        "What is sent to elements that data chooses",
+        (("own", "sends.own"), ("sort", "sends.sort")),
     ),
     (
         "Where tensors are kept",

@@ -19,11 +19,11 @@ from typing import Any, NamedTuple, overload
 
 import numpy as np
 
-from tensorexpr.autodiff.units import is_rule
+from tensorexpr.autodiff.api.units import is_rule
 from tensorexpr.codegen.compile import build
 from tensorexpr.codegen.function import CompiledFunction
-from tensorexpr.codegen.llvm.call import Callable as Entered
-from tensorexpr.codegen.llvm.call import link, native_calls
+from tensorexpr.codegen.llvm.process.call import Callable as Entered
+from tensorexpr.codegen.llvm.process.call import link, native_calls
 from tensorexpr.codegen.memo import Memo
 from tensorexpr.dtypes import dtype
 from tensorexpr.errors import DefinitionError, Location, failure_location, user_location

@@ -120,8 +120,8 @@ class Model:
         facts, stride = self.facts, abs(work.stride)
         port, whole, element = (_LOAD, facts.load, facts.gather) if work.kind == LOAD else (_STORE, facts.store, facts.scatter)
         across = whole * facts.across / facts.load
-        if not lanes or stride == 0:
-            row[port] = whole
+        if not lanes or stride == 0:  # of no more than a unit does at once
+            row[port] = whole * facts.unit_bits / facts.vector_bits
         elif stride == 1:
             row[port] = whole if work.aligned else across
             row[_SHUFFLE] = facts.shuffle if work.stride < 0 else 0.0

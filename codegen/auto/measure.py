@@ -21,9 +21,9 @@ import numpy as np
 
 from tensorexpr.codegen import disk
 from tensorexpr.codegen.auto.machine import Facts, shipped
-from tensorexpr.codegen.llvm.load import load
-from tensorexpr.codegen.llvm.machine import Machine, host
-from tensorexpr.codegen.llvm.pool import pool
+from tensorexpr.codegen.llvm.process.load import load
+from tensorexpr.codegen.llvm.process.pool import pool
+from tensorexpr.codegen.llvm.text.machine import Machine, host
 from tensorexpr.codegen.target import host_target
 from tensorexpr.records import as_dict, replace
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from tensorexpr.codegen.arguments import signature_of
 from tensorexpr.codegen.compile import build
-from tensorexpr.codegen.cuda.device import current_device
+from tensorexpr.codegen.cuda.launch.device import current_device
 from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.codegen.schedule import Planned, autoschedule
 from tensorexpr.codegen.schedule.decisions import Choices, Decisions

@@ -17,14 +17,14 @@ import numpy as np
 
 from tensorexpr.dtypes import dtype
 from tensorexpr.errors import ArgumentError, DefinitionError, DifferentiationError, TensorExprError, user_location
-from tensorexpr.graph.compile import Step
-from tensorexpr.graph.function import Signature, call
-from tensorexpr.graph.gradients import gradients
-from tensorexpr.graph.ir import Graph
-from tensorexpr.graph.loaded import Loaded
-from tensorexpr.graph.strict import run_strict
-from tensorexpr.graph.tracing import Trace, as_tensor, current
-from tensorexpr.graph.trees import HOLE
+from tensorexpr.graph.files.loaded import Loaded
+from tensorexpr.graph.nodes.ir import Graph
+from tensorexpr.graph.nodes.strict import run_strict
+from tensorexpr.graph.run.compile import Step
+from tensorexpr.graph.run.function import Signature, call
+from tensorexpr.graph.trace.gradients import gradients
+from tensorexpr.graph.trace.tracing import Trace, as_tensor, current
+from tensorexpr.graph.trace.trees import HOLE
 from tensorexpr.interop.onnx.model import Argument, Model, Open
 from tensorexpr.interop.onnx.values import Coded, Demand, Hangs, Option, Session, is_narrow, session
 from tensorexpr.ir import TensorType, const

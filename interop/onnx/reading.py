@@ -18,8 +18,8 @@ import numpy as np
 from onnx import FunctionProto, GraphProto, NodeProto, TensorProto, helper
 
 from tensorexpr.errors import TargetError, user_location
-from tensorexpr.graph.ir import Call, Composite
-from tensorexpr.graph.tracing import Trace, as_tensor, current
+from tensorexpr.graph.nodes.ir import Call, Composite
+from tensorexpr.graph.trace.tracing import Trace, as_tensor, current
 from tensorexpr.interop.onnx.bounds import Budget, says_what
 from tensorexpr.interop.onnx.expressions import code_of
 from tensorexpr.interop.onnx.extents import of_extents

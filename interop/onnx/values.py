@@ -22,9 +22,9 @@ from tensorexpr import language
 from tensorexpr.codegen.compile import build_program
 from tensorexpr.dtypes import DTYPES
 from tensorexpr.errors import TargetError, TensorExprError, user_location
-from tensorexpr.graph.compile import Step, compile_graph
-from tensorexpr.graph.ir import Composite, Native
-from tensorexpr.graph.tracing import Trace, current
+from tensorexpr.graph.nodes.ir import Composite, Native
+from tensorexpr.graph.run.compile import Step, compile_graph
+from tensorexpr.graph.trace.tracing import Trace, current
 from tensorexpr.ir import Define, Definition, Reduce, Scan, TensorType
 from tensorexpr.language import Scalar, Tensor, cast, compute, constant, program_of
 from tensorexpr.text import print_type

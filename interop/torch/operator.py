@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from tensorexpr.autodiff.vmap import has_rules
+from tensorexpr.autodiff.api.vmap import has_rules
 from tensorexpr.codegen.compile import build
 from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.codegen.memo import Memo

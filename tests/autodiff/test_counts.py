@@ -9,8 +9,8 @@ import pytest
 import sympy
 
 import tensorexpr as te
-from tensorexpr.autodiff.counts import Count, count_of
-from tensorexpr.autodiff.report import Report, Row
+from tensorexpr.autodiff.api.report import Report, Row
+from tensorexpr.autodiff.invert.counts import Count, count_of
 from tensorexpr.errors import ArgumentError
 from tensorexpr.ir import Axis, Index, apply, const
 from tensorexpr.ir import Size as IrSize

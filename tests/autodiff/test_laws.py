@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tensorexpr.autodiff.counts import Count, data_in_bounds, reads_of
-from tensorexpr.autodiff.forward import Forward
-from tensorexpr.autodiff.reverse import reverse
-from tensorexpr.autodiff.workspace import Workspace
+from tensorexpr.autodiff.invert.counts import Count, data_in_bounds, reads_of
+from tensorexpr.autodiff.local.workspace import Workspace
+from tensorexpr.autodiff.sweep.forward import Forward
+from tensorexpr.autodiff.sweep.reverse import reverse
 from tensorexpr.errors import OutOfBoundsError
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Input, Program

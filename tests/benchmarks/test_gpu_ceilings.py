@@ -11,11 +11,11 @@ import pytest
 from tensorexpr.benchmarks import gpu_ceilings, gpu_kernels
 from tensorexpr.benchmarks.gpu_ceilings import TEXT, Bench, measured
 from tensorexpr.codegen.auto.gpus import H200, KINDS, facts_of, with_measured
-from tensorexpr.codegen.cuda import nvrtc
-from tensorexpr.codegen.cuda.device import HostDevice
 from tensorexpr.codegen.cuda.host import HostKernels, Memory, compiler
+from tensorexpr.codegen.cuda.launch.device import HostDevice
 from tensorexpr.codegen.cuda.model.prediction import predict_launch
 from tensorexpr.codegen.cuda.model.text import kernels_of
+from tensorexpr.codegen.cuda.nvidia import nvrtc
 
 on_cpu = pytest.mark.skipif(compiler() is None, reason="no C++ compiler to run CUDA kernels on the CPU")
 

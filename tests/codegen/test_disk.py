@@ -19,10 +19,11 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr.codegen import disk, executable, gpu_code
-from tensorexpr.codegen.cuda.source import Source
+from tensorexpr.codegen.cuda.emitter.source import Source
 from tensorexpr.codegen.disk import Entry
-from tensorexpr.codegen.llvm import host, jit
-from tensorexpr.codegen.llvm.pool import default_threads, pool
+from tensorexpr.codegen.llvm import host
+from tensorexpr.codegen.llvm.process import jit
+from tensorexpr.codegen.llvm.process.pool import default_threads, pool
 from tensorexpr.codegen.tuning import records
 from tensorexpr.errors import ArgumentError
 
@@ -285,7 +286,7 @@ def test_every_key_hangs_on_what_makes_code(monkeypatch: pytest.MonkeyPatch) -> 
         gpu_code.compiled_text(Source("", ()), "sm_90")
         executable._executables.clear()
     assert len(set(seen)) == len(seen) and len(seen) == 6
-    assert all(part in made for part in ("codegen/disk.py", "cuda/nvrtc.py", "prelude.cuh", version("llvmlite")))
+    assert all(part in made for part in ("codegen/disk.py", "cuda/nvidia/nvrtc.py", "prelude.cuh", version("llvmlite")))
 
 
 # --------------------------------------------------------------------------------------------------------- odd machines

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr.graph.compile import compile_graph, lowered_graph
-from tensorexpr.graph.effects import control_edges, data_edges
-from tensorexpr.graph.inline import inline
-from tensorexpr.graph.ir import Assign, Cond, Read, While
-from tensorexpr.graph.prune import prune
-from tensorexpr.graph.strict import run_strict
+from tensorexpr.graph.nodes.effects import control_edges, data_edges
+from tensorexpr.graph.nodes.inline import inline
+from tensorexpr.graph.nodes.ir import Assign, Cond, Read, While
+from tensorexpr.graph.nodes.prune import prune
+from tensorexpr.graph.nodes.strict import run_strict
+from tensorexpr.graph.run.compile import compile_graph, lowered_graph
 
 X = np.arange(4, dtype=np.float32)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr.graph.ir import Compute, Cond, While
+from tensorexpr.graph.nodes.ir import Compute, Cond, While
 from tensorexpr.ir import Scan
 
 onnx = pytest.importorskip("onnx")

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorexpr.codegen.llvm.mathematics import ACCURACY
+from tensorexpr.codegen.llvm.math.functions import ACCURACY
 from tensorexpr.dtypes import DType, accumulator, float64
 from tensorexpr.ops import OPS, cast_value
 

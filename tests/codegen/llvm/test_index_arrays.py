@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr.codegen.llvm.dominators import ENTRY, Dominators
+from tensorexpr.codegen.llvm.text.dominators import ENTRY, Dominators
 from tests.seeds import share_of
 
 

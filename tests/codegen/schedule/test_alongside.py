@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from tensorexpr.codegen.cuda.emit import emit
+from tensorexpr.codegen.cuda.emitter.nest import emit
 from tensorexpr.codegen.executable import executable_of_schedule
 from tensorexpr.codegen.llvm import compile_nest
 from tensorexpr.codegen.lowering import lower
