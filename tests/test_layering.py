@@ -13,7 +13,7 @@ ROOMS = ("tensorexpr", "autodiff", "codegen", "kernels", "graph", "interop", "be
 LADDER = (
     "records", "nodes", "errors", "hints", "progress", "markup", "fallback", "dtypes", "ops", "integers", "data", "ir", "traversal",
     "wrapping",    "regions", "layout", "text", "parse", "verify", "interpret", "rewrite", "enumeration", "nonlinear", "bounds", "initial",
-    "language", "freezing", "latex", "passes", "simplify", "algebra",
+    "language", "freezing", "latex", "passes", "simplify", "algebra", "sharding",
     "autodiff.local", "autodiff.invert", "autodiff.data", "autodiff.scan", "autodiff.sweep", "autodiff.api", "autodiff",
     "codegen.target", "codegen.nest", "codegen.facts", "codegen.dependence", "codegen.nest_proofs",
     "codegen.schedule", "codegen.lowering", "codegen.plain", "codegen.rewrites",
