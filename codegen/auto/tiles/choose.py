@@ -29,6 +29,8 @@ from tensorexpr.codegen.auto.summary import Summary
 from tensorexpr.codegen.auto.tiles.sketch import Level, Packed, Tile, sketch
 from tensorexpr.codegen.auto.tiles.survey import DATA, SUM, WINDOW, Survey
 from tensorexpr.codegen.lowering.arithmetic import constant
+from tensorexpr.codegen.nest import Store
+from tensorexpr.ir import Access
 from tensorexpr.records import record, replace
 from tensorexpr.traversal import free_names
 
@@ -178,7 +180,8 @@ def _across(survey: Survey, cut: Sequence[str]) -> list[str]:
     found: dict[str, None] = {}
     for leaf in survey.leaves:
         lanes = next((name for name in leaf.path if name in cut), None)
-        for access in (*leaf.stores, *leaf.loads) if lanes is not None else ():
+        accesses: tuple[Access | Store, ...] = (*leaf.stores, *leaf.loads) if lanes is not None else ()
+        for access in accesses:
             if abs(survey.stride(access, lanes or "")) > 1:
                 rows = (x for x in leaf.path if x != lanes and survey.kind(x) == DATA and abs(survey.stride(access, x)) == 1)
                 found.update(dict.fromkeys(rows))
