@@ -9,12 +9,12 @@ take long to search, or where sizes are open: rests of unknown length still run 
 
 from __future__ import annotations
 
-from tensorexpr.codegen.auto.bound import least
 from tensorexpr.codegen.auto.candidate import Candidate
 from tensorexpr.codegen.auto.cost import Model
 from tensorexpr.codegen.auto.measure import facts_here
 from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.auto.search.searching import searched
+from tensorexpr.codegen.auto.tiles.bound import least
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.plain import plain_nest
 from tensorexpr.codegen.rewrites.kernels import in_memory

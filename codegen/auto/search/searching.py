@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 
-from tensorexpr.codegen.auto.bound import least
 from tensorexpr.codegen.auto.candidate import Call, Candidate, plain
 from tensorexpr.codegen.auto.cost import Model
 from tensorexpr.codegen.auto.machine import Facts
@@ -19,6 +18,7 @@ from tensorexpr.codegen.auto.search.groups import Group, joined, part_of
 from tensorexpr.codegen.auto.search.joining import groups_of, in_order
 from tensorexpr.codegen.auto.search.memory import in_and_out
 from tensorexpr.codegen.auto.tiles import tiled
+from tensorexpr.codegen.auto.tiles.bound import least
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.rewrites.expressions import buffers_written
 from tensorexpr.codegen.rewrites.kernels import in_memory

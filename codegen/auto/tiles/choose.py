@@ -19,13 +19,13 @@ from math import ceil, prod
 
 import numpy as np
 
-from tensorexpr.codegen.auto.bound import least
 from tensorexpr.codegen.auto.cost import Model
 from tensorexpr.codegen.auto.features import Numbers
 from tensorexpr.codegen.auto.machine import Facts
 from tensorexpr.codegen.auto.points import OPEN
 from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.auto.summary import Summary
+from tensorexpr.codegen.auto.tiles.bound import least
 from tensorexpr.codegen.auto.tiles.sketch import Level, Packed, Tile, sketch
 from tensorexpr.codegen.auto.tiles.survey import DATA, SUM, WINDOW, Survey
 from tensorexpr.codegen.lowering.arithmetic import constant
