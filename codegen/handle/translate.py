@@ -27,6 +27,8 @@ from tensorexpr.traversal import reads
 
 ON_LOOPS = ("split", "fuse", "reorder", "tile", "parallel", "vectorize", "unroll", "serial", "rfactor", "pipeline", "tensorize")
 """Words all of whose arguments that are text are loops of the definition itself, but for the name of a tail or of an instruction."""
+OTHERS = ("own", "sort", "partition")
+"""Words that mean something else here."""
 KEPT = ("peel", "shift", "guard", "stride")
 MARKS = ("parallel", "vectorize", "unroll", "serial", "reorder")
 """Words that say nothing where their loop has one iteration."""
@@ -96,6 +98,8 @@ class _Translation:
         if said.on is None:
             self.whole(said)
             return
+        if said.word in OTHERS or (said.word == "rfactor" and len(said.arguments) > 1):
+            raise ScheduleError(f"expected a word that is a rewrite, got {said.word}")
         name = self.definition(said.on)
         if said.word == "alongside":
             self.later.append((name, self.definition(said.arguments[0])))

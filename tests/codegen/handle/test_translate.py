@@ -26,6 +26,13 @@ S[i]: f32[96] = sum(D[i, j] for j in range(96))
 return D, S
 """
 
+SENT = """
+V: f32[40] = input()
+k: i64[40] = input()
+Y: f32[9] = scatter({k[t]: V[t] for t in range(40)})
+return Y
+"""
+
 
 def planned_of(kept: Kept) -> Planned:
     """The planners' schedule of a program in the form in which builds have it."""
@@ -80,6 +87,11 @@ def test_what_has_no_rewrite_is_refused():
     planned["S"].clone("D")
     with pytest.raises(ScheduleError, match="expected a word that is a rewrite, got clone"):
         translated(planned, Schedule.plain(program, WIDE))
+    sent = parse_program(SENT)
+    planned = plain_planned(sent, WIDE)
+    planned["Y"].sort()
+    with pytest.raises(ScheduleError, match="expected a word that is a rewrite, got sort"):
+        translated(planned, Schedule.plain(sent, WIDE))
     planned = plain_planned(program, WIDE)
     planned.recompute("C")
     with pytest.raises(ScheduleError, match="expected a word that is a rewrite, got recompute"):
