@@ -22,6 +22,7 @@ from tensorexpr.codegen.rewrites.paths import walk_nest
 from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.codegen.schedule.schedule import schedule as planned_schedule
 from tensorexpr.errors import DefinitionError, ScheduleError, UnknownNameError
+from tensorexpr.markup import listed
 from tensorexpr.records import replace
 from tensorexpr.traversal import reads
 
@@ -135,13 +136,21 @@ class _Translation:
         readers = [
             d.results[0][0] for d in self.schedule.program.definitions if name in reads(d) and d.results[0][0] in self.schedule.stages
         ]
-        if len(readers) != 1:
-            raise ScheduleError(f"expected one reader of {name} to compute it in, got {len(readers)}")
-        self.schedule[name].compute_at(readers[0], self.schedule[readers[0]].loops[-1])
+        loops = [self.schedule[reader].loops for reader in readers]
+        if len(readers) != 1 or not loops[0]:
+            raise ScheduleError(f"expected one reader of {name}, with loops, to compute it in, got {listed(readers) or 'none'}")
+        self.schedule[name].compute_at(readers[0], loops[0][-1])
 
     def definition(self, name: str) -> str:
         """What ours calls a definition."""
         return self.definitions.get(name, name)
+
+    def there(self, said: _Said, definition: str, name: str) -> str:
+        """What ours calls a loop that a call needs."""
+        found = self.loop(definition, name)
+        if found is None:
+            raise ScheduleError(f"expected a loop of {definition} to {said.word}, got {name}, which has a single iteration")
+        return found
 
     def loop(self, definition: str, name: str) -> str | None:
         """What ours calls a loop; None where it is gone."""
@@ -152,29 +161,19 @@ class _Translation:
         """The arguments of a call in our names; None where there is nothing to do."""
         own = said.on or ""
         if said.word in ON_LOOPS:
-            mapped = [a if not isinstance(a, str) or a in KEPT else self.loop(own, a) for a in said.arguments]
-            if said.word == "tensorize":
-                mapped[1] = said.arguments[1]
             if said.word in MARKS:
-                mapped = [a for a in mapped if a is not None]
+                mapped = [loop for a in said.arguments if (loop := self.loop(own, a)) is not None]
                 return tuple(mapped) if len(mapped) > (said.word == "reorder") else None
-            if None in mapped:
-                raise ScheduleError(f"expected loops of {own} to {said.word}, got one of a single iteration")
-            return tuple(mapped)
+            names = said.arguments[:1] if said.word == "tensorize" else [a for a in said.arguments if isinstance(a, str) and a not in KEPT]
+            return tuple(self.there(said, own, a) if a in names else a for a in said.arguments)
         if said.word == "compute_at":
             other, axis = said.arguments
-            loop = self.loop(other, axis)
-            if loop is None:
-                raise ScheduleError(f"expected a loop of {other} to compute {own} in, got {axis} of a single iteration")
-            return self.definition(other), loop
+            return self.definition(other), self.there(said, other, axis)
         first, *rest = said.arguments or (None,)
         if first is None:
             return ()
         if said.word in ("cache", "prefetch"):
-            loop = self.loop(own, rest[0])
-            if loop is None:
-                raise ScheduleError(f"expected loops of {own} to {said.word}, got one of a single iteration")
-            rest[0] = loop
+            rest[0] = self.there(said, own, rest[0])
         return (self.definition(first) if isinstance(first, str) else first, *rest)
 
     def match(self, said: _Said, given: Any, made: list[str]) -> None:
@@ -183,7 +182,7 @@ class _Translation:
         if said.word in ("rfactor", "stage"):
             ours = [given] if isinstance(given, str) else list(given or ())
             if len(made) != len(ours):
-                raise ScheduleError(f"expected {said.word} of {own} to make {len(made)} definitions, got {len(ours)}")
+                raise ScheduleError(f"expected a word that is a rewrite, got {said.word}")
             for name, mine in zip(made, ours, strict=True):
                 self.definitions[name] = mine
                 theirs, loops = self.theirs[name].loops, self.schedule[mine].loops
@@ -202,9 +201,8 @@ class _Translation:
         for name, other in self.later:
             self.make(name, "alongside", other)
         for said in self.hints:
-            arguments = self.arguments(said)
             with contextlib.suppress(ScheduleError):
-                self.make(self.definition(said.on or ""), said.word, *(arguments or ()))
+                self.make(self.definition(said.on or ""), said.word, *(self.arguments(said) or ()))
 
 
 def _read(line: str) -> _Said:

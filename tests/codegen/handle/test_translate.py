@@ -98,6 +98,29 @@ def test_what_has_no_rewrite_is_refused():
         translated(planned, Schedule.plain(program, WIDE))
 
 
+def test_loops_of_one_iteration_are_gone():
+    kept = Kept.of_text(COPIES, exact=False)
+    planned = plain_planned(kept.program, WIDE)
+    planned["D"].compute_at("S", "i")
+    planned["D"].reorder("j", "i")
+    kept.check(translated(planned, Schedule.plain(kept.program, WIDE)).nest, UNITS)
+    planned["D"].split("i", 2)
+    with pytest.raises(ScheduleError, match="expected a loop of D to split, got i, which has a single iteration"):
+        translated(planned, Schedule.plain(kept.program, WIDE))
+
+
+def test_sums_are_inlined_near_one_reader():
+    kept = Kept.of_text(COPIES.replace("return D, S", "return D"), exact=False)
+    planned = plain_planned(kept.program, WIDE)
+    planned.inline("C")
+    kept.check(translated(planned, Schedule.plain(kept.program, WIDE)).nest, UNITS)
+    two = parse_program(COPIES.replace("sum(D[i, j]", "sum(C[i, j]"))
+    planned = plain_planned(two, WIDE)
+    planned.inline("C")
+    with pytest.raises(ScheduleError, match="expected one reader of C, with loops, to compute it in, got D, S"):
+        translated(planned, Schedule.plain(two, WIDE))
+
+
 def test_long_schedules_keep_their_planners():
     program = parse_program(COPIES)
     planned = plain_planned(program, host_target())
