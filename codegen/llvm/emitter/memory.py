@@ -14,7 +14,7 @@ from tensorexpr.codegen.llvm.text.builder import Builder
 from tensorexpr.codegen.llvm.text.casts import from_memory, memory_type, to_memory
 from tensorexpr.codegen.llvm.text.values import Value, literal, mangle, ramp
 from tensorexpr.dtypes import DType
-from tensorexpr.records import record
+from tensorexpr.records import record, replace
 
 _LEAST_GATHERED = 4  # bytes of an element
 _ZERO = "te_zero"
@@ -31,6 +31,7 @@ class Binding:
 
     A local buffer of one lane each (`lanes` > 1) stores a vector per element. `size` is the number of elements, if known.
     What is `streamed` is written past the caches, whole vectors at a time; `ahead` is how many elements ahead a pass fetches.
+    Elements that are int64 are `within` two values, both included, where that is known.
     """
 
     pointer: str
@@ -41,6 +42,7 @@ class Binding:
     size: int | None = None
     streamed: bool = False
     ahead: int = 0
+    within: tuple[int, int] | None = None
 
     @property
     def element(self) -> str:
@@ -90,7 +92,13 @@ def load(b: Builder, binding: Binding, offset: Value, lanes: int, mask: Value | 
     if mask is not None and _is_inside(binding, offset):
         # No lane leaves the buffer, and lanes that are off may load anything.
         return from_memory(b, _settled(b, binding, _load_any(b, binding, offset, lanes, None)), binding.dtype)
-    return from_memory(b, _load_any(b, binding, offset, lanes, mask), binding.dtype)
+    found = from_memory(b, _load_any(b, binding, offset, lanes, mask), binding.dtype)
+    if binding.within is None:
+        return found
+    low, high = binding.within
+    if mask is not None:  # lanes that are off read 0
+        low, high = min(low, 0), max(high, 0)
+    return replace(found, low=low, high=high)
 
 
 def fetch(b: Builder, binding: Binding, offset: Value, lanes: int) -> None:

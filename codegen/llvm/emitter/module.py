@@ -25,7 +25,7 @@ from tensorexpr.codegen.llvm.text.builder import LONGEST_WORD, SCALAR_LOOP, Buil
 from tensorexpr.codegen.llvm.text.machine import Machine
 from tensorexpr.codegen.llvm.text.values import Value, literal
 from tensorexpr.codegen.nest import Buffer, Check, For, Kernel, LoopNest, buffers_of
-from tensorexpr.dtypes import DType
+from tensorexpr.dtypes import DType, int64
 from tensorexpr.ir import Expr, Index
 from tensorexpr.records import record
 from tensorexpr.traversal import walk
@@ -61,6 +61,15 @@ class _Array:
     shape: tuple[Expr, ...]
     memory: str
     written: bool
+    within: tuple[int, Expr] | None = None
+
+
+def _known(emitter: Statements, array: _Array) -> tuple[int, int] | None:
+    """Between which numbers the elements of an array of int64 are said to be (`nest_proofs` holds the nest to it)."""
+    if array.within is None or array.dtype is not int64:
+        return None
+    high = emitter.expr(array.within[1]).high
+    return None if high is None else (array.within[0], high)
 
 
 def emit(nest: LoopNest, machine: Machine, stamped: bool = False) -> str:
@@ -103,7 +112,7 @@ class _ModuleEmitter:
     @staticmethod
     def _array(buffer: Buffer, nest: LoopNest) -> _Array:
         written = buffer.memory == "workspace" or buffer.name in nest.writes
-        return _Array(buffer.name, buffer.dtype, buffer.shape, buffer.memory, written)
+        return _Array(buffer.name, buffer.dtype, buffer.shape, buffer.memory, written, buffer.within)
 
     def text(self) -> str:
         calls = [self._kernel(number, kernel) for number, kernel in enumerate(self.nest.kernels)]
@@ -171,7 +180,8 @@ class _ModuleEmitter:
                 stride = emitter.b.mul(stride, emitter.expr(extent))
             count = stride.const if isinstance(stride.const, int) else None
             kept = tuple(reversed(strides)), array.memory, 1, count
-            emitter.buffers[name] = Binding(self._pointer(name), array.dtype, *kept, name in self.streams, self.ahead.get(name, 0))
+            known = _known(emitter, array)
+            emitter.buffers[name] = Binding(self._pointer(name), array.dtype, *kept, name in self.streams, self.ahead.get(name, 0), known)
         return emitter
 
     # ------------------------------------------------------------------------------------------------ kernels
@@ -190,7 +200,7 @@ class _ModuleEmitter:
     def _facts(self, name: str) -> tuple[object, ...]:
         """What code knows of a buffer beside its name, type and shape."""
         array = self.arrays[name]
-        return array.memory, array.written, name in self.streams, self.ahead.get(name, 0)
+        return array.memory, array.written, name in self.streams, self.ahead.get(name, 0), array.within
 
     def _new_kernel(self, number: int, kernel: Kernel, names: tuple[str, ...]) -> str:
         symbol = f"kernel{number}.{self._plain(kernel.name)}"
