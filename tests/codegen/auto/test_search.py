@@ -8,10 +8,9 @@ import pytest
 import tensorexpr as te
 from tensorexpr.codegen.auto.candidate import plain
 from tensorexpr.codegen.auto.machine import SAPPHIRE_RAPIDS, ZEN_4
-from tensorexpr.codegen.auto.search import searched
+from tensorexpr.codegen.auto.search import joining, passes, searched
 from tensorexpr.codegen.nest_text import print_nest
 from tensorexpr.codegen.stages import SEARCH
-from tensorexpr.ir import Program
 from tensorexpr.kernels import softmax
 from tensorexpr.parse import parse_program
 from tensorexpr.records import replace
@@ -28,10 +27,24 @@ FOUND = (9000220,)
 
 @pytest.mark.parametrize("seed", [*share_of(range(240)), *FOUND])
 def test_random_programs_keep_their_values(seed):
+    check(seed, FACTS)
+
+
+@pytest.mark.parametrize("seed", share_of(range(1000, 1240)))
+def test_random_programs_on_a_tiny_machine_keep_their_values(seed, monkeypatch):
+    """Caches of a few lines, and sums that are taken apart however short they are: what large programs meet."""
+    for name, least in (("LEAST_APART", 2), ("LEAST_POINTS", 1), ("FEWER", 0), ("LEAST_SHARED", 1)):
+        monkeypatch.setattr(joining, name, least)
+    monkeypatch.setattr(passes, "LEAST_BLOCKS", 2)
+    check(seed, replace(FACTS, caches=(128, 256, 512)))
+
+
+def check(seed, facts):
+    """That the nest of the search computes a random program, and that its calls make it again."""
     kept = kept_of(seed)
     if kept is None:
         return
-    found = searched(kept.program, FACTS)
+    found = searched(kept.program, facts)
     kept.check(found.nest, UNITS)
     again = plain(kept.program)
     for call in found.calls:
@@ -84,27 +97,3 @@ def test_sums_down_columns_go_through_memory_in_order():
     assert re.search(r"^    for i\w* in range", text, re.MULTILINE) and "c[" in text, text  # rows around what is done in each
     kept = Kept.of_text(column_sums(37, 75))
     kept.check(searched(kept.program, ZEN_4).nest, UNITS)
-
-
-def scaled(rows: int, columns: int) -> Program:
-    return parse_program(f"""
-a: f32[{rows}, {columns}] = input()
-y[i, j]: f32[{rows}, {columns}] = a[i, j] * 2.0
-z[i]: f32[{rows}] = sum(a[i, j] for j in range({columns}))
-return y, z
-""")
-
-
-def test_large_results_are_written_past_the_caches():
-    facts = replace(ZEN_4, caches=(32 << 10, 1 << 20, 16 << 20))
-    found = searched(scaled(4096, 2048), facts)
-    assert found.nest.streams == ("y",) and ("stream", ("y",)) in found.calls  # what a row adds up to is small
-    assert searched(scaled(512, 1024), facts).nest.streams == ()
-    assert searched(scaled(4096, 2047), facts).nest.streams == ()  # rows begin within vectors
-    table = parse_program("""
-t: f32[50000, 128] = input()
-ids: i64[16384] = input()
-y[n, d]: f32[16384, 128] = t[ids[n], d]
-return y
-""")
-    assert searched(table, facts).nest.streams == ()  # perhaps one row is read
