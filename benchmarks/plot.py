@@ -32,8 +32,8 @@ def ratios(title: str, rows: Mapping[str, Mapping[str, float]]) -> str:
         f'<text x="8" y="16" font-size="13">{escape(title)}</text>',
     ]
     for position, name in enumerate(columns):
-        at = 430 + 90 * position
-        text.append(f'<circle cx="{at}" cy="12" r="4" fill="{MARKS[position]}"/><text x="{at + 8}" y="16">{escape(name)}</text>')
+        left = 430 + 90 * position
+        text.append(f'<circle cx="{left}" cy="12" r="4" fill="{MARKS[position]}"/><text x="{left + 8}" y="16">{escape(name)}</text>')
     for power in range(least, most + 1):
         at = across(2.0**power)
         stroke = "#555" if power == 0 else "#ddd"
