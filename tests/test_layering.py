@@ -15,7 +15,7 @@ LADDER = (
     "records", "nodes", "errors", "hints", "progress", "markup", "fallback", "dtypes", "ops",
     "integers.forms", "integers.solving", "integers.counting", "integers.sets", "integers", "data", "ir", "traversal",
     "wrapping",    "regions", "layout", "text", "parse", "verify", "interpret", "rewrite", "enumeration", "nonlinear", "bounds", "initial",
-    "language.core", "language.definitions", "language", "freezing", "latex", "passes", "simplify", "algebra",
+    "language.core", "language.definitions", "language", "freezing", "latex", "passes", "simplify", "algebra", "sharding",
     "autodiff.local", "autodiff.invert", "autodiff.data", "autodiff.scan", "autodiff.sweep", "autodiff.api", "autodiff",
     "codegen.target", "codegen.nest", "codegen.facts", "codegen.dependence", "codegen.nest_proofs",
     "codegen.schedule", "codegen.lowering", "codegen.plain", "codegen.rewrites",

@@ -26,6 +26,8 @@ NAMESPACE = "tensorexpr"
 SCHEMA = "(Tensor[] tensors, str definition) -> Tensor[]"
 _LIBRARY = torch.library.Library(NAMESPACE, "FRAGMENT")
 _LOCK = threading.RLock()
+_SUBCLASSES: dict[type, Callable[..., Any]] = {}
+_DEFINED: list[str] = []
 
 
 _TAKEN = frozenset((*dir(_OpNamespace(NAMESPACE)), "called"))
@@ -106,3 +108,18 @@ def _define(name: str, find: Callable[[str], Any]) -> None:
     torch.library.register_fake(qualified, fake, lib=_LIBRARY)
     torch.library.register_autograd(qualified, backward, setup_context=setup_context, lib=_LIBRARY)
     torch.library.register_vmap(qualified, vmap, lib=_LIBRARY)
+    for kind, rule in _SUBCLASSES.items():
+        torch.library.register_torch_dispatch(qualified, kind, rule, lib=_LIBRARY)
+    _DEFINED.append(qualified)
+
+
+def rule_for(kind: type, compute: Callable[[Sequence[torch.Tensor], str], list[torch.Tensor]]) -> None:
+    """What computes all operators, those to come as well, on a subclass of tensors: of the tensors and a definition."""
+
+    def rule(cls: type, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> list[torch.Tensor]:
+        return compute(*args)
+
+    with _LOCK:
+        _SUBCLASSES[kind] = rule
+        for qualified in _DEFINED:
+            torch.library.register_torch_dispatch(qualified, kind, rule, lib=_LIBRARY)

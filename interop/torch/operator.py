@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ from tensorexpr.ir import Program
 from tensorexpr.language import Tensor, dim, program_of
 from tensorexpr.op import Op
 from tensorexpr.op_specs import Spec
+from tensorexpr.records import cached_property
 from tensorexpr.traversal import reads
 
 _SIGNATURES_KEPT = 1024
@@ -128,6 +130,11 @@ class TorchOperator:
         """The functions that were compiled so far."""
         return tuple(self._functions)
 
+    @cached_property
+    def shards(self) -> Any:
+        """The operator on DTensors, whose module is loaded when the first is met."""
+        return importlib.import_module("tensorexpr.interop.sharding.torch").Shards(self)
+
     # -------------------------------------------------------------------------------------------------------- calls
 
     def call(self, tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
@@ -150,7 +157,7 @@ class TorchOperator:
         for tensor in tensors:
             kind = type(tensor)
             if kind is not _Tensor and kind is not _Parameter:
-                return self.dispatch(tensors)
+                return self.dispatch(tensors) if not any(map(_is_distributed, tensors)) else self.shards.call(tensors)
             negated = negated or tensor.is_neg()
         if _modes() or _tracing() is not None or _profiling():
             return self.dispatch(tensors)
@@ -267,9 +274,6 @@ class TorchOperator:
                 raise self._error(
                     name, "expected a tensor of one shape, got a nested one", hint="call it on each of its tensors (.unbind())"
                 )
-            if type(tensor).__name__ == "DTensor":
-                hint = f"{name}.to_local() is what lies here; torch.distributed.tensor.experimental.local_map goes back and forth"
-                raise self._error(name, "expected a tensor that lies in one place, got a DTensor", hint=hint)
             if tensor.dtype not in FROM_TORCH:
                 known = ", ".join(str(one) for one in FROM_TORCH)
                 raise self._error(name, f"expected a dtype of the language, got {tensor.dtype}", hint=f"one of {known}")
@@ -339,6 +343,10 @@ class TorchOperator:
 
     def _error(self, name: str, message: str, *, hint: str | None = None) -> ArgumentError:
         return ArgumentError(f"{self.operator.name}: argument {name}: {message}", location=user_location(), hint=hint)
+
+
+def _is_distributed(tensor: torch.Tensor) -> bool:
+    return type(tensor).__name__ == "DTensor"
 
 
 def of_op(operation: Op, trees: Sequence[Any], static: dict[str, Any], target: str | None) -> TorchOperator:
