@@ -544,7 +544,7 @@ class _Reader:
 
 
 def _names_that_matter(body: Block) -> frozenset[str]:
-    """The loops whose indices bounds and conditions of others hang on."""
+    """The loops whose indices bounds and conditions of others depend on."""
     found: set[str] = set()
     for s in inside_of(body):
         match s:
