@@ -9,13 +9,13 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("tensorexpr", "autodiff", "codegen", "kernels", "graph", "interop", "benchmarks", "examples")
 LADDER = (
-    "records", "nodes", "errors", "hints", "progress", "markup", "fallback", "dtypes", "ops", "integers", "data", "ir", "traversal",
-    "wrapping",    "regions", "layout", "text", "parse", "verify", "interpret", "rewrite", "enumeration", "nonlinear", "bounds", "initial",
-    "language", "freezing", "latex", "passes", "simplify", "algebra", "autodiff",
-    "codegen.target", "codegen.nest", "codegen.facts", "codegen.dependence", "codegen.nest_proofs",
+    "records", "collecting", "nodes", "errors", "hints", "progress", "markup", "fallback", "dtypes", "ops", "integers", "data", "ir",
+    "traversal", "wrapping", "regions", "layout", "text", "parse", "verify", "interpret", "rewrite", "enumeration", "nonlinear", "bounds",
+    "initial", "language", "freezing", "latex", "passes", "simplify", "algebra", "autodiff",
+    "codegen.memo", "codegen.target", "codegen.nest", "codegen.nest_names", "codegen.facts", "codegen.dependence", "codegen.nest_proofs",
     "codegen.schedule", "codegen.lowering", "codegen.plain", "codegen.rewrites",
     "codegen.disk", "codegen.llvm", "codegen.auto", "codegen.cuda", "codegen.tuning.operation", "codegen.tuning.order",
-    "codegen.tuning.records", "codegen.tuning.lookup", "codegen.memo", "codegen.pieces", "codegen.handle",
+    "codegen.tuning.records", "codegen.tuning.lookup", "codegen.pieces", "codegen.handle",
     "codegen.stages", "codegen", "codegen.tuning",
     "hosts", "op", "tune", "transforms", "gradient_check", "__init__", "kernels", "graph", "interop", "cli", "__main__", "examples",
     "benchmarks",

@@ -16,7 +16,7 @@ from tensorexpr.codegen.auto.summary import AUTO, PARALLEL, PARALLEL_AUTO, SERIA
 from tensorexpr.codegen.llvm.machine import Machine
 from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, Stmt, Store
 from tensorexpr.ir import Access, Apply, Const, Expr
-from tensorexpr.records import record
+from tensorexpr.records import field, record
 from tensorexpr.traversal import free_names, walk
 
 COPIED = 150
@@ -36,6 +36,8 @@ class Kinds:
     alone: bool
     moves: dict[Expr, Move]
     step: Callable[[str, tuple[Expr, ...], str], float]
+    lengths: dict[Block, float] = field(default_factory=dict)
+    """What is known of the lengths of blocks."""
 
     def of(self, s: For, extent: float, in_lanes: bool) -> str:
         """How a loop of so many iterations runs, inside of lanes or not."""
@@ -64,6 +66,12 @@ class Kinds:
 
     def _length(self, body: Block) -> float:
         """About as many instructions as LLVM sees in a block, local elements in registers; infinite with a loop that stays one."""
+        found = self.lengths.get(body)
+        if found is None:
+            found = self.lengths[body] = self._counted(body)
+        return found
+
+    def _counted(self, body: Block) -> float:
         total = 0.0
         for s in body:
             match s:

@@ -7,6 +7,7 @@ from tensorexpr.codegen.llvm.load import load, passes_for
 from tensorexpr.codegen.llvm.machine import Machine, host
 from tensorexpr.codegen.llvm.native import Interface, NativeCode, NativeFunction, compile_nest, nest_assembly, nest_code
 from tensorexpr.codegen.llvm.pool import set_threads
+from tensorexpr.codegen.llvm.units import compile_ahead
 
 __all__ = [
     "Interface",
@@ -15,6 +16,7 @@ __all__ = [
     "NativeFunction",
     "NativeModule",
     "ObjectCode",
+    "compile_ahead",
     "compile_nest",
     "emit",
     "entry_name",

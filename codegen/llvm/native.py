@@ -20,6 +20,7 @@ from tensorexpr.codegen.llvm.jit import NativeModule, ObjectCode, assembly, obje
 from tensorexpr.codegen.llvm.load import link, passes_for
 from tensorexpr.codegen.llvm.machine import Machine, host
 from tensorexpr.codegen.llvm.pool import pool
+from tensorexpr.codegen.llvm.units import MOST_TOGETHER, nest_in_units
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.progress import step
 from tensorexpr.records import as_dict, record
@@ -122,10 +123,12 @@ class NativeFunction:
         return run
 
 
-def nest_code(nest: LoopNest, machine: Machine | None = None) -> ObjectCode:
-    """The object code of a nest, made with the passes that suit it."""
+def nest_code(nest: LoopNest, machine: Machine | None = None, whole: bool = False) -> ObjectCode:
+    """The object code of a nest, made with the passes that suit it; in one object file where it is to be `whole`."""
     machine = machine or host()
     step("text of its code")
+    if len(nest.kernels) > MOST_TOGETHER and not whole:
+        return nest_in_units(nest, machine)
     text = emit(nest, machine)
     step("machine code")
     return interruptible(lambda: object_code(text, machine, passes_for(nest)), len(text) >= _LONG)
