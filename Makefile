@@ -9,8 +9,9 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 demo: $(VENV)/.examples
 	$(BIN)/python -m tensorexpr demo
 
+# What compares with PyTorch and JAX is `make test-peers`, also where these are installed.
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -n 2 --dist worksteal tests
+	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/peers tests
 
 # The laws on all of their random programs, of which `make test` takes every third, and the planted faults that they are to find.
 test-seeds: $(VENV)/.test

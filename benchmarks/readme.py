@@ -6,18 +6,25 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tensorexpr.benchmarks import products, report
+from tensorexpr.benchmarks import report
 from tensorexpr.benchmarks.peers import PACKAGES
 from tensorexpr.benchmarks.run import FORMAT
+from tensorexpr.benchmarks.subjects import products
 
 RESULTS = Path(__file__).resolve().parent / "results"
 
 
 def newest(folder: Path = RESULTS) -> tuple[Path, dict[str, Any]] | None:
-    """The last results, by their date, of the form that `run` writes today."""
+    """The last results, by their date, of the form that `run` writes today, among those with the most numbers of threads and peers:
+    a run on one thread, or beside the peers that were at hand, does not take the place of the whole table."""
     found = [(path, json.loads(path.read_text())) for path in sorted(folder.glob("*.json"))]
     kept = [(path, document) for path, document in found if document.get("format") == FORMAT]
-    return max(kept, key=lambda item: item[1]["date"]) if kept else None
+    return max(kept, key=lambda item: (len(item[1]["runs"]), len(_timed(item[1])), item[1]["date"])) if kept else None
+
+
+def _timed(document: dict[str, Any]) -> set[str]:
+    """Who was timed in any row."""
+    return {name for run in document["runs"] for row in run["rows"] for name in row["timings"]}
 
 
 def text(folder: Path = RESULTS) -> str:
@@ -26,7 +33,7 @@ def text(folder: Path = RESULTS) -> str:
     if found is None:
         return "Not measured yet beside its peers: `benchmarks/measure.sh` does it, and writes this paragraph."
     path, document = found
-    timed = {name for run in document["runs"] for row in run["rows"] for name in row["timings"]}
+    timed = _timed(document)
     versions = ", ".join(f"{peer} {document['peers'][package]}" for peer, package in PACKAGES.items() if peer in timed)
     cpu = document["machine"]["cpu"]
     lines = [

@@ -2,7 +2,7 @@
 
 The kernels are texts of LLVM IR in the vectors of this machine: independent accumulators that never leave registers, a copy
 and a triad `a = b + s c`, each with ordinary and with non-temporal stores. Streams are timed at several sizes, since a
-workload that fits in the last cache is to be held against that cache. Several threads run a part each.
+workload that fits in the last cache is to be compared with that cache. Several threads run a part each.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from tensorexpr.codegen.llvm.load import load
-from tensorexpr.codegen.llvm.machine import Machine, host
+from tensorexpr.codegen.llvm.process.load import load
+from tensorexpr.codegen.llvm.text.machine import Machine, host
 
 ACCUMULATORS = 16
 STREAMS = ("copy", "copy_nt", "triad", "triad_nt")

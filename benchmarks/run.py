@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import tensorexpr as te
-from tensorexpr.benchmarks import page, peers, report, startup, worker, workloads
+from tensorexpr.benchmarks import keeping, page, peers, report, worker, workloads
 from tensorexpr.benchmarks.harness import SETTLE, Effort, machine
+from tensorexpr.benchmarks.subjects import startup
 from tensorexpr.cli import output
 from tensorexpr.errors import ArgumentError
 
@@ -165,7 +166,7 @@ def write(document: dict[str, Any], options: Options) -> None:
         if path is not None:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
     if options.json is not None:
-        Path(options.json).write_text(json.dumps(document, indent=1) + "\n")
+        keeping.write(options.json, document)
     if options.html is not None:
         Path(options.html).write_text(page.page(document))
         if not page.can_plot():

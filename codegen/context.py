@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from tensorexpr.codegen.arguments import address, shape_text
-from tensorexpr.codegen.llvm.abi import ALIGNMENT
+from tensorexpr.codegen.llvm.text.abi import ALIGNMENT
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import ArgumentError, user_location
 from tensorexpr.initial import initial_array

@@ -25,15 +25,15 @@ from tensorexpr.codegen.cost import Cost, cost_of
 from tensorexpr.codegen.executable import Built, Look
 from tensorexpr.codegen.handle import Schedule
 from tensorexpr.codegen.llvm import NativeFunction
-from tensorexpr.codegen.llvm.abi import ALIGNMENT
-from tensorexpr.codegen.llvm.call import Callable, Plan, Row, empty, link, native_calls
-from tensorexpr.codegen.llvm.pool import pool, raise_pending
+from tensorexpr.codegen.llvm.process.call import Callable, Plan, Row, empty, link, native_calls
+from tensorexpr.codegen.llvm.process.pool import pool, raise_pending
+from tensorexpr.codegen.llvm.text.abi import ALIGNMENT
 from tensorexpr.codegen.nest import CheckSite, LoopNest
 from tensorexpr.codegen.profiling import Profile, Stamped, counted, median_call, profiled
 from tensorexpr.codegen.schedule import Planned
 from tensorexpr.errors import ArgumentError, OutOfBoundsError, TargetError, user_location
 from tensorexpr.hints import suggestion
-from tensorexpr.integers.effort import DomainTooComplex, at_most
+from tensorexpr.integers.solving.effort import DomainTooComplex, at_most
 from tensorexpr.interpret import extent_value
 from tensorexpr.ir import Const, Program
 from tensorexpr.markup import code, or_reason, page, paragraph

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tensorexpr.codegen import disk
-from tensorexpr.codegen.cuda import nvrtc
-from tensorexpr.codegen.cuda.emit import emit
-from tensorexpr.codegen.cuda.source import PRELUDE, Source
+from tensorexpr.codegen.cuda.emitter.nest import emit
+from tensorexpr.codegen.cuda.emitter.source import PRELUDE, Source
+from tensorexpr.codegen.cuda.nvidia import nvrtc
 from tensorexpr.codegen.handle import Schedule
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.schedule import Planned

@@ -19,16 +19,16 @@ import numpy as np
 from tensorexpr.codegen.arguments import Arguments, Layout, Parameter, Signature, shape_text
 from tensorexpr.codegen.context import Context, Symbol
 from tensorexpr.codegen.cost import Cost
-from tensorexpr.codegen.cuda.device import Device, Kernels
-from tensorexpr.codegen.cuda.nvrtc import Compiled, Resources
-from tensorexpr.codegen.cuda.packs import ALIGNMENT
-from tensorexpr.codegen.cuda.reports import Pending
-from tensorexpr.codegen.cuda.run import REPORT, Ready, made_ready
-from tensorexpr.codegen.cuda.uploads import uploaded
+from tensorexpr.codegen.cuda.launch.device import Device, Kernels
+from tensorexpr.codegen.cuda.launch.reports import Pending
+from tensorexpr.codegen.cuda.launch.run import REPORT, Ready, made_ready
+from tensorexpr.codegen.cuda.launch.uploads import uploaded
+from tensorexpr.codegen.cuda.nvidia.nvrtc import Compiled, Resources
+from tensorexpr.codegen.cuda.thread.packs import ALIGNMENT
 from tensorexpr.codegen.function import CompiledFunction, Entry
 from tensorexpr.codegen.gpu_code import GpuCode
 from tensorexpr.codegen.handle import Schedule
-from tensorexpr.codegen.llvm.abi import ALIGNMENT as WORKSPACE_ALIGNMENT
+from tensorexpr.codegen.llvm.text.abi import ALIGNMENT as WORKSPACE_ALIGNMENT
 from tensorexpr.codegen.nest import Buffer, LoopNest
 from tensorexpr.codegen.profiling import Profile
 from tensorexpr.codegen.schedule import Planned

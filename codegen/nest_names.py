@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, Kernel, Stmt, Store
 from tensorexpr.ir import Access, Expr
-from tensorexpr.language.renaming import Renaming
+from tensorexpr.language.core.renaming import Renaming
 from tensorexpr.records import replace
 
 

@@ -22,7 +22,7 @@ It shares no step with schedules and their lowering, so that it is right where t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tensorexpr import dtypes
 from tensorexpr.bounds import PROVED, check_access
@@ -57,7 +57,7 @@ from tensorexpr.ir import (
 from tensorexpr.records import field, record, replace
 from tensorexpr.simplify.sort_ranges import known_of, ranges_of
 from tensorexpr.text import print_expr
-from tensorexpr.traversal import conjuncts, fresh_name, map_children, negate
+from tensorexpr.traversal import conjuncts, fresh_name, map_children, negate, walk
 
 COMBINE = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "all": "and", "any": "or"}
 
@@ -437,26 +437,36 @@ class _Plain:
     def winner(self, expr: Reduce, place: _Place) -> Expr:
         """The position of the first greatest or least value; a NaN wins over all but an earlier NaN. 0 where there is no point."""
         dtype = expr.values[0].dtype
-        position, found, best = (
+        known = self.position(expr, place)
+        counted = self.held("position", ZERO, place) if known is None else None
+        found, best = (
             self.held(stem, start, place)
-            for stem, start in (("position", ZERO), (expr.combiner.name, const(-1)), ("best", Const(dtype.least, dtype)))
+            for stem, start in ((expr.combiner.name, const(-1)), ("best", Const(beaten_by_all(expr.combiner.name, dtype), dtype)))
         )
 
         def taken_in(values: tuple[Expr, ...], inner: _Place) -> None:
             value = self.held("value", values[0], inner)
-            beats = apply("gt" if expr.combiner.name == "argmax" else "lt", value, best)
-            if dtype.is_float:
-                number = apply("invert", apply("isnan", best))
-                beats = apply("and", number, apply("or", apply("isnan", value), beats))
-            wins = apply("or", apply("lt", found, ZERO), beats)
+            position = known if counted is None else counted
+            assert position is not None
             kept = (*self.store(found.tensor, (), position), *self.store(best.tensor, (), value))
-            inner.statements.append(If(wins, kept))
+            inner.statements.append(If(wins(expr.combiner.name, found, best, value), kept))
 
         def counted_on(inner: _Place) -> None:
-            inner.statements += self.store(position.tensor, (), add(position, ONE))
+            if counted is not None:
+                inner.statements += self.store(counted.tensor, (), add(counted, ONE))
 
         self.points(expr, place, taken_in, counted_on)
         return apply("maximum", found, ZERO)
+
+    def position(self, expr: Reduce, place: _Place) -> Expr | None:
+        """The row-major position of a point of a reduction by its indices; None where bounds depend on other indices of it, or on data."""
+        own = {axis.index for axis in expr.axes}
+        bounds = [bound for axis in expr.axes for bound in (axis.start, axis.stop)]
+        if any(isinstance(n, Access | Reduce) or (isinstance(n, Index) and n.name in own) for bound in bounds for n in walk(bound)):
+            return None
+        ends = [(self.value(axis.start, place), self.value(axis.stop, place)) for axis in expr.axes]
+        at = tuple(sub(Index(axis.index), start) for axis, (start, _) in zip(expr.axes, ends, strict=True))
+        return flat(at, tuple(sub(stop, start) for start, stop in ends))
 
     def points(
         self,
@@ -479,6 +489,24 @@ class _Plain:
         once = place.inner()  # one point, with values of its own
         body(once)
         place.statements += once.block()
+
+
+def beaten_by_all(name: str, dtype: DType) -> Any:
+    """The best value of an argmax or argmin before there is one."""
+    return dtype.least if name == "argmax" else dtype.greatest
+
+
+def beats(name: str, value: Expr, best: Expr) -> Expr:
+    """Whether a value wins over another one in an argmax or argmin, wherever the two stand."""
+    found = apply("gt" if name == "argmax" else "lt", value, best)
+    if not value.dtype.is_float:
+        return found
+    return apply("and", apply("invert", apply("isnan", best)), apply("or", apply("isnan", value), found))
+
+
+def wins(name: str, found: Expr, best: Expr, value: Expr) -> Expr:
+    """Whether a value wins over the best so far, at position `found`, which is negative where there is none yet."""
+    return apply("or", apply("lt", found, ZERO), beats(name, value, best))
 
 
 def _state(first: Expr, start: Element, entry: Element, before: Expr) -> Element:

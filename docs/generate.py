@@ -16,7 +16,7 @@ from pathlib import Path
 import tensorexpr as te
 from tensorexpr.autodiff import Gradient
 from tensorexpr.benchmarks import readme
-from tensorexpr.codegen.cuda.emit import emit as emit_cuda
+from tensorexpr.codegen.cuda.emitter.nest import emit as emit_cuda
 from tensorexpr.codegen.llvm import Machine, emit
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.schedule import Planned, autoschedule

@@ -15,9 +15,9 @@ import numpy as np
 import tensorexpr as te
 from tensorexpr import kernels
 from tensorexpr.errors import ArgumentError, user_location
-from tensorexpr.graph.module import Module
-from tensorexpr.graph.random import mixed, place_of, unit
-from tensorexpr.graph.variable import Variable
+from tensorexpr.graph.modules.module import Module
+from tensorexpr.graph.modules.random import mixed, place_of, unit
+from tensorexpr.graph.modules.variable import Variable
 
 
 def _uniform(rng: np.random.Generator, shape: tuple[int, ...], fan_in: int) -> np.ndarray:
@@ -154,5 +154,5 @@ def dropout(x, key, *, p):
 
 
 def uniform(key: Any, place: Any) -> Any:
-    """A float32 in [0, 1) that hangs on an integer key and an integer place alone."""
+    """A float32 in [0, 1) that depends on an integer key and an integer place alone."""
     return unit(mixed(mixed(te.cast(place, "uint32") + np.uint32(0x9E3779B9)) + mixed(te.cast(key, "uint32"))))

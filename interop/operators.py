@@ -15,12 +15,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tensorexpr.autodiff import gradient, jvp
-from tensorexpr.autodiff.vmap import has_rules, vmap
+from tensorexpr.autodiff.api.vmap import has_rules, vmap
 from tensorexpr.codegen.compile import build
 from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.errors import DefinitionError, user_location
-from tensorexpr.graph.effects import graph_effects
-from tensorexpr.graph.function import Function
+from tensorexpr.graph.nodes.effects import graph_effects
+from tensorexpr.graph.run.function import Function
 from tensorexpr.language import Tensor, compute, placeholder
 from tensorexpr.language import sum as sum_of
 from tensorexpr.op import Op, Spec, op

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorexpr.codegen.cuda.device import Device, current_device
+from tensorexpr.codegen.cuda.launch.device import Device, current_device
 from tensorexpr.codegen.memo import Memo
 from tensorexpr.dtypes import dtype
 from tensorexpr.errors import ArgumentError, DefinitionError, TargetError, user_location

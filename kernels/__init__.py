@@ -7,7 +7,7 @@ compose it on tensors, differentiate it in any mode. Names, argument order and c
 from typing import TYPE_CHECKING, Any
 
 from tensorexpr.hints import unknown_name
-from tensorexpr.kernels.activations import (
+from tensorexpr.kernels.elementwise.activations import (
     celu,
     elu,
     geglu,
@@ -34,51 +34,7 @@ from tensorexpr.kernels.activations import (
     tanhshrink,
     threshold,
 )
-from tensorexpr.kernels.attention import (
-    alibi_attention,
-    linear_attention,
-    relative_position_attention,
-    rotary_embedding,
-    scaled_dot_product_attention,
-    sliding_window_attention,
-)
-from tensorexpr.kernels.classification import (
-    cross_entropy,
-    dice_loss,
-    multi_margin_loss,
-    multilabel_margin_loss,
-    multilabel_soft_margin_loss,
-    nll_loss,
-)
-from tensorexpr.kernels.convolution import (
-    causal_conv1d,
-    conv1d,
-    conv2d,
-    conv3d,
-    conv_transpose1d,
-    conv_transpose2d,
-    conv_transpose3d,
-    local_conv1d,
-    local_conv2d,
-    separable_conv1d,
-    separable_conv2d,
-)
-from tensorexpr.kernels.correlation import correlation, normalized_cross_correlation
-from tensorexpr.kernels.ctc import ctc_loss
-from tensorexpr.kernels.cumulative import (
-    cummax,
-    cummin,
-    cumprod,
-    cumsum,
-    cumulative_trapezoid,
-    diff,
-    ema,
-    linear_recurrence,
-    logcumsumexp,
-    trapezoid,
-)
-from tensorexpr.kernels.einsum import einsum
-from tensorexpr.kernels.elementwise import (
+from tensorexpr.kernels.elementwise.broadcast import (
     add,
     addcdiv,
     addcmul,
@@ -104,189 +60,7 @@ from tensorexpr.kernels.elementwise import (
     xlog1py,
     xlogy,
 )
-from tensorexpr.kernels.filters import bilateral_filter, guided_filter, joint_bilateral_filter, non_local_means
-from tensorexpr.kernels.folding import (
-    channel_shuffle,
-    depth_to_space,
-    fold,
-    nchw_to_nchwc,
-    nchwc_to_nchw,
-    pixel_shuffle,
-    pixel_unshuffle,
-    space_to_depth,
-    unfold,
-)
-from tensorexpr.kernels.indexing import (
-    bincount,
-    csr_matmul,
-    embedding,
-    embedding_bag,
-    gather,
-    gather_nd,
-    index_add,
-    index_copy,
-    index_select,
-    masked_fill,
-    one_hot,
-    ragged_row_sum,
-    scatter,
-    scatter_add,
-    scatter_reduce,
-    segment_max,
-    segment_mean,
-    segment_min,
-    segment_prod,
-    segment_softmax,
-    segment_sum,
-    take,
-    take_along_axis,
-)
-from tensorexpr.kernels.interpolation import interpolate
-from tensorexpr.kernels.linear import (
-    addmm,
-    baddbmm,
-    bilinear,
-    bmm,
-    cross,
-    dot,
-    inner,
-    kron,
-    linear,
-    matmul,
-    matrix_power,
-    multi_dot,
-    outer,
-    tensordot,
-    vdot,
-    vecdot,
-)
-from tensorexpr.kernels.losses import (
-    binary_cross_entropy,
-    binary_cross_entropy_with_logits,
-    gaussian_nll_loss,
-    huber_loss,
-    kl_div,
-    l1_loss,
-    mse_loss,
-    poisson_nll_loss,
-    sigmoid_focal_loss,
-    smooth_l1_loss,
-    soft_margin_loss,
-)
-from tensorexpr.kernels.margins import (
-    cosine_embedding_loss,
-    cosine_similarity,
-    hinge_embedding_loss,
-    margin_ranking_loss,
-    pairwise_distance,
-    triplet_margin_loss,
-)
-from tensorexpr.kernels.matrices import diag, diag_embed, diagonal, trace, tril, triu
-from tensorexpr.kernels.normalization import (
-    batch_norm,
-    group_norm,
-    instance_norm,
-    layer_norm,
-    local_response_norm,
-    normalize,
-    rms_norm,
-    weight_norm,
-)
-from tensorexpr.kernels.padding import pad
-from tensorexpr.kernels.pairwise import (
-    cauchy_product,
-    cdist,
-    gaussian_logsumexp,
-    gaussian_product,
-    kmeans_step,
-    laplacian_product,
-    nearest_neighbor,
-    sinkhorn_step,
-    soft_dtw,
-    squared_distance,
-)
-from tensorexpr.kernels.pooling import (
-    adaptive_avg_pool1d,
-    adaptive_avg_pool2d,
-    adaptive_avg_pool3d,
-    adaptive_max_pool1d,
-    adaptive_max_pool2d,
-    adaptive_max_pool3d,
-    avg_pool1d,
-    avg_pool2d,
-    avg_pool3d,
-    global_avg_pool,
-    global_max_pool,
-    lp_pool1d,
-    lp_pool2d,
-    max_pool1d,
-    max_pool2d,
-    max_pool3d,
-    max_unpool1d,
-    max_unpool2d,
-    max_unpool3d,
-)
-from tensorexpr.kernels.rearrange import (
-    broadcast_to,
-    chunk,
-    concatenate,
-    flatten,
-    flip,
-    meshgrid,
-    moveaxis,
-    narrow,
-    permute,
-    repeat,
-    repeat_interleave,
-    reshape,
-    roll,
-    rot90,
-    slice_axis,
-    split,
-    squeeze,
-    stack,
-    tile,
-    transpose,
-    unflatten,
-    unsqueeze,
-)
-from tensorexpr.kernels.recurrent import gru, gru_cell, lstm, lstm_cell, rnn, rnn_cell
-from tensorexpr.kernels.reductions import (
-    all,
-    amax,
-    amin,
-    any,
-    argmax,
-    argmin,
-    count_nonzero,
-    logsumexp,
-    mean,
-    nanmean,
-    nansum,
-    norm,
-    prod,
-    std,
-    sum,
-    var,
-    var_mean,
-)
-from tensorexpr.kernels.sampling import affine_grid, bilinear_lookup, deform_conv2d, grid_sample, roi_align, warp
-from tensorexpr.kernels.softmax import log_softmax, masked_softmax, softmax, softmin
-from tensorexpr.kernels.stencils import (
-    box_blur,
-    divergence,
-    gaussian_blur,
-    heat_step,
-    heat_steps,
-    laplacian,
-    sobel,
-    spatial_gradient,
-    stencil,
-    wave_step,
-    wave_steps,
-)
-from tensorexpr.kernels.topk import argsort, kthvalue, median, quantile, sort, topk
-from tensorexpr.kernels.unary import (
+from tensorexpr.kernels.elementwise.unary import (
     abs,
     acos,
     asin,
@@ -315,6 +89,232 @@ from tensorexpr.kernels.unary import (
     tan,
     tanh,
     trunc,
+)
+from tensorexpr.kernels.losses.classification import (
+    cross_entropy,
+    dice_loss,
+    multi_margin_loss,
+    multilabel_margin_loss,
+    multilabel_soft_margin_loss,
+    nll_loss,
+)
+from tensorexpr.kernels.losses.ctc import ctc_loss
+from tensorexpr.kernels.losses.losses import (
+    binary_cross_entropy,
+    binary_cross_entropy_with_logits,
+    gaussian_nll_loss,
+    huber_loss,
+    kl_div,
+    l1_loss,
+    mse_loss,
+    poisson_nll_loss,
+    sigmoid_focal_loss,
+    smooth_l1_loss,
+    soft_margin_loss,
+)
+from tensorexpr.kernels.losses.margins import (
+    cosine_embedding_loss,
+    cosine_similarity,
+    hinge_embedding_loss,
+    margin_ranking_loss,
+    pairwise_distance,
+    triplet_margin_loss,
+)
+from tensorexpr.kernels.products.attention import (
+    alibi_attention,
+    linear_attention,
+    relative_position_attention,
+    rotary_embedding,
+    scaled_dot_product_attention,
+    sliding_window_attention,
+)
+from tensorexpr.kernels.products.einsum import einsum
+from tensorexpr.kernels.products.linear import (
+    addmm,
+    baddbmm,
+    bilinear,
+    bmm,
+    cross,
+    dot,
+    inner,
+    kron,
+    linear,
+    matmul,
+    matrix_power,
+    multi_dot,
+    outer,
+    tensordot,
+    vdot,
+    vecdot,
+)
+from tensorexpr.kernels.products.pairwise import (
+    cauchy_product,
+    cdist,
+    gaussian_logsumexp,
+    gaussian_product,
+    kmeans_step,
+    laplacian_product,
+    nearest_neighbor,
+    sinkhorn_step,
+    soft_dtw,
+    squared_distance,
+)
+from tensorexpr.kernels.products.recurrent import gru, gru_cell, lstm, lstm_cell, rnn, rnn_cell
+from tensorexpr.kernels.rearranging.indexing import (
+    bincount,
+    csr_matmul,
+    embedding,
+    embedding_bag,
+    gather,
+    gather_nd,
+    index_add,
+    index_copy,
+    index_select,
+    masked_fill,
+    one_hot,
+    ragged_row_sum,
+    scatter,
+    scatter_add,
+    scatter_reduce,
+    segment_max,
+    segment_mean,
+    segment_min,
+    segment_prod,
+    segment_softmax,
+    segment_sum,
+    take,
+    take_along_axis,
+)
+from tensorexpr.kernels.rearranging.matrices import diag, diag_embed, diagonal, trace, tril, triu
+from tensorexpr.kernels.rearranging.rearrange import (
+    broadcast_to,
+    chunk,
+    concatenate,
+    flatten,
+    flip,
+    meshgrid,
+    moveaxis,
+    narrow,
+    permute,
+    repeat,
+    repeat_interleave,
+    reshape,
+    roll,
+    rot90,
+    slice_axis,
+    split,
+    squeeze,
+    stack,
+    tile,
+    transpose,
+    unflatten,
+    unsqueeze,
+)
+from tensorexpr.kernels.reductions.cumulative import (
+    cummax,
+    cummin,
+    cumprod,
+    cumsum,
+    cumulative_trapezoid,
+    diff,
+    ema,
+    linear_recurrence,
+    logcumsumexp,
+    trapezoid,
+)
+from tensorexpr.kernels.reductions.normalization import (
+    batch_norm,
+    group_norm,
+    instance_norm,
+    layer_norm,
+    local_response_norm,
+    normalize,
+    rms_norm,
+    weight_norm,
+)
+from tensorexpr.kernels.reductions.reductions import (
+    all,
+    amax,
+    amin,
+    any,
+    argmax,
+    argmin,
+    count_nonzero,
+    logsumexp,
+    mean,
+    nanmean,
+    nansum,
+    norm,
+    prod,
+    std,
+    sum,
+    var,
+    var_mean,
+)
+from tensorexpr.kernels.reductions.softmax import log_softmax, masked_softmax, softmax, softmin
+from tensorexpr.kernels.reductions.topk import argsort, kthvalue, median, quantile, sort, topk
+from tensorexpr.kernels.windowed.convolution import (
+    causal_conv1d,
+    conv1d,
+    conv2d,
+    conv3d,
+    conv_transpose1d,
+    conv_transpose2d,
+    conv_transpose3d,
+    local_conv1d,
+    local_conv2d,
+    separable_conv1d,
+    separable_conv2d,
+)
+from tensorexpr.kernels.windowed.correlation import correlation, normalized_cross_correlation
+from tensorexpr.kernels.windowed.filters import bilateral_filter, guided_filter, joint_bilateral_filter, non_local_means
+from tensorexpr.kernels.windowed.folding import (
+    channel_shuffle,
+    depth_to_space,
+    fold,
+    nchw_to_nchwc,
+    nchwc_to_nchw,
+    pixel_shuffle,
+    pixel_unshuffle,
+    space_to_depth,
+    unfold,
+)
+from tensorexpr.kernels.windowed.interpolation import interpolate
+from tensorexpr.kernels.windowed.padding import pad
+from tensorexpr.kernels.windowed.pooling import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_avg_pool3d,
+    adaptive_max_pool1d,
+    adaptive_max_pool2d,
+    adaptive_max_pool3d,
+    avg_pool1d,
+    avg_pool2d,
+    avg_pool3d,
+    global_avg_pool,
+    global_max_pool,
+    lp_pool1d,
+    lp_pool2d,
+    max_pool1d,
+    max_pool2d,
+    max_pool3d,
+    max_unpool1d,
+    max_unpool2d,
+    max_unpool3d,
+)
+from tensorexpr.kernels.windowed.sampling import affine_grid, bilinear_lookup, deform_conv2d, grid_sample, roi_align, warp
+from tensorexpr.kernels.windowed.stencils import (
+    box_blur,
+    divergence,
+    gaussian_blur,
+    heat_step,
+    heat_steps,
+    laplacian,
+    sobel,
+    spatial_gradient,
+    stencil,
+    wave_step,
+    wave_steps,
 )
 
 if not TYPE_CHECKING:  # type checkers know what there is

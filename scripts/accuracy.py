@@ -1,4 +1,4 @@
-"""Measures the functions of `codegen/llvm/mathematics.py`: `python scripts/accuracy.py [--every N] [FUNCTION ...]` prints a row for each.
+"""Measures the functions of `codegen/llvm/math/`: `python scripts/accuracy.py [--every N] [FUNCTION ...]` prints a row for each.
 
 float32 functions of one argument run on every float32 there is (or every N-th), against the float64 function of the same name (which
 the suite compares with references of 64 bits and more); float64 functions, and those of two arguments, on up to 2^25 numbers: random bit
@@ -14,7 +14,7 @@ import mpmath
 import numpy as np
 
 import tensorexpr as te
-from tensorexpr.codegen.llvm.mathematics import ACCURACY
+from tensorexpr.codegen.llvm.math.functions import ACCURACY
 from tensorexpr.ops import OPS
 
 _BLOCK = 1 << 16

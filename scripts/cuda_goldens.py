@@ -9,7 +9,7 @@ from pathlib import Path
 
 import tensorexpr as te
 from tensorexpr import kernels
-from tensorexpr.codegen.cuda.emit import emit
+from tensorexpr.codegen.cuda.emitter.nest import emit
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest_verify import verify_nest
 from tensorexpr.codegen.schedule import autoschedule

@@ -56,7 +56,7 @@ def page() -> str:
     for name in kernels.__all__:
         files.setdefault(module_of(name), []).append(name)
     parts = [HEAD]
-    for module in sorted(files):
+    for module in sorted(files, key=lambda name: name.rsplit(".", 1)[-1]):
         title = module.rsplit(".", 1)[-1]
         about = " ".join((inspect.getdoc(importlib.import_module(module)) or "").split("\n\n")[0].split())
         parts.append(f"## {title}\n\n{about}\n\n| | |\n|---|---|\n" + "\n".join(map(row, files[module])) + "\n")

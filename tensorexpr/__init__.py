@@ -20,7 +20,7 @@ import importlib.util
 from typing import TYPE_CHECKING, Any
 
 from tensorexpr.autodiff import Gradient, gradient, jacobian
-from tensorexpr.autodiff.report import how_scattered
+from tensorexpr.autodiff.api.report import how_scattered
 from tensorexpr.codegen.compile import autoschedule, build, schedule
 from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.codegen.handle import Schedule
@@ -139,7 +139,7 @@ from tensorexpr.language import (
     trunc,
     where,
 )
-from tensorexpr.language.habits import MAKERS
+from tensorexpr.language.core.habits import MAKERS
 from tensorexpr.latex import latex
 from tensorexpr.op import Op, op
 from tensorexpr.parse import parse_program
@@ -150,23 +150,23 @@ from tensorexpr.tune import tune
 if TYPE_CHECKING:  # what type checkers and editors see of the names in LATER
     from tensorexpr.codegen.bundle.export import export
     from tensorexpr.codegen.context import Context
-    from tensorexpr.codegen.cuda.device import synchronize
+    from tensorexpr.codegen.cuda.launch.device import synchronize
     from tensorexpr.codegen.storage import compile, freeze
-    from tensorexpr.graph.composites import list_composites
-    from tensorexpr.graph.control import cond, while_loop
-    from tensorexpr.graph.function import function
-    from tensorexpr.graph.gradients import gradients
-    from tensorexpr.graph.host import check, print
-    from tensorexpr.graph.methods import compile_method
-    from tensorexpr.graph.module import Module
-    from tensorexpr.graph.naming import name_scope
-    from tensorexpr.graph.random import Generator
-    from tensorexpr.graph.replace import register_replacement
-    from tensorexpr.graph.saving import load_function, save_function
-    from tensorexpr.graph.state import load_state, load_state_dict, save_state, state_dict
-    from tensorexpr.graph.summary import summary
-    from tensorexpr.graph.tracing import control_dependencies, device
-    from tensorexpr.graph.variable import Variable
+    from tensorexpr.graph.files.saving import load_function, save_function
+    from tensorexpr.graph.modules.methods import compile_method
+    from tensorexpr.graph.modules.module import Module
+    from tensorexpr.graph.modules.random import Generator
+    from tensorexpr.graph.modules.state import load_state, load_state_dict, save_state, state_dict
+    from tensorexpr.graph.modules.summary import summary
+    from tensorexpr.graph.modules.variable import Variable
+    from tensorexpr.graph.run.composites import list_composites
+    from tensorexpr.graph.run.function import function
+    from tensorexpr.graph.run.replace import register_replacement
+    from tensorexpr.graph.trace.control import cond, while_loop
+    from tensorexpr.graph.trace.gradients import gradients
+    from tensorexpr.graph.trace.host import check, print
+    from tensorexpr.graph.trace.naming import name_scope
+    from tensorexpr.graph.trace.tracing import control_dependencies, device
     from tensorexpr_runtime import load
 
 __version__ = "0.1.0"
@@ -194,34 +194,34 @@ __all__ = [
 ]  # fmt: skip
 
 LATER: dict[str, str] = {  # public names that load their room on first use, and the room
-    "Variable": "tensorexpr.graph.variable",
-    "Generator": "tensorexpr.graph.random",
-    "save_function": "tensorexpr.graph.saving",
-    "load_function": "tensorexpr.graph.saving",
-    "function": "tensorexpr.graph.function",
-    "cond": "tensorexpr.graph.control",
-    "while_loop": "tensorexpr.graph.control",
-    "print": "tensorexpr.graph.host",
-    "check": "tensorexpr.graph.host",
-    "gradients": "tensorexpr.graph.gradients",
-    "device": "tensorexpr.graph.tracing",
-    "control_dependencies": "tensorexpr.graph.tracing",
-    "list_composites": "tensorexpr.graph.composites",
-    "register_replacement": "tensorexpr.graph.replace",
+    "Variable": "tensorexpr.graph.modules.variable",
+    "Generator": "tensorexpr.graph.modules.random",
+    "save_function": "tensorexpr.graph.files.saving",
+    "load_function": "tensorexpr.graph.files.saving",
+    "function": "tensorexpr.graph.run.function",
+    "cond": "tensorexpr.graph.trace.control",
+    "while_loop": "tensorexpr.graph.trace.control",
+    "print": "tensorexpr.graph.trace.host",
+    "check": "tensorexpr.graph.trace.host",
+    "gradients": "tensorexpr.graph.trace.gradients",
+    "device": "tensorexpr.graph.trace.tracing",
+    "control_dependencies": "tensorexpr.graph.trace.tracing",
+    "list_composites": "tensorexpr.graph.run.composites",
+    "register_replacement": "tensorexpr.graph.run.replace",
     "Context": "tensorexpr.codegen.context",
     "export": "tensorexpr.codegen.bundle",
     "load": "tensorexpr_runtime",
     "compile": "tensorexpr.codegen.storage",
     "freeze": "tensorexpr.codegen.storage",
-    "Module": "tensorexpr.graph.module",
-    "compile_method": "tensorexpr.graph.methods",
-    "load_state": "tensorexpr.graph.state",
-    "load_state_dict": "tensorexpr.graph.state",
-    "name_scope": "tensorexpr.graph.naming",
-    "save_state": "tensorexpr.graph.state",
-    "state_dict": "tensorexpr.graph.state",
-    "summary": "tensorexpr.graph.summary",
-    "synchronize": "tensorexpr.codegen.cuda.device",
+    "Module": "tensorexpr.graph.modules.module",
+    "compile_method": "tensorexpr.graph.modules.methods",
+    "load_state": "tensorexpr.graph.modules.state",
+    "load_state_dict": "tensorexpr.graph.modules.state",
+    "name_scope": "tensorexpr.graph.trace.naming",
+    "save_state": "tensorexpr.graph.modules.state",
+    "state_dict": "tensorexpr.graph.modules.state",
+    "summary": "tensorexpr.graph.modules.summary",
+    "synchronize": "tensorexpr.codegen.cuda.launch.device",
 }
 
 

@@ -75,7 +75,7 @@ def check_gradient(operation: Op, *arrays: Any, **keywords: Any) -> GradientChec
     """
     operation = as_op(operation, "check_gradient")
     trees, chosen = operation.arrays(arrays, keywords)
-    check = _Check(operation, [map_tree(_widen, tree) for tree in trees], chosen)
+    check = Check(operation, [map_tree(_widen, tree) for tree in trees], chosen)
     found = check.along(check.directions)
     for mode in ("reverse", "forward"):
         value = getattr(found, mode)
@@ -93,7 +93,7 @@ def _is_floating(array: np.ndarray) -> bool:
     return array.dtype == np.float64
 
 
-class _Check:
+class Check:
     """One op at one point, with a direction for every floating leaf and a head for every floating output."""
 
     def __init__(self, operation: Op, trees: Sequence[Any], static: dict[str, Any]) -> None:
@@ -156,9 +156,12 @@ class _Check:
         pulled = list(leaves(vjp(self.operation)(*self.trees, heads, **self.static)))
         forward = _inner(self.heads, pushed)
         reverse = _inner(list(leaves(tangents)), pulled)
-        scale = max(abs(numeric), abs(forward), abs(reverse))
-        tolerance = _SAFETY * uncertainty + (_RELATIVE * scale if np.isfinite(scale) else 0.0)
-        return GradientCheck(self.operation.name, numeric, forward, reverse, tolerance)
+        return GradientCheck(self.operation.name, numeric, forward, reverse, self.tolerance(uncertainty, numeric, forward, reverse))
+
+    def tolerance(self, uncertainty: float, *derivatives: float) -> float:
+        """How far apart derivatives may be where the differences are known to so much."""
+        scale = max(map(abs, derivatives))
+        return _SAFETY * uncertainty + (_RELATIVE * scale if np.isfinite(scale) else 0.0)
 
     def error(self, mode: str, value: float, found: GradientCheck) -> GradientCheckError:
         """The disagreement as an error that names the input at fault where a single one shows it."""

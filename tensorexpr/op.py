@@ -19,11 +19,11 @@ from typing import Any, NamedTuple, overload
 
 import numpy as np
 
-from tensorexpr.autodiff.units import is_rule
+from tensorexpr.autodiff.api.units import is_rule
 from tensorexpr.codegen.compile import build
 from tensorexpr.codegen.function import CompiledFunction
-from tensorexpr.codegen.llvm.call import Callable as Entered
-from tensorexpr.codegen.llvm.call import link, native_calls
+from tensorexpr.codegen.llvm.process.call import Callable as Entered
+from tensorexpr.codegen.llvm.process.call import link, native_calls
 from tensorexpr.codegen.memo import Memo
 from tensorexpr.dtypes import dtype
 from tensorexpr.errors import DefinitionError, Location, failure_location, user_location
@@ -37,6 +37,7 @@ from tensorexpr.op_names import imported, name_of
 from tensorexpr.op_rules import Rule, article, refusing
 from tensorexpr.op_specs import Spec, argument_error, dtype_of, is_scalar, opened, placeholders_of, spec_of
 from tensorexpr.op_trees import leaves, map_tree, rebuild
+from tensorexpr.sharding import Sharding
 
 _SIGNATURES_KEPT = 1024
 _LINKED = 8  # signatures that are tried one after the other before Python looks them up
@@ -428,6 +429,12 @@ class Op(Entered):
         """
         inputs, result = self._traced(*self._specs(specs, dynamic, static))
         return program_of(list(leaves(result)), inputs)
+
+    def sharding(self, *specs: Any, **static: Any) -> Sharding:
+        """How the op may be cut over devices, for arguments like `specs` (see `trace`): which axes are split together, what is then
+        a partial sum, which reads need a halo, what has to be whole. Prints as a table; `.rows` has the same by name.
+        """
+        return Sharding(self.trace(*specs, **static))
 
     def compile(
         self,

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FunctionType
 from typing import Any
 
-from tensorexpr.autodiff.gradient import gradient
-from tensorexpr.autodiff.jvp import jvp as push_forward
+from tensorexpr.autodiff.api.gradient import gradient
+from tensorexpr.autodiff.api.jvp import jvp as push_forward
 from tensorexpr.errors import DifferentiationError, user_location
 from tensorexpr.hints import checked, suggestion
 from tensorexpr.language import Tensor

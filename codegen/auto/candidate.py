@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.plain import plain_nest
-from tensorexpr.codegen.rewrites import data, kernels, loops
+from tensorexpr.codegen.rewrites import data, kernels, loops, sends
 from tensorexpr.codegen.rewrites.names import named
 from tensorexpr.ir import Program
 from tensorexpr.records import record
 
-WORDS: Mapping[str, Callable[..., LoopNest]] = {name: getattr(room, name) for room in (loops, data, kernels) for name in room.__all__}
+ROOMS = (loops, data, kernels, sends)
+WORDS: Mapping[str, Callable[..., LoopNest]] = {name: getattr(room, name) for room in ROOMS for name in room.__all__}
 """The rewrites by name."""
 
 

@@ -35,7 +35,7 @@ LEVELS = ("from L2", "from L3", "from memory")
 SPARE = 6
 """Registers that hold operands, masks and constants while others hold sums."""
 FORETOLD = 24
-"""Iterations up to which the end of a loop is foretold (branch histories of current cores hold some dozens)."""
+"""Iterations up to which the end of a loop is predicted (branch histories of current cores hold some dozens)."""
 INTERLEAVED = 4
 """Registers that LLVM goes through in one iteration of a loop of which it makes vectors."""
 _ARITHMETIC, _SHUFFLE, _DIVIDE, _LOAD, _STORE, _BRANCH, _ORDER, _CHAIN = range(len(PORTS))
@@ -120,8 +120,8 @@ class Model:
         facts, stride = self.facts, abs(work.stride)
         port, whole, element = (_LOAD, facts.load, facts.gather) if work.kind == LOAD else (_STORE, facts.store, facts.scatter)
         across = whole * facts.across / facts.load
-        if not lanes or stride == 0:
-            row[port] = whole
+        if not lanes or stride == 0:  # of no more than a unit does at once
+            row[port] = whole * facts.unit_bits / facts.vector_bits
         elif stride == 1:
             row[port] = whole if work.aligned else across
             row[_SHUFFLE] = facts.shuffle if work.stride < 0 else 0.0

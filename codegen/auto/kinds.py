@@ -1,6 +1,6 @@
 """How the loops of a nest run in the end, after what LLVM does to them: copied out, in lanes, one iteration after the other.
 
-Lanes stay lanes only where every store goes to elements of its own, and not inside of other lanes (`llvm/emit_statements.py`). In a nest
+Lanes stay lanes only where every store goes to elements of its own, and not inside of other lanes (`llvm/emitter/statements.py`). In a nest
 without vectors LLVM copies out short loops and makes vectors of innermost ones, also of copies whose stores lie side by side. A local
 buffer is held in registers where all that moves its indices is copied out or in lanes.
 """
@@ -13,7 +13,7 @@ from math import inf
 from tensorexpr.codegen.auto import operations
 from tensorexpr.codegen.auto.moves import Move, move_of
 from tensorexpr.codegen.auto.summary import AUTO, PARALLEL, PARALLEL_AUTO, SERIAL, UNROLL, VECTORIZE
-from tensorexpr.codegen.llvm.machine import Machine
+from tensorexpr.codegen.llvm.text.machine import Machine
 from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, Stmt, Store
 from tensorexpr.ir import Access, Apply, Const, Expr
 from tensorexpr.records import field, record
@@ -22,7 +22,7 @@ from tensorexpr.traversal import free_names, walk
 COPIED = 150
 """Instructions of all iterations of a constant loop up to which LLVM copies it out by itself (its `UnrollThreshold`)."""
 LARGEST_HELD = 256
-"""Lanes of a loop beyond which it is emitted as a loop over pieces (`llvm/emit_statements.py`), so that nothing is held across it."""
+"""Lanes of a loop beyond which it is emitted as a loop over pieces (`llvm/emitter/statements.py`), so that nothing is held across it."""
 WORTH_SCATTERING = 16
 """Instructions of a body from which on LLVM makes vectors of it although their elements are stored far apart."""
 
@@ -36,8 +36,8 @@ class Kinds:
     alone: bool
     moves: dict[Expr, Move]
     step: Callable[[str, tuple[Expr, ...], str], float]
-    lengths: dict[Block, float] = field(default_factory=dict)
-    """What is known of the lengths of blocks."""
+    lengths: dict[int, tuple[Block, float]] = field(default_factory=dict)
+    """What `_length` found, by the identity of a block, which is kept with it: every loop around a block asks for it again."""
 
     def of(self, s: For, extent: float, in_lanes: bool) -> str:
         """How a loop of so many iterations runs, inside of lanes or not."""
@@ -66,10 +66,10 @@ class Kinds:
 
     def _length(self, body: Block) -> float:
         """About as many instructions as LLVM sees in a block, local elements in registers; infinite with a loop that stays one."""
-        found = self.lengths.get(body)
+        found = self.lengths.get(id(body))
         if found is None:
-            found = self.lengths[body] = self._counted(body)
-        return found
+            found = self.lengths[id(body)] = (body, self._counted(body))
+        return found[1]
 
     def _counted(self, body: Block) -> float:
         total = 0.0

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from functools import cache
 
 from tensorexpr import ops
-from tensorexpr.codegen.llvm.builder import Builder, Module
-from tensorexpr.codegen.llvm.emit_casts import cast, register_type
-from tensorexpr.codegen.llvm.emit_ops import apply
-from tensorexpr.codegen.llvm.machine import Machine
-from tensorexpr.codegen.llvm.values import Value
+from tensorexpr.codegen.llvm.emitter.ops import apply
+from tensorexpr.codegen.llvm.text.builder import Builder, Module
+from tensorexpr.codegen.llvm.text.casts import cast, register_type
+from tensorexpr.codegen.llvm.text.machine import Machine
+from tensorexpr.codegen.llvm.text.values import Value
 from tensorexpr.dtypes import DType
 
 ARITHMETIC, DIVIDE, SHUFFLE, GATHER = "arithmetic", "divide", "shuffle", "gather"

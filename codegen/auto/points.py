@@ -122,11 +122,11 @@ class Points:
         raise AssertionError(type(e))
 
     def _entry(self, e: Access) -> Any:
-        """An element of a table whose bounds are known: as if its elements were spread evenly between them."""
+        """An element of a table whose bounds are known: as if the elements of each of its rows were spread evenly between them."""
         table = self.tables.get(e.tensor)
-        if table is None or table.within is None or len(e.indices) != 1:
+        if table is None or table.within is None or not e.indices:
             return None
-        place, high, length = self.value(e.indices[0]), self.value(table.within[1]), self.value(table.shape[0])
+        place, high, length = self.value(e.indices[-1]), self.value(table.within[1]), self.value(table.shape[-1])
         if place is None or high is None or length is None:
             return None
         return np.int64(table.within[0]) + (high - table.within[0]) * place // np.maximum(length - 1, 1)

@@ -35,11 +35,12 @@ from tensorexpr.codegen.auto.summary import (
     Touch,
     Work,
 )  # fmt: skip
-from tensorexpr.codegen.llvm.emit_dots import dot_in
-from tensorexpr.codegen.llvm.emit_squares import LEAST_ROWS, SIDES
-from tensorexpr.codegen.llvm.load import passes_for
-from tensorexpr.codegen.llvm.machine import Machine, host
+from tensorexpr.codegen.llvm.emitter.dots import dot_in
+from tensorexpr.codegen.llvm.emitter.squares import LEAST_ROWS, SIDES
+from tensorexpr.codegen.llvm.process.load import passes_for
+from tensorexpr.codegen.llvm.text.machine import Machine, host
 from tensorexpr.codegen.nest import LANES, Alloc, Block, Check, For, If, LoopNest, Store
+from tensorexpr.codegen.rewrites.lanes_last import lanes_last
 from tensorexpr.dtypes import DType, int8
 from tensorexpr.errors import InternalError
 from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, Size, const
@@ -49,7 +50,7 @@ from tensorexpr.traversal import free_names, substitute, walk
 NEAR = 16
 """Elements along each axis within which accesses that move together are taken for one, which touches all between them."""
 TURNED = 4.0
-"""Shuffles of each register of a square of sixteen that is turned around: by halving (`llvm/emit_squares.py`)."""
+"""Shuffles of each register of a square of sixteen that is turned around: by halving (`llvm/emitter/squares.py`)."""
 SIGNED = 1.4
 """What a sum of products of two signed bytes takes beside one instruction: subtractions run in part beside it (measured, Zen 4)."""
 BY_CONSTANT = 5.0
@@ -188,7 +189,7 @@ class _Reader:
             self.block(s.body, inner)
 
     def _dot(self, s: For, extent: float, at: _Place, inner: _Place) -> bool:
-        """Counts a loop in lanes that is an instruction for sums of products of narrow numbers (`llvm/emit_dots.py`), if it is one."""
+        """Counts a loop in lanes that is an instruction for sums of products of narrow numbers (`llvm/emitter/dots.py`), if it is one."""
         if at.lanes is None or self.threads:
             return False
         lane = self.loops[at.lanes].name
@@ -220,6 +221,7 @@ class _Reader:
         return True
 
     def _alloc(self, s: Alloc, at: _Place) -> None:
+        s = lanes_last(s) if at.lanes is None else s
         name = s.buffer.name
         self._declare(name, s.buffer.dtype, s.buffer.shape, local=True)
         self.private[name] = frozenset() if at.lanes is None else frozenset({at.lanes})
@@ -334,7 +336,8 @@ class _Reader:
         if known is not None:
             return known
         changed = self._visited(e, at)
-        if not any(isinstance(n, Access) and n.tensor in self.written | self.private.keys() for n in walk(e)):
+        changing = self.stores[at.path[0]] | self.private.keys()
+        if not any(isinstance(n, Access) and n.tensor in changing for n in walk(e)):
             at.seen[e] = changed
         return changed
 
@@ -537,7 +540,7 @@ class _Reader:
 
 
 def _names_that_matter(body: Block) -> frozenset[str]:
-    """The loops whose indices bounds and conditions of others hang on."""
+    """The loops whose indices bounds and conditions of others depend on."""
     found: set[str] = set()
     for s in inside_of(body):
         match s:

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tensorexpr.codegen.llvm import Interface
-from tensorexpr.codegen.llvm.abi import ALIGNMENT
-from tensorexpr.codegen.llvm.arithmetic import Arithmetic
+from tensorexpr.codegen.llvm.text.abi import ALIGNMENT
+from tensorexpr.codegen.llvm.text.arithmetic import Arithmetic
 
 
 @dataclass(frozen=True, slots=True)

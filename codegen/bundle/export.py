@@ -26,8 +26,8 @@ from tensorexpr.codegen.bundle.variants import Variant, detection_text, variants
 from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.codegen.gpu_function import GpuFunction
 from tensorexpr.codegen.llvm import Interface, Machine, host, nest_code
-from tensorexpr.codegen.llvm.jit import object_code
-from tensorexpr.codegen.llvm.pool_text import LIMIT, pool_text
+from tensorexpr.codegen.llvm.process.jit import object_code
+from tensorexpr.codegen.llvm.runtime.pool_text import LIMIT, pool_text
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.stages import made_of_program
 from tensorexpr.errors import ArgumentError, TargetError, user_location

@@ -17,7 +17,7 @@ from tensorexpr.codegen.bundle.gpus import GpuPart
 from tensorexpr.codegen.context import Symbol
 from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.codegen.llvm import Interface
-from tensorexpr.codegen.llvm.abi import plain
+from tensorexpr.codegen.llvm.text.abi import plain
 from tensorexpr.codegen.nest import CheckSite
 from tensorexpr.ir import Const, greatest_size
 from tensorexpr.text import print_expr

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from tensorexpr.codegen.dependence import operation_of
 from tensorexpr.codegen.handle.loops import loops_in
 from tensorexpr.codegen.nest import Alloc, For, LoopNest, Store
-from tensorexpr.codegen.rewrites import data, kernels, loops
-from tensorexpr.codegen.rewrites.expressions import elements_read
+from tensorexpr.codegen.rewrites import data, kernels, loops, sends
+from tensorexpr.codegen.rewrites.data.winners import winner_of
+from tensorexpr.codegen.rewrites.expressions import elements_read, stores_in
 from tensorexpr.codegen.rewrites.loops.kinds import WORDS, check_length
 from tensorexpr.codegen.rewrites.names import fresh
 from tensorexpr.codegen.rewrites.paths import around, loop_at, loop_paths, walk_block, walk_nest
@@ -152,6 +153,19 @@ class StageHandle:
         self._apply("reorder", axes, lambda nest: loops.reorder(nest, *names))
 
     @checked()
+    def skew(self, outer: str, inner: str, factor: int) -> None:
+        """Begins a loop `factor` later with every iteration of one around it. Nothing changes by that alone: but where steps need what
+        the step before has made beside it, the two may change places then (`reorder`)."""
+        first, second = self._there(outer), self._there(inner)
+        self._apply("skew", (outer, inner, factor), lambda nest: loops.skew(nest, first, second, factor))
+
+    @checked()
+    def reverse(self, axis: str) -> None:
+        """Runs the iterations of a loop from the last to the first."""
+        loop = self._there(axis)
+        self._apply("reverse", (axis,), lambda nest: loops.reverse(nest, loop))
+
+    @checked()
     def tile(self, a: str, b: str, a_factor: int, b_factor: int, tail: str = "peel") -> tuple[str, str, str, str]:
         """Splits two loops and puts the blocks of both outside: gives the names of the loops over blocks, then of those inside."""
         with self._at_once("tile", (a, b, a_factor, b_factor, tail)):
@@ -284,6 +298,9 @@ class StageHandle:
         outermost. Gives the names of the partial results, which have loops of their own."""
         loop = self._there(axis)
         buffers = _accumulators(self._nest, loop)
+        stores = stores_in(tuple(_copies(self._nest, loop)))
+        if not buffers and any(x.buffer == self._buffer and operation_of(x) for x in stores):
+            return self._with_own_results(axis, loop)
         if not buffers:
             raise ScheduleError(f"expected a loop of a reduction to take apart, got {axis}, which adds nothing up")
         if len(buffers) > 1:
@@ -304,6 +321,40 @@ class StageHandle:
         table = {**form.loops, self.name: left, name: parts}
         self._schedule.form = replace(form, loops=table, buffers=_before(form.buffers, name, self.name))
         return (name,)
+
+    def _with_own_results(self, axis: str, loop: str) -> tuple[str, ...]:
+        """Gives each iteration of a loop of a scatter a result of its own."""
+        buffer, before = self._buffer, loops_in(self._nest)
+        (name,) = fresh(self._nest, f"{self.name}_{self._own(loop)}")
+        self._apply("rfactor", (axis,), lambda nest: data.rfactor(nest, buffer, loop, name, "workspace"))
+        form, made = self._schedule.form, [n for n in loops_in(self._nest) if n not in before]
+        around = [s.index for s in _loops(self._nest) if s.index in made or s.index == loop]
+        table = {**form.loops, name: {n: n for n in dict.fromkeys(around)}, self.name: {**self._table, **{n: n for n in made}}}
+        self._schedule.form = replace(form, loops=table, buffers=_before(form.buffers, name, self.name))
+        return (name,)
+
+    @checked()
+    def own(self, axis: str, width: int, along: int = 0) -> str:
+        """Gives blocks of `width` elements of a scatter, along an axis of it, owners, which may run on all cores: each goes through what
+        the loop sends, and takes in what is sent to its own. Gives the name of the loop over owners.
+        """
+        loop, buffer = self._there(axis), self._buffer
+        (name,), (own,) = fresh(self._nest, f"{loop}_own"), self._new(f"{self._own(loop)}_own")
+        self._apply("own", (axis, width, along), lambda nest: sends.own(nest, buffer, loop, width, along, name), {own: name})
+        return own
+
+    @checked()
+    def sort(self, axis: str, width: int, along: int = 0) -> tuple[str, str]:
+        """Sorts what a loop of a scatter sends by blocks of `width` elements along an axis of it, each with an owner. Gives the names of
+        the loops over owners, which may run on all cores, and over what one takes in.
+        """
+        loop, buffer = self._there(axis), self._buffer
+        names = fresh(self._nest, f"{loop}_own", f"{loop}_k")
+        made = dict(zip(self._new(f"{self._own(loop)}_own", f"{self._own(loop)}_k"), names, strict=True))
+        pair = (names[0], names[1])
+        self._apply("sort", (axis, width, along), lambda nest: sends.sort(nest, buffer, loop, width, along, pair), made)
+        owner, taken_in = made
+        return owner, taken_in
 
     @checked()
     def stage(self, tensor: str, layout: Sequence[int | tuple[int, int]]) -> str:
@@ -328,6 +379,13 @@ class StageHandle:
         loop, form = self._there(axis), self._schedule.form
         names = [buffer for name, buffer in form.buffers.items() if name != self.name and buffer in form.stored]
         self._apply("pipeline", (axis, stages), lambda nest: data.pipeline(nest, loop, names, stages))
+
+    @checked()
+    def contract(self, axis: str) -> None:
+        """Keeps of the definition what an iteration of a loop needs; where that reads what earlier ones made, in a ring of the last
+        entries, or, where each is read before the next is made, in their place."""
+        loop, buffer = self._there(axis), self._buffer
+        self._apply("contract", (axis,), lambda nest: data.contract(nest, buffer, loop))
 
     def slide(self) -> None:
         """Computes of the window that an iteration of the loop around reads what the one before did not; the rest is kept in a ring."""
@@ -392,13 +450,20 @@ def _in_parts(nest: LoopNest, loop: str) -> LoopNest:
     return nest
 
 
+def _copies(nest: LoopNest, loop: str) -> list[For]:
+    """The loops of a name."""
+    return [loop_at(nest, path) for path in loop_paths(nest, loop)]
+
+
 def _accumulators(nest: LoopNest, loop: str) -> list[str]:
-    """The buffers made outside of a loop of which its iterations update one element."""
-    bodies = [loop_at(nest, path).body for path in loop_paths(nest, loop)]
+    """The buffers made outside of a loop of which its iterations update one element; of an argmax or argmin the one for the position."""
+    bodies = [s.body for s in _copies(nest, loop)]
     own = {s.buffer.name for body in bodies for _, s in walk_block(body) if isinstance(s, Alloc)}
     stores = [s for body in bodies for _, s in walk_block(body) if isinstance(s, Store)]
     held = [s.buffer for s in stores if s.buffer not in own and operation_of(s) and not any(loop in free_names(i) for i in s.indices)]
-    return list(dict.fromkeys(held))
+    winners = [winner for body in bodies for _, s in walk_block(body) if (winner := winner_of(s))]
+    found = [w.found for w in winners if w.buffers[0] not in own and not any(loop in free_names(i) for i in w.found.indices)]
+    return list(dict.fromkeys([*held, *(access.tensor for access in found)]))
 
 
 def _loops_at(nest: LoopNest, loop: str) -> tuple[list[str], set[str]]:

@@ -22,7 +22,7 @@ from tensorexpr.ir import (
     TensorType,
     integer,
 )
-from tensorexpr.language.renaming import index_names, local_names, renamed
+from tensorexpr.language.core.renaming import index_names, local_names, renamed
 from tensorexpr.records import record, replace
 from tensorexpr.traversal import expressions, reads, walk
 

@@ -13,7 +13,7 @@ from tensorexpr.codegen.nest_proofs import Verdict
 from tensorexpr.codegen.pieces.cut import Piece
 from tensorexpr.codegen.target import Target
 from tensorexpr.ir import Access, Program
-from tensorexpr.language.renaming import index_names
+from tensorexpr.language.core.renaming import index_names
 from tensorexpr.progress import step
 from tensorexpr.records import replace
 from tensorexpr.traversal import expressions, fresh_name, walk

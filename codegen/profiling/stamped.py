@@ -9,7 +9,7 @@ from time import perf_counter, perf_counter_ns
 import numpy as np
 
 from tensorexpr.codegen.llvm import Interface, NativeCode, NativeFunction, emit, host, passes_for
-from tensorexpr.codegen.llvm.jit import object_code
+from tensorexpr.codegen.llvm.process.jit import object_code
 from tensorexpr.codegen.nest import LoopNest
 
 _WARM = 5

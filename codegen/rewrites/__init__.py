@@ -22,4 +22,5 @@ Local buffers are named alike: those of copies are one name, declared in differe
 | `loops/` | bounds, order and kinds of loops; copies of what they have inside |
 | `data/` | where values are kept, and when they are computed |
 | `kernels/` | kernels that are made or moved, and what is said of memory |
+| `sends/` | what is sent to elements that data chooses |
 """

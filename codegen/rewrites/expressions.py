@@ -86,11 +86,8 @@ def _call(call: Call, function: Callable[[Expr], Expr]) -> Call:
 def map_accesses(block: Block, function: Callable[[Access], Access]) -> Block:
     """A block with the elements that it reads and stores to replaced by others: `function` has each as an access."""
 
-    def visit(expr: Expr) -> Expr:
-        return function(expr) if isinstance(expr, Access) else expr
-
     def value(expr: Expr) -> Expr:
-        return bottom_up(expr, visit) if any(isinstance(n, Access) for n in walk(expr)) else expr
+        return elements_mapped(expr, function)
 
     def statement(s: Stmt) -> Stmt:
         match s:
@@ -106,6 +103,15 @@ def map_accesses(block: Block, function: Callable[[Access], Access]) -> Block:
         return s
 
     return tuple(map(statement, map_expressions(block, value)))
+
+
+def elements_mapped(expr: Expr, function: Callable[[Access], Access]) -> Expr:
+    """An expression with the elements that it reads replaced by others."""
+
+    def visit(node: Expr) -> Expr:
+        return function(node) if isinstance(node, Access) else node
+
+    return bottom_up(expr, visit) if any(isinstance(n, Access) for n in walk(expr)) else expr
 
 
 def substituted(block: Block, values: Mapping[str, Expr]) -> Block:

@@ -21,7 +21,7 @@ from tensorexpr.codegen.nest import For, LoopNest, Stmt
 from tensorexpr.codegen.rewrites.expressions import buffers_written
 from tensorexpr.codegen.rewrites.paths import Path, inside
 from tensorexpr.integers import Affine, FloorDiv
-from tensorexpr.integers.affine import Interval
+from tensorexpr.integers.forms.affine import Interval
 from tensorexpr.ir import Access, Apply, Const, Expr, conjuncts, integer
 from tensorexpr.regions import Opaque, affine_of, expression_of, split_modulos
 from tensorexpr.traversal import free_names, negate, size_names, walk

@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from tensorexpr.codegen.disk import expanded, folder
-from tensorexpr.codegen.llvm.machine import host
-from tensorexpr.codegen.llvm.pool import default_threads
+from tensorexpr.codegen.llvm.process.pool import default_threads
+from tensorexpr.codegen.llvm.text.machine import host
 from tensorexpr.codegen.schedule.decisions import Choices
 from tensorexpr.codegen.target import Target
 from tensorexpr.codegen.tuning.operation import short_digest

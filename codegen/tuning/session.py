@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tensorexpr.codegen.compile import machine_of
-from tensorexpr.codegen.cuda.device import current_device
+from tensorexpr.codegen.cuda.launch.device import current_device
 from tensorexpr.codegen.schedule import Planned, autoschedule
 from tensorexpr.codegen.schedule.decisions import Choices, Decisions
 from tensorexpr.codegen.tuning import records

@@ -14,9 +14,9 @@ from functools import cache
 import jax
 
 from tensorexpr.codegen.compile import fold_constants, machine_of
-from tensorexpr.codegen.cuda.driver_text import LIBRARY, SYMBOLS, driver_text
-from tensorexpr.codegen.cuda.launch_text import launcher_text
-from tensorexpr.codegen.cuda.plan import Plan
+from tensorexpr.codegen.cuda.launch.driver_text import LIBRARY, SYMBOLS, driver_text
+from tensorexpr.codegen.cuda.launch.launch_text import launcher_text
+from tensorexpr.codegen.cuda.launch.plan import Plan
 from tensorexpr.codegen.gpu_code import GpuCode
 from tensorexpr.codegen.llvm import NativeModule, host
 from tensorexpr.errors import TargetError, user_location

@@ -8,7 +8,8 @@ gives its results the axes of its arguments by `result_type`. Without `check_vma
 On a mesh with explicit axes types name the axes over which a value is split. Ours take whole values: `alike` gathers them, and the
 transpose splits their gradients again.
 
-The names of these types move from one version of JAX to the next; this page alone knows them.
+The names of these types move from one version of JAX to the next; this page alone knows them, and how JAX is told that a primitive
+asks for the devices of a program when it is lowered.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+from jax._src import dispatch
 from jax.core import ShapedArray
 from jax.sharding import NamedSharding, PartitionSpec
 
@@ -67,6 +69,11 @@ def _ordered(axes: frozenset[Any]) -> tuple[Any, ...]:
 
 def _whole(mesh: Any, rank: int) -> NamedSharding:
     return NamedSharding(mesh, PartitionSpec(*[None] * rank))
+
+
+def lowered_for_devices(primitive: Any) -> None:
+    """Has JAX hand the devices of a program to the lowering of a primitive, as it does for `custom_partitioning`."""
+    dispatch.prim_requires_devices_during_lowering.add(primitive)
 
 
 def result_type(avals: Sequence[Any], shape: tuple[int, ...], type_: Any) -> ShapedArray:

@@ -24,10 +24,11 @@ from tensorexpr.codegen.memo import Memo
 from tensorexpr.dtypes import dtype
 from tensorexpr.errors import ArgumentError, DefinitionError, DifferentiationError, TargetError, user_location
 from tensorexpr.interop.jax import cuda
+from tensorexpr.interop.jax.calls import called
 from tensorexpr.interop.jax.handler import Kernel, kernel_of
-from tensorexpr.interop.jax.handler_text import ATTRIBUTE, TARGET
-from tensorexpr.interop.jax.manual import alike, result_type
+from tensorexpr.interop.jax.manual import alike, lowered_for_devices, result_type
 from tensorexpr.interop.operators import Operator
+from tensorexpr.interop.sharding.jax import is_split, lowered
 from tensorexpr.ir import Const, Program
 from tensorexpr.language import placeholder, program_of
 
@@ -218,16 +219,17 @@ def _batch(arguments: Sequence[Any], axes: Sequence[Any], *, call: Call) -> tupl
 
 
 def _lower(context: Any, *operands: Any, call: Call) -> Any:
-    return _called(context, operands, call.kernel(types_of(context.avals_in, call)))
+    types = types_of(context.avals_in, call)
+    if is_split(context):
+        return lowered(context, operands, call.program(types))
+    return called(context, operands, call.kernel(types))
 
 
 def _lower_cuda(context: Any, *operands: Any, call: Call) -> Any:
-    return _called(context, operands, call.cuda_kernel(types_of(context.avals_in, call)))
-
-
-def _called(context: Any, operands: Sequence[Any], kernel: Kernel) -> Any:
-    context.module_context.add_keepalive(kernel)
-    return jax.ffi.ffi_lowering(TARGET)(context, *operands, **{ATTRIBUTE: np.int64(kernel.number)})
+    types = types_of(context.avals_in, call)
+    if is_split(context):
+        return lowered(context, operands, call.program(types))
+    return called(context, operands, call.cuda_kernel(types))
 
 
 def _refuse(context: Any, *operands: Any, call: Call) -> Any:
@@ -239,6 +241,7 @@ def _refuse(context: Any, *operands: Any, call: Call) -> Any:
     )
 
 
+lowered_for_devices(primitive)
 ad.primitive_jvps[primitive] = _push
 ad.primitive_transposes[primitive] = _transpose
 batching.primitive_batchers[primitive] = _batch

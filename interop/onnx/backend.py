@@ -14,7 +14,7 @@ from onnx import ModelProto, NodeProto, TensorProto, defs, helper
 from onnx.backend.base import Backend, BackendRep, Device, DeviceType, namedtupledict
 
 from tensorexpr.errors import TargetError, user_location
-from tensorexpr.graph.tracing import device as on_device
+from tensorexpr.graph.trace.tracing import device as on_device
 from tensorexpr.interop.onnx import from_onnx
 from tensorexpr.interop.onnx.function import Imported
 from tensorexpr.interop.onnx.values import texts

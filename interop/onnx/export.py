@@ -6,10 +6,10 @@ from typing import Any
 
 from onnx import FunctionProto, ModelProto, helper, numpy_helper
 
-from tensorexpr.graph.effects import graph_effects
-from tensorexpr.graph.inline import inline
-from tensorexpr.graph.ir import Call, Composite, Compute, Graph, Read, names_in
-from tensorexpr.graph.prune import prune
+from tensorexpr.graph.nodes.effects import graph_effects
+from tensorexpr.graph.nodes.inline import inline
+from tensorexpr.graph.nodes.ir import Call, Composite, Compute, Graph, Read, names_in
+from tensorexpr.graph.nodes.prune import prune
 from tensorexpr.interop.onnx.expressions import Definitions, Nodes, code_of, unsupported
 from tensorexpr.ir import TensorType, integer
 

@@ -1,7 +1,7 @@
 """The function of a model: traced once where shapes say everything, else for each call that is of a new kind.
 
 Sizes that a model leaves open are `te.dim`s where its operators can be written with them. Where they cannot, or where a shape or a number
-of elements hangs on data (`values.Session`), the model is read for the arrays of a call: every question that was asked of them is kept with
+of elements depends on data (`values.Session`), the model is read for the arrays of a call: each question asked of them is kept with
 its program and its answer, and a later call that gives the same answers runs what was made for them. So a plan is a tree: at each node a
 program that answers, below each answer what was made for it.
 """
@@ -17,14 +17,14 @@ import numpy as np
 
 from tensorexpr.dtypes import dtype
 from tensorexpr.errors import ArgumentError, DefinitionError, DifferentiationError, TensorExprError, user_location
-from tensorexpr.graph.compile import Step
-from tensorexpr.graph.function import Signature, call
-from tensorexpr.graph.gradients import gradients
-from tensorexpr.graph.ir import Graph
-from tensorexpr.graph.loaded import Loaded
-from tensorexpr.graph.strict import run_strict
-from tensorexpr.graph.tracing import Trace, as_tensor, current
-from tensorexpr.graph.trees import HOLE
+from tensorexpr.graph.files.loaded import Loaded
+from tensorexpr.graph.nodes.ir import Graph
+from tensorexpr.graph.nodes.strict import run_strict
+from tensorexpr.graph.run.compile import Step
+from tensorexpr.graph.run.function import Signature, call
+from tensorexpr.graph.trace.gradients import gradients
+from tensorexpr.graph.trace.tracing import Trace, as_tensor, current
+from tensorexpr.graph.trace.trees import HOLE
 from tensorexpr.interop.onnx.model import Argument, Model, Open
 from tensorexpr.interop.onnx.values import Coded, Demand, Hangs, Option, Session, is_narrow, session
 from tensorexpr.ir import TensorType, const
@@ -120,11 +120,11 @@ class Imported:
 
     @property
     def graph(self) -> Graph:
-        """The graph of the function. Raises `ArgumentError` where it hangs on the arguments of a call."""
+        """The graph of the function. Raises `ArgumentError` where it depends on the arguments of a call."""
         return self.signature().graph
 
     def signature(self) -> Signature:
-        """The function as it was traced. Raises `ArgumentError` where it hangs on the arguments of a call."""
+        """The function as it was traced. Raises `ArgumentError` where it depends on the arguments of a call."""
         if self._whole is None:
             raise ArgumentError(
                 f"{self.__name__}: expected a function with one program for all arguments, got one that is read for each kind of them",

@@ -18,8 +18,8 @@ import numpy as np
 from onnx import FunctionProto, GraphProto, NodeProto, TensorProto, helper
 
 from tensorexpr.errors import TargetError, user_location
-from tensorexpr.graph.ir import Call, Composite
-from tensorexpr.graph.tracing import Trace, as_tensor, current
+from tensorexpr.graph.nodes.ir import Call, Composite
+from tensorexpr.graph.trace.tracing import Trace, as_tensor, current
 from tensorexpr.interop.onnx.bounds import Budget, says_what
 from tensorexpr.interop.onnx.expressions import code_of
 from tensorexpr.interop.onnx.extents import of_extents
@@ -29,7 +29,7 @@ from tensorexpr.interop.onnx.values import Coded, Hangs, Option, array_of, is_co
 from tensorexpr.language import Tensor
 
 _SETTLED = 1 << 10
-"""Elements up to which what hangs on constants is computed where it stands."""
+"""Elements up to which what depends on constants is computed where it stands."""
 
 
 class Reader:

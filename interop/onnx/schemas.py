@@ -16,7 +16,7 @@ from onnx import NodeProto, TensorProto, defs, helper
 
 from tensorexpr.dtypes import DTYPES, DType, dtype
 from tensorexpr.errors import TargetError, TensorExprError, user_location
-from tensorexpr.graph.values import elementwise
+from tensorexpr.graph.trace.values import elementwise
 from tensorexpr.interop.onnx.table import GIVEN, Row, apply
 from tensorexpr.interop.onnx.values import Coded, Option, is_narrow
 from tensorexpr.language import Tensor, cast

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from tensorexpr.codegen.llvm import NativeModule, host
-from tensorexpr.codegen.llvm.call import Plan
+from tensorexpr.codegen.llvm.process.call import Plan
 from tensorexpr.interop.torch.native_text import ROW, SYMBOLS, VIEW, WORDS, native_text
 
 _MOST = 16  # signatures that are looked through; others are found by their hash, the long way

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,8 +20,9 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from tensorexpr.autodiff.vmap import has_rules
+from tensorexpr.autodiff.api.vmap import has_rules
 from tensorexpr.codegen.compile import build
+from tensorexpr.codegen.cost import cost_of
 from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.codegen.memo import Memo
 from tensorexpr.dtypes import dtype
@@ -37,6 +39,7 @@ from tensorexpr.ir import Program
 from tensorexpr.language import Tensor, dim, program_of
 from tensorexpr.op import Op
 from tensorexpr.op_specs import Spec
+from tensorexpr.records import cached_property
 from tensorexpr.traversal import reads
 
 _SIGNATURES_KEPT = 1024
@@ -112,7 +115,7 @@ class TorchOperator:
     def read_by_gradient(self, wanted: Mask, tensors: Sequence[torch.Tensor]) -> Mask | None:
         """Which inputs the gradient of those that are wanted reads; None where it reads all, or is not compiled yet.
 
-        None as well for tensors that a graph is made with: extents may be symbols in them, and a graph hangs on nothing that ran before.
+        None as well for tensors that a graph is made with: extents may be symbols in them, and a graph depends on nothing that ran before.
         """
         plain = all([type(tensor) in (_Tensor, _Parameter) for tensor in tensors])
         return self.spares.get((wanted, *_signature(tensors))) if plain else None
@@ -126,6 +129,11 @@ class TorchOperator:
     def functions(self) -> tuple[CompiledFunction, ...]:
         """The functions that were compiled so far."""
         return tuple(self._functions)
+
+    @cached_property
+    def shards(self) -> Any:
+        """The operator on DTensors, whose module is loaded when the first is met."""
+        return importlib.import_module("tensorexpr.interop.sharding.torch").Shards(self)
 
     # -------------------------------------------------------------------------------------------------------- calls
 
@@ -149,7 +157,7 @@ class TorchOperator:
         for tensor in tensors:
             kind = type(tensor)
             if kind is not _Tensor and kind is not _Parameter:
-                return self.dispatch(tensors)
+                return self.dispatch(tensors) if not any(map(_is_distributed, tensors)) else self.shards.call(tensors)
             negated = negated or tensor.is_neg()
         if _modes() or _tracing() is not None or _profiling():
             return self.dispatch(tensors)
@@ -199,6 +207,12 @@ class TorchOperator:
         """The program for arguments of these shapes, in which extents are numbers or the names of open ones, and dtypes."""
         outline = self._outlined(tuple(shape for shape, _ in at), tuple(TO_TORCH[dtype(type_)] for _, type_ in at))
         return program_of(list(outline.outputs), outline.inputs)
+
+    def operations(self, tensors: Sequence[torch.Tensor]) -> int:
+        """Scalar operations of a call, counted exactly: what torch's FlopCounterMode is told."""
+        program = self.program_at([(tuple(int(n) for n in tensor.shape), FROM_TORCH[tensor.dtype].name) for tensor in tensors])
+        found = cost_of(program).operations
+        return found if isinstance(found, int) else found()  # all shapes are numbers: there is no size to ask for
 
     def _check_differentiable(self, tensors: Sequence[torch.Tensor]) -> None:
         """Refuses a tensor that requires grad where there is none, before anything is computed."""
@@ -260,9 +274,6 @@ class TorchOperator:
                 raise self._error(
                     name, "expected a tensor of one shape, got a nested one", hint="call it on each of its tensors (.unbind())"
                 )
-            if type(tensor).__name__ == "DTensor":
-                hint = f"{name}.to_local() is what lies here; torch.distributed.tensor.experimental.local_map goes back and forth"
-                raise self._error(name, "expected a tensor that lies in one place, got a DTensor", hint=hint)
             if tensor.dtype not in FROM_TORCH:
                 known = ", ".join(str(one) for one in FROM_TORCH)
                 raise self._error(name, f"expected a dtype of the language, got {tensor.dtype}", hint=f"one of {known}")
@@ -332,6 +343,10 @@ class TorchOperator:
 
     def _error(self, name: str, message: str, *, hint: str | None = None) -> ArgumentError:
         return ArgumentError(f"{self.operator.name}: argument {name}: {message}", location=user_location(), hint=hint)
+
+
+def _is_distributed(tensor: torch.Tensor) -> bool:
+    return type(tensor).__name__ == "DTensor"
 
 
 def of_op(operation: Op, trees: Sequence[Any], static: dict[str, Any], target: str | None) -> TorchOperator:

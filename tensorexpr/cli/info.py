@@ -7,11 +7,11 @@ import platform
 import textwrap
 from typing import Any
 
-from tensorexpr.codegen.cuda.device import current_device
+from tensorexpr.codegen.cuda.launch.device import current_device
 from tensorexpr.codegen.disk import usage
-from tensorexpr.codegen.llvm.machine import host
-from tensorexpr.codegen.llvm.memory import default_bound
-from tensorexpr.codegen.llvm.pool import default_threads
+from tensorexpr.codegen.llvm.process.memory import default_bound
+from tensorexpr.codegen.llvm.process.pool import default_threads
+from tensorexpr.codegen.llvm.text.machine import host
 from tensorexpr.codegen.target import host_target
 from tensorexpr.errors import TargetError
 from tensorexpr.records import as_dict

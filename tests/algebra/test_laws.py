@@ -12,7 +12,7 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr.algebra import counts, recurrences, with_recurrences
-from tensorexpr.autodiff import reverse
+from tensorexpr.autodiff.sweep import reverse
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.language import program_of
 from tensorexpr.simplify import simplify

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 import tensorexpr as te
-from tensorexpr.autodiff.gradient import Gradient
+from tensorexpr.autodiff.api.gradient import Gradient
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Apply, Define, Expr, Program, Reduce, Scatter
 from tensorexpr.language import program_of

@@ -1,7 +1,7 @@
 """The rounds of all loops of derived gathers, gone through one by one."""
 
-from tensorexpr.autodiff.components import invert_read
-from tensorexpr.autodiff.counts import count_of, rounds_in_vain
+from tensorexpr.autodiff.invert.components import invert_read
+from tensorexpr.autodiff.invert.counts import count_of, rounds_in_vain
 from tensorexpr.ir import Axis, const
 from tensorexpr.text import print_expr
 from tensorexpr.traversal import free_names, fresh_name, read_occurrences

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr.autodiff import beside
+from tensorexpr.autodiff.sweep import beside
 
 N = 24
 RNG = np.random.default_rng(20261123)

@@ -1,4 +1,4 @@
-"""Reports with symbolic sizes: formulas, against brute force at many sizes; counts where bounds hang on data."""
+"""Reports with symbolic sizes: formulas, against brute force at many sizes; counts where bounds depend on data."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 import sympy
 
 import tensorexpr as te
-from tensorexpr.autodiff.counts import Count, count_of
-from tensorexpr.autodiff.report import Report, Row
+from tensorexpr.autodiff.api.report import Report, Row
+from tensorexpr.autodiff.invert.counts import Count, count_of
 from tensorexpr.errors import ArgumentError
 from tensorexpr.ir import Axis, Index, apply, const
 from tensorexpr.ir import Size as IrSize
@@ -92,7 +92,7 @@ def test_reads_by_data_count_the_points_at_which_they_stand():
     check(row, "4*m", lambda m: 4 * m, {"m": range(5)})
 
 
-def test_bounds_that_hang_on_data_are_counted_with_the_data():
+def test_bounds_that_depend_on_data_are_counted_with_the_data():
     offsets, v = te.placeholder((M + 1,), "int64", name="offsets"), te.placeholder((N,), F64, name="v")
     y = te.compute((M,), lambda s: te.sum(lambda k: v.read(offsets[s] + k, outside=0.0), offsets[s + 1] - offsets[s]), name="y")
     report = te.gradient(y, v, te.placeholder((M,), F64, name="head")).report()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tensorexpr import dtypes
-from tensorexpr.autodiff.derivatives import DERIVATIVES
+from tensorexpr.autodiff.local.derivatives import DERIVATIVES
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Access, Const, Define, Input, Program, TensorType, apply
 from tensorexpr.ops import OPS

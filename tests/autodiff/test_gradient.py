@@ -9,7 +9,7 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr import stop_gradient
-from tensorexpr.autodiff import merging
+from tensorexpr.autodiff.invert import merging
 from tensorexpr.language import program_of
 
 F64 = "float64"

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tensorexpr.autodiff.counts import Count, data_in_bounds, reads_of
-from tensorexpr.autodiff.forward import Forward
-from tensorexpr.autodiff.reverse import reverse
-from tensorexpr.autodiff.workspace import Workspace
+from tensorexpr.autodiff.invert.counts import Count, data_in_bounds, reads_of
+from tensorexpr.autodiff.local.workspace import Workspace
+from tensorexpr.autodiff.sweep.forward import Forward
+from tensorexpr.autodiff.sweep.reverse import reverse
 from tensorexpr.errors import OutOfBoundsError
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Input, Program
@@ -52,7 +52,7 @@ def check(program: Program, seed: int, sizes: dict[str, int]) -> Program | None:
 
     for received in gathered.received.values():
         for flow in received.flows:
-            if flow.gathers is not None and flow.lowering != "segments":  # what hangs on data is counted in test_segments.py
+            if flow.gathers is not None and flow.lowering != "segments":  # what depends on data is counted in test_segments.py
                 visited = [((*received.target, *gather.axes), gather.outer) for gather in flow.gathers]
                 read = reads_of(flow.contribution)
                 if not data_in_bounds([*visited, *read]):

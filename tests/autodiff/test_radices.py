@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr.autodiff.radices import reduce_radices
+from tensorexpr.autodiff.invert.radices import reduce_radices
 from tensorexpr.enumeration import evaluate_on
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Axis, Index, Scatter, Size, apply, const

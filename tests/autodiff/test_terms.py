@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tensorexpr.autodiff.reverse import reverse
+from tensorexpr.autodiff.sweep.reverse import reverse
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Apply, Define, Expr, Program, Reduce
 from tensorexpr.parse import parse_program

@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr.benchmarks import gpu, gpu_peers, gpu_workloads
-from tensorexpr.codegen.cuda import nvrtc
+from tensorexpr.benchmarks.gpu import peers as gpu_peers
+from tensorexpr.benchmarks.gpu import run as gpu
+from tensorexpr.benchmarks.gpu import workloads as gpu_workloads
 from tensorexpr.codegen.cuda.host import compiler
+from tensorexpr.codegen.cuda.nvidia import nvrtc
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="no C++ compiler to run CUDA kernels on the CPU")
 torch = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")

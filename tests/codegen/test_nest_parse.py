@@ -9,9 +9,9 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr.benchmarks.workloads import specs
-from tensorexpr.codegen.cuda.emit import emit as cuda_text
+from tensorexpr.codegen.cuda.emitter.nest import emit as cuda_text
 from tensorexpr.codegen.llvm import emit as llvm_text
-from tensorexpr.codegen.llvm.machine import Machine
+from tensorexpr.codegen.llvm.text.machine import Machine
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Ahead, LoopNest
 from tensorexpr.codegen.nest_parse import parse_nest

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr.graph.composites import lower_everything
-from tensorexpr.graph.inline import inline
-from tensorexpr.graph.ir import Call, Compute, Native
-from tensorexpr.graph.prune import prune
-from tensorexpr.graph.replace import resolve
+from tensorexpr.graph.nodes.inline import inline
+from tensorexpr.graph.nodes.ir import Call, Compute, Native
+from tensorexpr.graph.nodes.prune import prune
+from tensorexpr.graph.run.composites import lower_everything
+from tensorexpr.graph.run.replace import resolve
 
 X = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4)
 NAME = "org.nn.softmax"
@@ -289,7 +289,7 @@ def test_saving_says_what_it_cannot_hold(tmp_path):
         te.load_function(path)(X[:2])
     with pytest.raises(te.ArgumentError, match=r"te\.load_function: expected variables of , got f32\[3, 4\]"):
         te.load_function(path, [te.Variable(X)])
-    from tensorexpr.graph.tensor_files import write_tensors  # noqa: PLC0415
+    from tensorexpr.graph.modules.tensor_files import write_tensors  # noqa: PLC0415
 
     write_tensors(path, {"a": X}, {})
     with pytest.raises(te.ArgumentError, match=r"te\.load_function: expected a file with a function, got f\.safetensors"):
@@ -351,7 +351,7 @@ def test_000_39_lower_everything_yields_primitive_operations_only():
     caller = caller_of(outer)
     lowered = lower_everything(caller.graph(X))
     assert all(isinstance(n, Compute) for n in lowered.nodes) and te.list_composites(lowered) == []
-    from tensorexpr.graph.compile import compile_graph  # noqa: PLC0415
+    from tensorexpr.graph.run.compile import compile_graph  # noqa: PLC0415
 
     assert np.array_equal(compile_graph(lowered)([X])[0], caller(X))
 

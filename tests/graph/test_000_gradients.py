@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr.graph.compile import lowered_graph
-from tensorexpr.graph.composites import graphs_of
-from tensorexpr.graph.ir import Compute, Native
+from tensorexpr.graph.nodes.ir import Compute, Native
+from tensorexpr.graph.run.compile import lowered_graph
+from tensorexpr.graph.run.composites import graphs_of
 
 NAME = "org.nn.softmax_cross_entropy"
 RNG = np.random.default_rng(0)

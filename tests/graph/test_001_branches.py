@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr.graph.compile import compile_graph, lowered_graph
-from tensorexpr.graph.effects import control_edges, data_edges
-from tensorexpr.graph.inline import inline
-from tensorexpr.graph.ir import Assign, Cond, Read, While
-from tensorexpr.graph.prune import prune
-from tensorexpr.graph.strict import run_strict
+from tensorexpr.graph.nodes.effects import control_edges, data_edges
+from tensorexpr.graph.nodes.inline import inline
+from tensorexpr.graph.nodes.ir import Assign, Cond, Read, While
+from tensorexpr.graph.nodes.prune import prune
+from tensorexpr.graph.nodes.strict import run_strict
+from tensorexpr.graph.run.compile import compile_graph, lowered_graph
 
 X = np.arange(4, dtype=np.float32)
 
@@ -163,6 +163,6 @@ def test_001_42_operations_of_a_loop_are_ordered_by_data_and_resources_alone():
     edges, data = control_edges(loop.body), data_edges(loop.body)
     of = {n.id: n.variable.name for n in loop.body.nodes if isinstance(n, (Read, Assign))}
     assert all(of[s] == of[t] for t, sources in edges.items() for s in sources)
-    # The next x hangs on nothing of y, and neither on an update.
+    # The next x depends on nothing of y, and neither on an update.
     x_next = loop.body.producers[loop.body.outputs[1]].id
     assert data[x_next] == () and edges[x_next] == ()

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr.graph.compile import compile_graph, lowered_graph
-from tensorexpr.graph.effects import control_edges, control_outputs
-from tensorexpr.graph.inline import inline, kept_calls
-from tensorexpr.graph.ir import Assign, Call, Compute, Print, Read, print_graph
-from tensorexpr.graph.runtime import Brings
-from tensorexpr.graph.strict import run_strict
+from tensorexpr.graph.nodes.effects import control_edges, control_outputs
+from tensorexpr.graph.nodes.inline import inline, kept_calls
+from tensorexpr.graph.nodes.ir import Assign, Call, Compute, Print, Read, print_graph
+from tensorexpr.graph.nodes.strict import run_strict
+from tensorexpr.graph.run.compile import compile_graph, lowered_graph
+from tensorexpr.graph.run.runtime import Brings
 
 X = np.arange(4, dtype=np.float32)
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr.graph.compile import compile_graph, lowered_graph
-from tensorexpr.graph.inline import inline
-from tensorexpr.graph.ir import walk_graphs
-from tensorexpr.graph.prune import prune, sink
-from tensorexpr.graph.strict import run_strict
-from tensorexpr.graph.verify import verify_graph
+from tensorexpr.graph.files.verify import verify_graph
+from tensorexpr.graph.nodes.inline import inline
+from tensorexpr.graph.nodes.ir import walk_graphs
+from tensorexpr.graph.nodes.prune import prune, sink
+from tensorexpr.graph.nodes.strict import run_strict
+from tensorexpr.graph.run.compile import compile_graph, lowered_graph
 from tests.graph.programs import drawn, function_of
 from tests.seeds import share_of
 

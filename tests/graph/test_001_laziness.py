@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr.graph.compile import lowered_graph
-from tensorexpr.graph.effects import control_edges, control_outputs, data_edges
-from tensorexpr.graph.inline import inline
-from tensorexpr.graph.ir import Assign, Compute, Read
-from tensorexpr.graph.prune import prune
+from tensorexpr.graph.nodes.effects import control_edges, control_outputs, data_edges
+from tensorexpr.graph.nodes.inline import inline
+from tensorexpr.graph.nodes.ir import Assign, Compute, Read
+from tensorexpr.graph.nodes.prune import prune
+from tensorexpr.graph.run.compile import lowered_graph
 
 X = np.arange(4, dtype=np.float32)
 FAR = np.int64(7)
@@ -38,7 +38,7 @@ def both(function, *arguments):
 
 
 def _variables(function, arguments):
-    from tensorexpr.graph.effects import graph_effects  # noqa: PLC0415
+    from tensorexpr.graph.nodes.effects import graph_effects  # noqa: PLC0415
 
     effects = graph_effects(function.graph(*arguments))
     return [*effects.reads, *effects.writes]

@@ -11,7 +11,7 @@ import pytest
 from safetensors import safe_open
 
 import tensorexpr as te
-from tensorexpr.graph.tensor_files import write_tensors
+from tensorexpr.graph.modules.tensor_files import write_tensors
 from tests.graph.models import holding
 
 ROOT = Path(__file__).resolve().parents[2]

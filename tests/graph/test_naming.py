@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from tensorexpr.errors import DefinitionError, InvalidNameError
-from tensorexpr.graph.naming import current_scope, name_scope, scoped, snake_case, valid_name
+from tensorexpr.graph.trace.naming import current_scope, name_scope, scoped, snake_case, valid_name
 
 CLASSES = {"MyModule": "my_module", "HTTPServer2": "http_server2", "LSTMCell": "lstm_cell", "_Private": "private", "A": "a", "__": "module"}
 

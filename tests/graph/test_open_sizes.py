@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr.graph.strict import run_strict
+from tensorexpr.graph.nodes.strict import run_strict
 from tests.graph.programs import drawn, function_of, without_variables
 from tests.graph.test_001_laws import outcome, same
 from tests.seeds import share_of

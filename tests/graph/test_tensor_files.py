@@ -8,7 +8,7 @@ import pytest
 from safetensors import deserialize, safe_open
 
 from tensorexpr.errors import ArgumentError
-from tensorexpr.graph.tensor_files import read_tensors, write_tensors
+from tensorexpr.graph.modules.tensor_files import read_tensors, write_tensors
 
 DTYPES = (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64", ml_dtypes.bfloat16,

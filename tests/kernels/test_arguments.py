@@ -3,7 +3,7 @@
 import pytest
 
 import tensorexpr as te
-from tensorexpr.kernels import arguments, axes
+from tensorexpr.kernels.conventions import arguments, axes
 
 
 def refused(check, *args) -> str:

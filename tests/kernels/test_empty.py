@@ -20,8 +20,8 @@ from tests.kernels.case import Case, flat
 from tests.kernels.table import ALL
 from tests.seeds import share_of
 
-EACH = 1 / 120
-"""The share of all calls that one seed draws, about fifty of them."""
+EACH = 1 / 240
+"""The share of all calls that one seed draws, about twenty-five of them."""
 
 
 def shrunk(case: Case) -> Iterator[list[Any]]:

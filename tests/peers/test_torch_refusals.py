@@ -64,9 +64,14 @@ def test_distributed_tensors(tmp_path):
         mesh = distributed.device_mesh.init_device_mesh("cpu", (1,))
         x = distributed.tensor.distribute_tensor(torch.randn(4, 3), mesh, [distributed.tensor.Shard(0)])
         w = distributed.tensor.distribute_tensor(torch.ones(3), mesh)
-        for arguments in ((x, torch.ones(3)), (x, w), (x.detach().requires_grad_(), w)):
-            with pytest.raises(te.ArgumentError, match="scaled: argument x: expected a tensor that lies in one place, got a DTensor"):
-                function(*arguments)
+        with pytest.raises(
+            te.ArgumentError, match=r"scaled: argument .: expected a DTensor, as others are, got a tensor that lies here alone"
+        ):
+            function(x, torch.ones(3))
+        other = distributed.tensor.distribute_tensor(torch.ones(3), distributed.device_mesh.init_device_mesh("cpu", (1, 1)))
+        with pytest.raises(te.ArgumentError, match=r"scaled: argument .: expected a DTensor on the mesh .*, as others are, got one on "):
+            function(x, other)
+        torch.testing.assert_close(function(x.detach().requires_grad_(), w).full_tensor(), function(x.to_local(), w.to_local()))
     finally:
         distributed.destroy_process_group()
 

@@ -2,7 +2,7 @@
 
 `Near.error` is None where every correct computation gives exactly this value: integers, and floats as long as each rounding on
 the way is exact. Otherwise it is an array: the running error analysis of the operation in its own dtype, in any order of sums, with
-functions as accurate as `ACCURACY` states; infinite where an answer hangs on a rounding (a comparison of what is nearly equal).
+functions as accurate as `ACCURACY` states; infinite where an answer depends on a rounding (a comparison of what is nearly equal).
 With `ideal` every float is a float64, so that what a program means can be compared beyond the accuracy of its dtypes.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorexpr.codegen.llvm.mathematics import ACCURACY
+from tensorexpr.codegen.llvm.math.functions import ACCURACY
 from tensorexpr.dtypes import DType, accumulator, float64
 from tensorexpr.ops import OPS, cast_value
 

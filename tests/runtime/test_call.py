@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr.codegen.llvm import call
+from tensorexpr.codegen.llvm.process import call
 
 
 def affine_function(shape=(4, 6), dtype="float32"):
@@ -181,7 +181,7 @@ import sysconfig
 known = sysconfig.get_config_var
 sysconfig.get_config_var = lambda name: 1 if name == "Py_GIL_DISABLED" else known(name)
 import numpy as np, tensorexpr as te
-from tensorexpr.codegen.llvm import call
+from tensorexpr.codegen.llvm.process import call
 assert call.Callable is object
 op = te.op(lambda x: te.compute(x.shape, lambda i: x[i] + 1))
 print(op(np.zeros(2)), op(np.zeros(2), out=np.empty(2)), op.compile(((2,), "float64"))(np.ones(2)))

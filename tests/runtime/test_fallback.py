@@ -14,10 +14,10 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr import fallback
-from tensorexpr.autodiff import accumulate
+from tensorexpr.autodiff.sweep import accumulate
 from tensorexpr.codegen import executable, gpu_code, stages
 from tensorexpr.codegen.compile import build_program
-from tensorexpr.codegen.cuda import nvrtc
+from tensorexpr.codegen.cuda.nvidia import nvrtc
 from tensorexpr.codegen.lowering.arithmetic import add
 from tensorexpr.codegen.memo import forget
 from tensorexpr.codegen.nest import Alloc, For, If, LoopNest, Store

@@ -5,8 +5,8 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr import kernels
-from tensorexpr.codegen.cuda import nvrtc
-from tensorexpr.codegen.cuda.device import current_device
+from tensorexpr.codegen.cuda.launch.device import current_device
+from tensorexpr.codegen.cuda.nvidia import nvrtc
 from tensorexpr.codegen.gpu_code import GpuCode
 from tests.codegen.cuda.device import gpu, needs_compiler
 

@@ -32,10 +32,9 @@ def run_script(text: str, **environment: str) -> str:
 
 
 @pytest.mark.parametrize("threads", ["1", "2"])
-@pytest.mark.parametrize("way", ["f(x)", "f(x, out=out)", "f(x[::-1])", "op(x)"])
-def test_a_run_ends_soon_and_the_function_can_be_called_again(threads, way):
+def test_a_run_ends_soon_and_the_function_can_be_called_again(threads):
     text = run_script(
-        f"""
+        """
         import os, signal, threading, time
         import numpy as np
         import tensorexpr as te
@@ -46,29 +45,29 @@ def test_a_run_ends_soon_and_the_function_can_be_called_again(threads, way):
         f = op.compile(x)
         g = te.op(lambda x: te.compute(x.shape, lambda i: x[i] * 2)).compile(x)
         g(x)
-        sent, took = [], []
+        sent = []
         def send():
-            time.sleep(0.5)
-            sent.append(time.perf_counter())
+            time.sleep(0.2)
+            sent.append(time.process_time())  # what is worked on after it: other tests may have the cores
             os.kill(os.getpid(), signal.SIGINT)
-        for _ in range(2):
+        for name, way in {"f": lambda: f(x), "out": lambda: f(x, out=out), "copied": lambda: f(x[::-1]), "op": lambda: op(x)}.items():
             thread = threading.Thread(target=send)
             thread.start()
             try:
-                {way}
+                way()
             except KeyboardInterrupt:
-                took.append(time.perf_counter() - sent[-1])
-                print("interrupted")
+                worked = time.process_time() - sent[-1]
+                assert worked < 0.5, (name, worked)
+                print(name)
             thread.join()
             assert (g(x) == x * 2).all()
-        assert min(took) < 0.5 and max(took) < 3, took  # other tests run beside this one, so one of both may wait for a core
         small = x[:2000].copy()
         expected = np.sin(small[:, None] * np.arange(2000) + np.cos(small)).sum(1)
         np.testing.assert_allclose(op(small), expected, rtol=1e-3, atol=0.05)
         """,
         TENSOREXPR_NUM_THREADS=threads,
     )
-    assert text.split() == ["interrupted"] * 2
+    assert text.split() == ["f", "out", "copied", "op"]
 
 
 def test_a_handler_that_raises_nothing_lets_the_run_go_on():
@@ -127,7 +126,7 @@ def test_a_compilation_ends_at_once_and_can_be_made_again():
 
         outputs, inputs = layers(60, 24)
         te.build(*layers(2))
-        for delay in (0.3, 0.8):
+        for delay in (0.2, 0.4):
             sent = []
             def send():
                 sent.append(time.perf_counter())

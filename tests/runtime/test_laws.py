@@ -84,7 +84,7 @@ from tensorexpr.codegen.compile import build_program
 from tests.random_programs import random_inputs, random_program, random_sizes
 from tests.runtime.threaded import large_results
 digest = hashlib.sha256()
-for seed in range(12):
+for seed in range(8):
     program = random_program(seed + 900, without=("data", "zero"))
     inputs = random_inputs(program, seed, exact=False, sizes=random_sizes(program, seed, least=3))
     for result in build_program(program)(*(inputs[i.name] for i in program.inputs)):
@@ -98,7 +98,7 @@ print(digest.hexdigest())
 def test_results_do_not_depend_on_threads_affinity_or_the_hash_seed():
     one_core = {min(os.sched_getaffinity(0))} if hasattr(os, "sched_setaffinity") else None
     digests = set()
-    for threads, seed, cores in (("1", "0", None), ("2", "1", None), ("5", "2", None), ("2", "3", one_core)):
+    for threads, seed, cores in (("1", "0", None), ("5", "1", None), ("2", "2", one_core)):
         environment = {**os.environ, "TENSOREXPR_NUM_THREADS": threads, "PYTHONHASHSEED": seed}
         code = _DIGEST if cores is None else f"import os; os.sched_setaffinity(0, {cores})\n{_DIGEST}"
         done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120, check=False)

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tensorexpr as te
-from tensorexpr.codegen.llvm import call
-from tensorexpr.codegen.llvm.memory import POOLED, default_bound
-from tensorexpr.codegen.llvm.memory_text import SLOTS
+from tensorexpr.codegen.llvm.process import call
+from tensorexpr.codegen.llvm.process.memory import POOLED, default_bound
+from tensorexpr.codegen.llvm.runtime.memory_text import SLOTS
 from tensorexpr.errors import ArgumentError
 
 pytestmark = pytest.mark.skipif(call.Callable is object, reason="this interpreter is not known")

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import tensorexpr as te
-from tensorexpr.codegen.cuda import host, nvrtc
+from tensorexpr.codegen.cuda import host
+from tensorexpr.codegen.cuda.nvidia import nvrtc
 
 PROGRAM = """
 import os, pwd, sys, tempfile, warnings

@@ -5,7 +5,7 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr.codegen.compile import machine_of
-from tensorexpr.codegen.cuda.device import current_device
+from tensorexpr.codegen.cuda.launch.device import current_device
 from tensorexpr.codegen.gpu_code import GpuCode
 from tensorexpr.codegen.tuning.records import machine_digest, machine_facts
 from tests.codegen.cuda.device import gpu, needs_compiler

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from tensorexpr.codegen.llvm import set_threads
-from tensorexpr.codegen.llvm.pool import pool
+from tensorexpr.codegen.llvm.process.pool import pool
 from tests.runtime.processes import child, compiled, digest
 
 _PATIENCE = 60  # seconds

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tensorexpr.autodiff.reverse import reverse
+from tensorexpr.autodiff.sweep.reverse import reverse
 from tensorexpr.codegen.cost import cost_of
 from tensorexpr.errors import OutOfBoundsError
 from tensorexpr.interpret import evaluate_program

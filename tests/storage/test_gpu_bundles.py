@@ -19,8 +19,8 @@ import pytest
 import tensorexpr as te
 import tensorexpr_runtime
 from tensorexpr.codegen import gpu_code
-from tensorexpr.codegen.cuda import nvrtc
-from tensorexpr.codegen.cuda.cubin import parameters_of
+from tensorexpr.codegen.cuda.nvidia import nvrtc
+from tensorexpr.codegen.cuda.nvidia.cubin import parameters_of
 from tensorexpr.codegen.gpu_function import GpuFunction
 from tensorexpr_runtime import ArgumentError, BundleError, DeviceArray, OutOfBoundsError, cuda, on_gpu
 from tensorexpr_runtime.cuda import stream_of

@@ -20,7 +20,7 @@ import pytest
 import tensorexpr as te
 from tensorexpr.codegen.tuning import records
 from tensorexpr.errors import ArgumentError, DefinitionError, TensorExprError
-from tensorexpr.graph.tensor_files import read_tensors, write_tensors
+from tensorexpr.graph.modules.tensor_files import read_tensors, write_tensors
 from tensorexpr.parse import parse_program
 from tensorexpr.text import print_program
 from tests.codegen.tuning.test_records import RECORD, other
@@ -388,7 +388,7 @@ import numpy as np
 import tensorexpr as te
 from pathlib import Path
 from tensorexpr.codegen.tuning import records
-from tensorexpr.graph.tensor_files import read_tensors
+from tensorexpr.graph.modules.tensor_files import read_tensors
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + (96 << 20),) * 2)
 resource.setrlimit(resource.RLIMIT_CPU, (60, 60))

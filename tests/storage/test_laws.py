@@ -15,7 +15,7 @@ from tensorexpr.codegen.bundle.elf_shared import Input, shared_object
 from tensorexpr.codegen.compile import build_program
 from tensorexpr.codegen.folding import fold
 from tensorexpr.codegen.llvm import host
-from tensorexpr.codegen.llvm.jit import object_code
+from tensorexpr.codegen.llvm.process.jit import object_code
 from tensorexpr.errors import InternalError
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Program

@@ -46,7 +46,10 @@ def faster(program: Program, planned: LoopNest) -> Candidate | None:
         return None
     facts = facts_here()
     theirs = Model(summary_of(planned), facts)
-    now, start = float(theirs.times()[0]), plain_nest(program)
+    now = float(theirs.times()[0])
+    if now < WORTH:
+        return None
+    start = plain_nest(program)
     bound = least(program, start, facts)
     statements = [statements_of(kernel.body) for kernel in start.kernels]
     if now <= CLOSE * bound or now - bound < WORTH or max(statements, default=0) > MOST_STATEMENTS or sum(statements) > MOST_TOGETHER:

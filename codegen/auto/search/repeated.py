@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from tensorexpr.codegen.auto.candidate import Candidate
 from tensorexpr.codegen.auto.operations import instructions
-from tensorexpr.codegen.llvm.machine import host
+from tensorexpr.codegen.llvm.text.machine import host
 from tensorexpr.codegen.nest import Alloc, Block, For, Store
 from tensorexpr.codegen.rewrites.data.keep import shape_of
 from tensorexpr.codegen.rewrites.kernels.room import MOST, bytes_of

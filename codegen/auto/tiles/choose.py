@@ -3,6 +3,7 @@
 | skeleton | levels | for |
 |---|---|---|
 | registers | copies of loops whose iterations share operands, lanes | products, windows, rows that share a vector |
+| copies | copies alone | sums over few elements, as many as data says |
 | streams | lanes in blocks, copies of a sum, lanes | sums over a leading axis: whole rows go by, accumulators stay in the first cache |
 | squares | sixteen copies of a loop along the rows that lanes go across, sixteen lanes | changes of layout, turned around in registers |
 | panels | registers, an operand copied so that lanes lie side by side | products whose operands lie across the lanes |
@@ -26,6 +27,8 @@ from tensorexpr.codegen.auto.summary import Summary
 from tensorexpr.codegen.auto.tiles.sketch import Level, Packed, Tile, sketch
 from tensorexpr.codegen.auto.tiles.survey import DATA, SUM, WINDOW, Survey
 from tensorexpr.codegen.lowering.arithmetic import constant
+from tensorexpr.codegen.nest import Store
+from tensorexpr.ir import Access
 from tensorexpr.records import record, replace
 from tensorexpr.traversal import free_names
 
@@ -97,6 +100,9 @@ def _with_windows(survey: Survey, facts: Facts, choice: Choice) -> Iterator[Choi
 
 
 def _skeletons(survey: Survey, facts: Facts) -> Iterator[Tile]:
+    if any(survey.kind(name) == SUM and survey.length(name) is None for name in survey.busiest.path):
+        # Rows whose length is data may be short: no lanes, and what places its elements is shared by copies.
+        yield from (Tile(tuple(Level(name, 1, "unroll") for name in copies)) for copies in _copied(survey, ()))
     for cut in survey.cuts():
         lanes = tuple(Level(name, 1, "vectorize") for name in cut)
         whole = tuple(level._replace(size=_whole(survey, facts, level.loop)) for level in lanes)
@@ -160,7 +166,8 @@ def _across(survey: Survey, cut: Sequence[str]) -> list[str]:
     found: dict[str, None] = {}
     for leaf in survey.leaves:
         lanes = next((name for name in leaf.path if name in cut), None)
-        for access in (*leaf.stores, *leaf.loads) if lanes is not None else ():
+        accesses: tuple[Access | Store, ...] = (*leaf.stores, *leaf.loads) if lanes is not None else ()
+        for access in accesses:
             if abs(survey.stride(access, lanes or "")) > 1:
                 rows = (x for x in leaf.path if x != lanes and survey.kind(x) == DATA and abs(survey.stride(access, x)) == 1)
                 found.update(dict.fromkeys(rows))

@@ -8,7 +8,7 @@ from math import prod
 from tensorexpr.codegen.auto.candidate import Candidate
 from tensorexpr.codegen.auto.tiles.sketch import Level, Packed, Tile
 from tensorexpr.codegen.auto.tiles.survey import DATA, SUM, Survey
-from tensorexpr.codegen.llvm.machine import host
+from tensorexpr.codegen.llvm.text.machine import host
 from tensorexpr.codegen.lowering.arithmetic import constant, sub
 from tensorexpr.codegen.nest import For, LoopNest
 from tensorexpr.codegen.rewrites.expressions import expressions_in
@@ -60,9 +60,9 @@ class _Making:
                 self.vectors.append(self.names[n])
                 if self.survey.kind(level.loop) == SUM:
                     self._parts(level.loop, self.names[n])
+        self._sink([*(self.names[n] for n in range(len(levels))), *(x for x in self.vectors if x not in self.names.values())])
         if self.tile.order:
             self.then("reorder", *(self.outer.get(loop, loop) for loop in self.tile.order))
-        self._sink([*(self.names[n] for n in range(len(levels))), *(x for x in self.vectors if x not in self.names.values())])
         for packed in self.tile.packed:
             self._pack(packed)
         self.then("simplify")
@@ -114,8 +114,10 @@ class _Making:
             self.then("split", name, size, "peel", names)
             return
         self.then("split", name, size, "guard", names)
-        if length is None or length > size:
+        if length is None:
             self.then("partition", names[0])
+        elif length > size:
+            self.then("partition", names[0], (length // size,))  # at the rest alone: other tests are no matter of this loop
 
     def _parts(self, loop: str, inner: str) -> None:
         for buffer in self.survey.updated(loop):

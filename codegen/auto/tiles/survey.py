@@ -48,6 +48,10 @@ class Leaf:
     def path(self) -> tuple[str, ...]:
         return tuple(s.index for s in self.loops)
 
+    @property
+    def accesses(self) -> tuple[Access | Store, ...]:
+        return (*self.loads, *self.stores)
+
 
 class Survey:
     """A kernel: `nest` has it alone."""
@@ -191,7 +195,7 @@ class Survey:
                 name = loop.index
                 if constant(sub(loop.stop, loop.start)) == 1:
                     continue  # cut off at a border
-                strides = [self.stride(a, name) for a in (*leaf.loads, *leaf.stores)]
+                strides = [self.stride(a, name) for a in leaf.accesses]
                 if any(x != x for x in strides) and self.kind(name) == DATA:
                     found.setdefault(name)
         return tuple(found)
@@ -228,7 +232,7 @@ class Survey:
         for leaf in self.leaves:
             lanes = next((name for name in reversed(leaf.path) if name in cut), None)
             often = self.often(leaf)
-            for access in (*leaf.loads, *leaf.stores):
+            for access in leaf.accesses:
                 stride = 16.0 if lanes is None else abs(self.stride(access, lanes))
                 total += often * (1.0 if stride <= 1 else 2.0 if stride == 2 else 16.0)
         return total

@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from tensorexpr.codegen.cuda.ptx import host_header
-from tensorexpr.codegen.cuda.source import PRELUDE, Launch, Source
+from tensorexpr.codegen.cuda.emitter.source import PRELUDE, Launch, Source
+from tensorexpr.codegen.cuda.nvidia.ptx import host_header
 from tensorexpr.codegen.disk import warn_once
 from tensorexpr.errors import InternalError, TargetError
 from tensorexpr_runtime.places import check_status, make_own

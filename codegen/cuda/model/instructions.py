@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from tensorexpr.codegen.auto.gpus import GpuFacts
-from tensorexpr.codegen.cuda import ptx
+from tensorexpr.codegen.cuda.nvidia import ptx
 
 PIPES = ("issue", "fp32", "fp64", "integer", "special", "convert", "shuffle", "tensor")
 """What is counted of instructions; tensor cores in operations, all else in warps' instructions."""

@@ -18,12 +18,12 @@ from time import monotonic
 import numpy as np
 
 from tensorexpr.codegen.auto.gpus import KINDS, GpuFacts
+from tensorexpr.codegen.cuda.emitter.source import Launch
 from tensorexpr.codegen.cuda.model.instructions import PIPES, Use, latency_of, use_of
 from tensorexpr.codegen.cuda.model.lanes import Access, Block, Run, space_and_size
 from tensorexpr.codegen.cuda.model.text import Instruction, Kernel
 from tensorexpr.codegen.cuda.model.traffic import SECTOR
-from tensorexpr.codegen.cuda.nvrtc import Resources
-from tensorexpr.codegen.cuda.source import Launch
+from tensorexpr.codegen.cuda.nvidia.nvrtc import Resources
 
 PATIENCE = 1.0
 """Seconds of one block beyond which the others are taken to be like it."""

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 
 from tensorexpr.codegen.auto.gpus import GpuFacts
+from tensorexpr.codegen.cuda.emitter.source import Source
+from tensorexpr.codegen.cuda.launch.run import launches
 from tensorexpr.codegen.cuda.model.lanes import Access
 from tensorexpr.codegen.cuda.model.prediction import Prediction, predict_launch
 from tensorexpr.codegen.cuda.model.text import kernels_of
-from tensorexpr.codegen.cuda.nvrtc import Compiled
-from tensorexpr.codegen.cuda.run import launches
-from tensorexpr.codegen.cuda.source import Source
+from tensorexpr.codegen.cuda.nvidia.nvrtc import Compiled
 from tensorexpr.codegen.nest import Buffer, LoopNest
 from tensorexpr.interpret import extent_value
 

@@ -14,7 +14,8 @@
 | `pipeline` | an iteration computes something for itself first | for one some iterations on |
 
 `places` has the statements that touch a buffer, `windows` what a loop's iteration touches of it, `covering` what it has written of that,
-`reaching` which store a load has its value from.
+`reaching` which store a load has its value from, `winners` what an argmax accumulates, `rings`
+where only the last elements along an axis are needed.
 """
 
 from __future__ import annotations

@@ -9,30 +9,38 @@ Legal where everything touches the buffer in the loop (in its copies, each by it
 before: the sets of elements are compared exactly. The buffer is then made anew in each iteration, of the windows that it touches
 (`windows`), which must be of constant length.
 
-Where an iteration also reads what earlier ones wrote, the buffer becomes a ring along the axis that goes with the loop:
+Where an iteration also reads what earlier ones wrote, the buffer becomes a ring along the axis that goes with the loop (`rings`):
 
     a: workspace(f32[n])                                a: local(f32[3])
     for i in range(0, n):                        -->    for i in range(0, n):
         a[i] = ...                                          a[i % 3] = ...
         y[i] = a[i] + where(i > 1, a[i - 2], 0.0)           y[i] = a[i % 3] + where(i > 1, a[(i - 2) % 3], 0.0)
 
-Legal for one loop with no other around it, whose windows never move back and are as long as the ring: two elements in one place of the
-ring are then never alive at once. Values keep their bits.
+Legal where windows never move back and are as long as the ring: two elements in one place of the ring are then never alive at once. Loops
+around, and copies of the loop, have places of their own along the other axes. What reads the buffer behind the loop may do so where that is
+in its last window: of a scan of which the last entry alone is read, two are kept. Where the oldest element of a window is read before the
+newest is stored, for every place along the other axes, the newest takes its place: a recurrence of which each point needs itself alone has
+one. Values keep their bits.
 """
 
 from __future__ import annotations
 
 from tensorexpr.codegen.lowering.arithmetic import constant
-from tensorexpr.codegen.nest import Alloc, Buffer, LoopNest
+from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.rewrites.data.covering import is_covered
-from tensorexpr.codegen.rewrites.data.places import Touched, apart, declared, loops_around, pruned, touched, undeclared
-from tensorexpr.codegen.rewrites.data.windows import Window, framed, windows
-from tensorexpr.codegen.rewrites.expressions import map_accesses
+from tensorexpr.codegen.rewrites.data.places import (
+    Touched,
+    apart,
+    declared,
+    pruned,
+    touched,
+    undeclared,
+)
+from tensorexpr.codegen.rewrites.data.rings import ring
+from tensorexpr.codegen.rewrites.data.windows import framed, windows
 from tensorexpr.codegen.rewrites.paths import Path, loop_at, loop_paths, put, statement
 from tensorexpr.codegen.rewrites.refusals import refuse
-from tensorexpr.ir import Access, apply, const
 from tensorexpr.records import replace
-from tensorexpr.regions import affine_of
 
 
 def contract(nest: LoopNest, buffer: str, loop: str) -> LoopNest:
@@ -79,14 +87,17 @@ def _contracted(nest: LoopNest, one: Touched, loop: str) -> LoopNest:
     buffer = declared(nest, one)
     copies = [at for at in loop_paths(nest, loop) if at[: len(one.home)] == one.home]
     places: dict[Path, list[Path]] = {at: [] for at in copies}
+    behind: list[Path] = []
     for path in dict.fromkeys((*one.stores, *one.reads)):
         at = next((at for at in copies if path[: len(at)] == at and path != at), None)
-        if at is None:
+        if at is None and (path in one.stores or path < min(copies, default=path)):
             raise refuse(f"expected everything to touch {buffer.name} in {loop}", statement(nest, path), hint="merge the loops first")
-        places[at].append(path)
+        (behind if at is None else places[at]).append(path)
     places = {at: paths for at, paths in places.items() if paths}
+    if not places:
+        raise refuse(f"expected everything to touch {buffer.name} in {loop}", statement(nest, behind[0]), hint="merge the loops first")
     frames = {at: windows(nest, at, paths, buffer) for at, paths in places.items()}
-    if all(is_covered(nest, one, at, path) for at, paths in places.items() for path in paths if path in one.reads):
+    if not behind and all(is_covered(nest, one, at, path) for at, paths in places.items() for path in paths if path in one.reads):
         for at, frame in frames.items():
             if any(constant(w.length) is None for w in frame):
                 raise refuse(f"expected an iteration to touch a part of {buffer.name} of constant size", loop_at(nest, at), loop)
@@ -94,44 +105,4 @@ def _contracted(nest: LoopNest, one: Touched, loop: str) -> LoopNest:
             own = loop_at(nest, at)
             nest = put(nest, at, (replace(own, body=(framed(buffer, buffer.name, frames[at], own.body),)),))
         return undeclared(nest, one)
-    return _ring(nest, one, buffer, frames)
-
-
-def _ring(nest: LoopNest, one: Touched, buffer: Buffer, frames: dict[Path, tuple[Window, ...]]) -> LoopNest:
-    """The nest with a buffer of which later iterations read what earlier ones wrote as a ring."""
-    at = min(frames)
-    loop = loop_at(nest, at)
-
-    def refused(why: str) -> Exception:
-        return refuse(
-            f"expected an iteration of {loop.index} to write what it reads of {buffer.name}, or a ring of what it touches: {why}", loop
-        )
-
-    if len(frames) > 1 or loops_around(nest, at, len(one.home)):
-        raise refused("there are other copies of the loop, or loops around it")
-    if loop.kind not in ("serial", "unroll"):
-        raise refused(f"its iterations run to {loop.kind}")
-    rings: dict[int, int] = {}
-    for axis, w in enumerate(frames[at]):
-        low = affine_of(w.low)
-        length, most = constant(w.length), constant(buffer.shape[axis])
-        moves = low is not None and not w.whole and low.coefficient(loop.index) > 0 and not low.has_division()
-        if moves and length is not None and (most is None or length < most):
-            rings[axis] = length
-    if not rings:
-        raise refused("no window of constant length goes forward with it")
-    axis = min(rings, key=lambda a: (rings[a], a))
-
-    def moved(access: Access) -> Access:
-        if access.tensor != buffer.name:
-            return access
-        here = apply("mod", access.indices[axis], const(rings[axis]))
-        return replace(access, indices=(*access.indices[:axis], here, *access.indices[axis + 1 :]))
-
-    shape = (*buffer.shape[:axis], const(rings[axis]), *buffer.shape[axis + 1 :])
-    ring = replace(buffer, shape=shape, memory="local")
-    (body,) = map_accesses((loop,), moved)
-    if all(constant(extent) is not None for extent in shape):
-        return undeclared(put(nest, at, (Alloc(ring, (body,)),)), one)
-    nest = put(nest, at, (body,))
-    return replace(nest, workspace=tuple(replace(b, shape=shape) if b.name == buffer.name else b for b in nest.workspace))
+    return ring(nest, one, buffer, frames, behind)

@@ -6,14 +6,14 @@ its loops and conditions are affine, and no data in its indices.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tensorexpr.codegen.nest import For, LoopNest, Store
-from tensorexpr.codegen.rewrites.data.places import Touched, conditions_around, declared, elements_of, loops_around, shared
-from tensorexpr.codegen.rewrites.data.windows import Window, element_names
+from tensorexpr.codegen.rewrites.data.places import Touched, conditions_around, declared, loops_around, shared
+from tensorexpr.codegen.rewrites.data.windows import Window, element_names, elements_under
 from tensorexpr.codegen.rewrites.paths import Path, loop_at, statement
-from tensorexpr.integers import Domain, DomainTooComplex, Union, eq, ge, lt
-from tensorexpr.ir import Access, Axis
+from tensorexpr.integers import Affine, Domain, DomainTooComplex, Union, eq, ge, lt
+from tensorexpr.ir import Access, Axis, Expr
 from tensorexpr.regions import Opaque, affine_of, domain_of, with_constraints
 
 
@@ -21,9 +21,9 @@ def is_covered(nest: LoopNest, one: Touched, at: Path, load: Path) -> bool:
     """Whether all that a statement reads in an iteration of the loop at a path has been written in that iteration before."""
     loops = loops_around(nest, load)
     names = _names(nest, one)
-    for access in elements_of(statement(nest, load), one.buffer):
+    for access, conditions in elements_under(statement(nest, load), one.buffer):
         opaque = Opaque()
-        read = _elements(nest, load, access, loops, names, opaque)
+        read = _elements(nest, load, access, loops, names, opaque, conditions=conditions)
         if read is None or not _is_left_empty(nest, one, at, load, read, names, loops, opaque):
             return False
     return True
@@ -65,19 +65,26 @@ def _is_left_empty(
     left: Domain | Union = wanted
     try:
         for store in one.stores:
-            written = _written(nest, store, end, names, loops, opaque) if store < end and store[: len(at)] == at else None
-            left = left if written is None else left.subtract(written)
+            for written in _written(nest, store, at, end, names, loops, opaque) if store[: len(at)] == at else ():
+                left = left.subtract(written)
         return left.is_empty()
     except DomainTooComplex:
         return False
 
 
 def _elements(
-    nest: LoopNest, path: Path, access: Access, loops: Sequence[For], names: Sequence[str], opaque: Opaque, exact: bool = False
+    nest: LoopNest,
+    path: Path,
+    access: Access,
+    loops: Sequence[For],
+    names: Sequence[str],
+    opaque: Opaque,
+    exact: bool = False,
+    conditions: Sequence[Expr] = (),
 ) -> Domain | None:
     """The points of loops around a place together with the elements touched there; None where the element is data, or, if it must be
     `exact`, the points are not known."""
-    region = domain_of([Axis(s.index, s.start, s.stop) for s in loops], conditions_around(nest, path), opaque)
+    region = domain_of([Axis(s.index, s.start, s.stop) for s in loops], (*conditions_around(nest, path), *conditions), opaque)
     forms = [affine_of(index) for index in access.indices]
     if any(form is None for form in forms) or len(forms) != len(names) or (exact and not region.exact):
         return None
@@ -85,17 +92,26 @@ def _elements(
     return with_constraints(domain, [eq(name, form) for name, form in zip(names, forms, strict=True) if form is not None])
 
 
-def _written(nest: LoopNest, store: Path, end: Path, names: Sequence[str], loops: Sequence[For], opaque: Opaque) -> Union | None:
-    """What a store has written before a place, as points of the loops around the place and elements; None where that is not known."""
+def _written(
+    nest: LoopNest, store: Path, at: Path, end: Path, names: Sequence[str], loops: Sequence[For], opaque: Opaque
+) -> Iterator[Union]:
+    """What a store has written before a place, as points of the loops around the place and elements: in this iteration of the loops around
+    both, where it stands before, and in earlier ones of those inside of the statement at `at`."""
     s = statement(nest, store)
     assert isinstance(s, Store)
-    depth = shared(store, end)
-    common = [loop.index for loop in loops_around(nest, store[: depth + 1])]
-    own = loops_around(nest, store)
-    found = _elements(nest, store, Access(s.buffer, s.indices, s.value.dtype), own, names, opaque, exact=True)
+    together = store[: shared(store, end) + 1]
+    common = loops_around(nest, together)
+    found = _elements(nest, store, Access(s.buffer, s.indices, s.value.dtype), loops_around(nest, store), names, opaque, exact=True)
     if found is None:
-        return None
-    inner = {name: f"{name}'" for name in found.dims if name not in common and name not in names}
-    found = found.rename(inner)
-    whole = Domain((*(loop.index for loop in loops), *names, *inner.values()), found.constraints, found.sizes)
-    return whole.project_out(inner.values())
+        return
+    before: list[For | None] = [None] if store < end else []
+    inside = loops_around(nest, together, len(at) + 1)
+    before += [loop for loop in inside if loop.kind in ("serial", "unroll")]
+    for earlier in before:
+        same = [loop.index for loop in (common if earlier is None else common[: common.index(earlier)])]
+        renamed = {name: f"{name}'" for name in found.dims if name not in same and name not in names}
+        made = found.rename(renamed)
+        order = [] if earlier is None else [lt(renamed[earlier.index], Affine.of(earlier.index))]
+        dims = dict.fromkeys((*(loop.index for loop in loops), *names, *renamed.values()))
+        whole = with_constraints(Domain(tuple(dims), made.constraints, made.sizes), order)
+        yield whole.project_out(renamed.values())

@@ -100,8 +100,9 @@ def _ahead(s: For, names: frozenset[str], stages: int, facts: Facts) -> Block:
     needed = sorted({a.tensor for a in elements_read(copy)} & changed)
     if needed:
         raise _Stays(f"expected what {s.index} computes first to need nothing that it writes, got {needed[0]}")
-    if names & buffers_written(work):
-        raise _Stays(f"expected {s.index} to compute {', '.join(sorted(names & buffers_written(work)))} before anything else")
+    own = frozenset(b.name for b in kept)
+    if own & buffers_written(work):
+        raise _Stays(f"expected {s.index} to compute {', '.join(sorted(own & buffers_written(work)))} before anything else")
     for buffer in kept:
         size = buffer.dtype.itemsize * stages
         for extent in buffer.shape:
@@ -112,7 +113,7 @@ def _ahead(s: For, names: frozenset[str], stages: int, facts: Facts) -> Block:
 
     def placed(block: Block, place: Expr) -> Block:
         at = const((constant(place) or 0) % stages) if constant(place) is not None else apply("mod", place, const(stages))
-        return map_accesses(block, lambda a: replace(a, indices=(at, *a.indices)) if a.tensor in names else a)
+        return map_accesses(block, lambda a: replace(a, indices=(at, *a.indices)) if a.tensor in own else a)
 
     def copied(iteration: Expr, place: Expr) -> Stmt:
         return If(apply("lt", iteration, s.stop), placed(substituted(copy, {s.index: iteration}), place))
@@ -139,7 +140,7 @@ def _taken_apart(body: Block, names: frozenset[str]) -> tuple[list[Buffer], Bloc
             body = body[0].body
             continue
         at = 0
-        while at < len(body) and _writes_only(body[at], names):
+        while at < len(body) and _writes_only(body[at], names & {b.name for b in buffers}):
             at += 1
         copy += body[:at]
         body = body[at:]

@@ -18,35 +18,55 @@ The parts are those of lanes, of turns or of threads: their loop may then be unr
 half until one is left, by loops of one name. Legal for updates by an operation whose order and grouping do not matter (a sum, product,
 maximum, minimum, and, or), of a buffer that nothing else touches meanwhile. Sums and products of floats are rounded in another order, in
 shorter chains. All else keeps its bits.
+
+An argmax or argmin has two buffers, position and best value (`winners`), which are taken apart together, where positions grow with time;
+then each copy of the loop has parts of its own.
+
+What is sent to elements of a large buffer that data chooses (a scatter) has its parts in the workspace, a whole buffer for each iteration
+of the loop, so that cores may run them; they are added up element by element, in the order of the loop:
+
+    for t_o in range(0, 4):                             for t_o in range(0, 4):
+        for t_i in range(0, n):                             for t_i in range(0, n):
+            S[k[t_i + t_o*n]] = S[...] + v[...]  -->            parts[t_o, k[t_i + t_o*n]] = parts[t_o, ...] + v[...]
+                                                        for t_o_2 in range(0, m):
+                                                            for t_o_1 in range(0, 4):
+                                                                S[t_o_2] = S[t_o_2] + parts[t_o_1, t_o_2]
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from tensorexpr.codegen.dependence import operation_of
 from tensorexpr.codegen.lowering.arithmetic import add, constant, sub
-from tensorexpr.codegen.nest import Alloc, Buffer, For, LoopNest, Stmt, Store
+from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, LoopNest, Stmt, Store
+from tensorexpr.codegen.plain import beaten_by_all
 from tensorexpr.codegen.rewrites.data.places import Touched, apart, by_axes, declared, shared, touched
+from tensorexpr.codegen.rewrites.data.winners import Winner, grows, is_ahead, winner_of
 from tensorexpr.codegen.rewrites.expressions import map_accesses
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.names import fresh
-from tensorexpr.codegen.rewrites.paths import Path, loop_at, loop_paths, put, statement
+from tensorexpr.codegen.rewrites.paths import Path, loop_at, loop_paths, put, statement, walk_block
 from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.errors import ScheduleError
+from tensorexpr.hints import suggestion
 from tensorexpr.interpret import identity_of
 from tensorexpr.ir import Access, Const, Expr, Index, apply, const
-from tensorexpr.records import replace
+from tensorexpr.records import record, replace
 
 COMBINERS = {"add": "sum", "mul": "prod", "maximum": "max", "minimum": "min", "and": "all", "or": "any"}
 """The reduction of each operation, which knows what it starts from."""
+MEMORIES = ("local", "workspace")
+"""Where parts are kept."""
 
 
-def rfactor(nest: LoopNest, buffer: str, loop: str, name: str | None = None) -> LoopNest:
+def rfactor(nest: LoopNest, buffer: str, loop: str, name: str | None = None, memory: str = "local") -> LoopNest:
     """The nest with updates of a buffer in the copies of a loop made in parts, an element for each iteration, combined behind them.
 
-    `name` is that of the parts, a local buffer. Raises `ScheduleError` where no update stands in the loop, its length is not known, the
-    operation has no order of its own, or something else touches the buffer in between.
+    `name` is that of the parts, a local buffer or one of the workspace. Raises `ScheduleError` where no update stands in the loop, its
+    length is not known, the operation has no order of its own, or something else touches the buffer in between.
 
     >>> from tensorexpr.codegen.plain import plain_nest
     >>> from tensorexpr.codegen.rewrites.loops.split import split
@@ -80,57 +100,160 @@ def rfactor(nest: LoopNest, buffer: str, loop: str, name: str | None = None) -> 
         y[()] = sum[()]
     <BLANKLINE>
     """
+    if memory not in MEMORIES:
+        raise refuse(f"expected parts in {' or '.join(MEMORIES)} memory, got {memory!r}", loop=loop, hint=suggestion(memory, MEMORIES))
     copies = loop_paths(nest, loop)
     made = nest
-    name = name or fresh(nest, f"{buffer}_parts")[0]
+    every = touched(nest, buffer)
+    winner = _winner(nest, buffer, copies)
+    names = (buffer,) if winner is None else winner.buffers
+    given = tuple(fresh(nest, *(f"{n}_parts" for n in names)))
+    if name is not None:
+        given = (name, *given[1:]) if names[0] == buffer else (given[0], name)
     count = 0
-    for one in reversed(touched(nest, buffer)):
+    for one in reversed(every):
         mine = [at for at in copies if any(path[: len(at)] == at and path != at for path in one.stores)]
-        if mine:
-            made = _parted(made, one, mine, name)
+        for group in reversed([[at] for at in mine] if winner else [mine] if mine else []):
+            made = _parted(made, _alone(made, one, group) if winner is None else _winning(made, one, group), group, given, memory)
             count += 1
     if not count:
         raise refuse(f"expected a loop that updates {buffer}, got {loop}", loop_at(nest, copies[0]), loop)
     return apart(made)
 
 
-def _parted(nest: LoopNest, one: Touched, copies: list[Path], name: str) -> LoopNest:
-    """The nest with the updates of one declaration of a buffer in parts."""
+@record(eq=False)
+class _Group:
+    """What is accumulated together between two statements of a block: the buffers, what each starts from, and how one state, of later
+    points or of any, is taken into another one."""
+
+    block: Path
+    first: int
+    last: int
+    buffers: tuple[Buffer, ...]
+    identities: tuple[Const, ...]
+    taken_in: Callable[[tuple[Access, ...], tuple[Access, ...], bool], Stmt]
+
+
+def _alone(nest: LoopNest, one: Touched, copies: list[Path]) -> _Group:
+    """The updates of one declaration of a buffer by an operation whose order does not matter."""
     buffer = declared(nest, one)
-    block, first, last, operation = _range(nest, one, copies)
+    block, first, last, operation = _range(nest, (one,), copies, lambda first, last: _operation(nest, one, first, last))
+
+    def taken_in(here: tuple[Access, ...], other: tuple[Access, ...], later: bool) -> Stmt:
+        return Store(here[0].tensor, here[0].indices, apply(operation, here[0], other[0]))
+
+    return _Group(block, first, last, (buffer,), (Const(identity_of(COMBINERS[operation], buffer.dtype), buffer.dtype),), taken_in)
+
+
+def _winner(nest: LoopNest, buffer: str, copies: Sequence[Path]) -> Winner | None:
+    """The argmax or argmin that has a buffer and is updated in some loops."""
+    for at in copies:
+        for _, s in walk_block(loop_at(nest, at).body):
+            winner = winner_of(s)
+            if winner is not None and buffer in winner.buffers:
+                return winner
+    return None
+
+
+def _winning(nest: LoopNest, one: Touched, copies: list[Path]) -> _Group:
+    """The updates of an argmax or argmin in one loop."""
+    winner = _winner(nest, one.buffer, copies)
+    homes = [] if winner is None else [t for name in winner.buffers for t in touched(nest, name)]
+    both = [t for t in homes if any(at[: len(t.home)] == t.home and at != t.home for at in copies)]
+    if winner is None or len(both) != 2:
+        raise refuse(f"expected an argmax or argmin that is declared around {loop_at(nest, copies[0]).index}", loop_at(nest, copies[0]))
+
+    def only(first: Path, last: Path) -> Winner:
+        found: dict[Path, None] = {}
+        for t in both:
+            for path in (*t.stores, *t.reads):
+                if not first <= path[: len(first)] <= last:
+                    continue
+                at = path if winner_of(statement(nest, path)) else path[:-1]
+                updated = winner_of(statement(nest, at)) if len(at) > 1 else None
+                if updated is None or (updated.name, updated.buffers) != (winner.name, winner.buffers):
+                    raise refuse(f"expected nothing but updates of an argmax or argmin to touch {t.buffer}", statement(nest, path))
+                found[at] = None
+        (at,) = list(found)[:1]
+        updated = winner_of(statement(nest, at))
+        if len(found) > 1 or updated is None or not grows(nest, at, updated, len(first)):
+            raise refuse(f"expected one update of {winner.found.tensor}, by positions that grow with the loops", statement(nest, at))
+        return updated
+
+    block, first, last, updated = _range(nest, both, copies, only)
+    buffers = tuple(declared(nest, t) for t in both)
+    identities = (const(-1), Const(beaten_by_all(updated.name, buffers[1].dtype), buffers[1].dtype))
+
+    def taken_in(here: tuple[Access, ...], other: tuple[Access, ...], later: bool) -> Stmt:
+        return If(
+            is_ahead(updated.name, here, other, later), tuple(Store(a.tensor, a.indices, b) for a, b in zip(here, other, strict=True))
+        )
+
+    return _Group(block, first, last, buffers, identities, taken_in)
+
+
+def _parted(nest: LoopNest, group: _Group, copies: list[Path], names: tuple[str, ...], memory: str) -> LoopNest:
+    """The nest with the updates of a group of buffers in parts."""
+    buffers, shape, block, first, last = group.buffers, group.buffers[0].shape, group.block, group.first, group.last
     start, length = _iterations(nest, copies)
     loop = loop_at(nest, copies[0])
-    index, *others = fresh(nest, loop.index, *(f"{loop.index}_{axis}" for axis in range(len(buffer.shape))))
-    if any(constant(extent) is None for extent in buffer.shape):
-        raise refuse(f"expected a buffer of constant shape to keep in parts, got {buffer.name}", loop)
-    parts = Buffer(name, buffer.dtype, (const(length), *buffer.shape), "local")
+    index, *others = fresh(nest, loop.index, *(f"{loop.index}_{axis}" for axis in range(len(shape))))
+    if memory == "local" and any(constant(extent) is None for b in buffers for extent in b.shape):
+        raise refuse(f"expected a buffer of constant shape to keep in parts, got {buffers[0].name}", loop, hint='memory="workspace"')
+    parts = tuple(Buffer(n, b.dtype, (const(length), *b.shape), memory) for n, b in zip(names, buffers, strict=True))
+    becomes = {b.name: (b, part) for b, part in zip(buffers, parts, strict=True)}
 
     def moved(access: Access) -> Access:
-        if access.tensor != buffer.name:
+        if access.tensor not in becomes:
             return access
-        return Access(name, (sub(Index(loop.index), start), *by_axes(buffer, access).indices), access.dtype)
+        buffer, part = becomes[access.tensor]
+        return Access(part.name, (sub(Index(loop.index), start), *by_axes(buffer, access).indices), access.dtype)
 
     for path in sorted(copies, reverse=True):
         own = loop_at(nest, path)
         nest = put(nest, path, (replace(own, body=map_accesses(own.body, moved)),))
     at = tuple(Index(other) for other in others)
-    here, kept = Access(name, (Index(index), *at), buffer.dtype), Access(buffer.name, at, buffer.dtype)
-    identity = Const(identity_of(COMBINERS[operation], buffer.dtype), buffer.dtype)
-    axes = list(zip(others, buffer.shape, strict=True))
-    begin = _over([(index, const(length)), *axes], Store(name, here.indices, identity))
+    axes = list(zip(others, shape, strict=True))
+    kept = tuple(Access(b.name, at, b.dtype) for b in buffers)
+
+    def part(position: Expr) -> tuple[Access, ...]:
+        return tuple(Access(p.name, (position, *at), p.dtype) for p in parts)
+
+    here = part(Index(index))
+    begin = tuple(
+        _over([(index, const(length)), *axes], Store(a.tensor, a.indices, start)) for a, start in zip(here, group.identities, strict=True)
+    )
     end: list[Stmt] = []
-    left = length
-    while left > 1:
-        half = left // 2
-        other = Access(name, (add(Index(index), const(left - half)), *at), buffer.dtype)
-        end.append(_over([(index, const(half)), *axes], Store(name, here.indices, apply(operation, here, other))))
-        left -= half
-    one_left = Access(name, (const(0), *at), buffer.dtype)
-    end.append(_over(axes, Store(buffer.name, kept.indices, apply(operation, kept, one_left))))
+    if memory == "local" or len(buffers) > 1:
+        left = length
+        while left > 1:
+            half = left // 2
+            other = part(add(Index(index), const(left - half)))
+            end.append(_over([(index, const(half)), *axes], group.taken_in(here, other, False)))
+            left -= half
+        end.append(_over(axes, group.taken_in(kept, part(const(0)), True)))
+    else:
+        end.append(_over([*axes, (index, const(length))], group.taken_in(kept, here, True)))
     between = tuple(statement(nest, (*block, position)) for position in range(first, last + 1))
     for position in range(last, first, -1):
         nest = put(nest, (*block, position), ())
-    return put(nest, (*block, first), (Alloc(parts, (begin, *between, *end)),))
+    made: Block = (*begin, *between, *end)
+    if memory == "local":
+        for each in reversed(parts):
+            made = (Alloc(each, made),)
+    else:
+        nest = _with_room(nest, parts)
+    return put(nest, (*block, first), made)
+
+
+def _with_room(nest: LoopNest, parts: Sequence[Buffer]) -> LoopNest:
+    """The nest with parts in the workspace, as many as the copy of a loop with the most iterations has."""
+    room = {b.name: b for b in nest.workspace}
+    for part in parts:
+        there = room.get(part.name)
+        if there is None or (constant(there.shape[0]) or 0) < (constant(part.shape[0]) or 0):
+            room[part.name] = part
+    return replace(nest, workspace=tuple(room.values()))
 
 
 def _over(axes: list[tuple[str, Expr]], s: Stmt) -> Stmt:
@@ -139,18 +262,23 @@ def _over(axes: list[tuple[str, Expr]], s: Stmt) -> Stmt:
     return s
 
 
-def _range(nest: LoopNest, one: Touched, copies: list[Path]) -> tuple[Path, int, int, str]:
-    """The outermost block in which nothing but updates touches the buffer from the first to the last statement that has a copy of the loop,
-    the positions of these two, and the operation of the updates."""
-    every = sorted({*one.stores, *one.reads})
-    least = max(1, len(one.home), min(shared(every[0], path) for path in every))
+Judged = TypeVar("Judged")
+
+
+def _range(
+    nest: LoopNest, every: Sequence[Touched], copies: list[Path], judge: Callable[[Path, Path], Judged]
+) -> tuple[Path, int, int, Judged]:
+    """The outermost block in which nothing but updates touches some buffers from the first to the last statement that has a copy of the
+    loop, the positions of these two, and what is judged of the updates between them."""
+    places = sorted({path for one in every for path in (*one.stores, *one.reads)})
+    least = max(1, *(len(one.home) for one in every), min(shared(places[0], path) for path in places))
     most = min(*(shared(copies[0], at) for at in copies), *(len(at) - 1 for at in copies))
-    refused = refuse(f"expected the copies of a loop that updates {one.buffer} in one kernel", loop_at(nest, copies[0]))
+    refused = refuse(f"expected the copies of a loop that updates {every[0].buffer} in one kernel", loop_at(nest, copies[0]))
     for depth in range(least, most + 1):
-        places = sorted(at[depth] for at in copies)
-        block, first, last = copies[0][:depth], places[0], places[-1]
+        found = sorted(at[depth] for at in copies)
+        block, first, last = copies[0][:depth], found[0], found[-1]
         try:
-            return block, first, last, _operation(nest, one, (*block, first), (*block, last))
+            return block, first, last, judge((*block, first), (*block, last))
         except ScheduleError as error:
             refused = error
     raise refused

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from tensorexpr.codegen.lowering.arithmetic import ZERO, constant, sub
-from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, LoopNest, Store
+from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, LoopNest, Stmt, Store
 from tensorexpr.codegen.rewrites.data.places import by_axes, conditions_around, loops_around
 from tensorexpr.codegen.rewrites.expressions import expressions_of, map_accesses
 from tensorexpr.codegen.rewrites.paths import Path, statement
@@ -78,6 +78,11 @@ def _touched(nest: LoopNest, path: Path, buffer: str) -> Iterator[tuple[Access, 
     s = statement(nest, path)
     if isinstance(s, Store) and s.buffer == buffer:
         yield Access(buffer, s.indices, s.value.dtype), ()
+    yield from elements_under(s, buffer)
+
+
+def elements_under(s: Stmt, buffer: str) -> Iterator[tuple[Access, tuple[Expr, ...]]]:
+    """The elements of a buffer that a statement itself reads, each with the conditions of the choices that it stands in."""
     todo: list[tuple[Expr, tuple[Expr, ...]]] = [(e, ()) for e in expressions_of(s)]
     while todo:
         expr, conditions = todo.pop()

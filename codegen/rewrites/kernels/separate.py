@@ -41,7 +41,7 @@ from tensorexpr.interpret import identity_of
 from tensorexpr.ir import Access, Apply, Const, Expr, Index, Size, apply
 from tensorexpr.records import replace
 from tensorexpr.text import print_expr
-from tensorexpr.traversal import free_names, walk
+from tensorexpr.traversal import free_names, negate, walk
 
 
 def separate(nest: LoopNest, buffer: str, loop: str, name: str | None = None) -> LoopNest:
@@ -117,11 +117,12 @@ def separate(nest: LoopNest, buffer: str, loop: str, name: str | None = None) ->
     body = map_accesses(own.body, lambda a: replace(a, tensor=part) if a.tensor == buffer else a)
     store = Store(parts.name, (*there, *at_), Access(part, at_, kept.dtype))
     block: Block = (Alloc(replace(kept, name=part), (over(Store(part, at_, identity)), *substituted(body, renamed), over(store))),)
-    for outer in reversed(around):
+    for outer, position in reversed(list(zip(around, at[2:], strict=True))):
         if isinstance(outer, For):
             block = (For(renamed[outer.index].name, outer.start, outer.stop, block),)
         elif isinstance(outer, If):
-            block = (If(substituted_in(outer.condition, renamed), block),)
+            test = outer.condition if position < len(outer.then) else negate(outer.condition)
+            block = (If(substituted_in(test, renamed), block),)
     kernel = Kernel(parts.name, (replace(own, body=block),))
     again = (sub(Index(adding), own.start), *(sub(Index(s.index), s.start) for s in loops), *at_)
     here = Access(buffer, at_, kept.dtype)

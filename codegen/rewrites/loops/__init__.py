@@ -4,6 +4,7 @@
 |---|---|
 | `split` | a loop in blocks, with a remainder |
 | `fuse` | two loops as one |
+| `directions` | `skew`, `reverse`: a loop that begins later with each iteration of one around it, or goes backward |
 | `reorder` | loops in another order, also where they are not alone in each other |
 | `distribute` | a loop for each of the statements inside |
 | `partition` | a loop cut at points, into residue classes, or in two by a condition: the only one that copies what is inside |
@@ -16,6 +17,7 @@
 
 from __future__ import annotations
 
+from tensorexpr.codegen.rewrites.loops.directions import reverse, skew
 from tensorexpr.codegen.rewrites.loops.distribute import distribute
 from tensorexpr.codegen.rewrites.loops.fuse import fuse
 from tensorexpr.codegen.rewrites.loops.kinds import bind, parallel, serial, unroll, vectorize
@@ -32,8 +34,10 @@ __all__ = [
     "parallel",
     "partition",
     "reorder",
+    "reverse",
     "serial",
     "simplify",
+    "skew",
     "split",
     "tensorize",
     "unroll",

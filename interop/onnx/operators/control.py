@@ -14,8 +14,8 @@ from onnx import GraphProto
 
 from tensorexpr import kernels
 from tensorexpr.errors import DefinitionError, TargetError
-from tensorexpr.graph.control import cond, while_loop
-from tensorexpr.graph.tracing import Trace
+from tensorexpr.graph.trace.control import cond, while_loop
+from tensorexpr.graph.trace.tracing import Trace
 from tensorexpr.interop.onnx.operators.common import axis_of, filled, integers, number, reshaped, sizes
 from tensorexpr.interop.onnx.operators.shapes import sliced
 from tensorexpr.interop.onnx.table import Known, Raw, operator

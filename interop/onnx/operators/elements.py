@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tensorexpr import kernels, language
-from tensorexpr.graph.values import elementwise
+from tensorexpr.graph.trace.values import elementwise
 from tensorexpr.interop.onnx.table import Known, Raw, operator
 from tensorexpr.interop.onnx.values import is_text, known, tensor_of, texts
 from tensorexpr.language import Tensor, cast

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tensorexpr import kernels, language
-from tensorexpr.graph.values import elementwise
+from tensorexpr.graph.trace.values import elementwise
 from tensorexpr.interop.onnx.operators.common import as_float, axes_of, axis_of, cast_to, filled, in_rows, reshaped, sizes
 from tensorexpr.interop.onnx.operators.elements import quotient
 from tensorexpr.interop.onnx.table import Known, operator

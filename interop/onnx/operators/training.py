@@ -13,8 +13,8 @@ from onnx import TensorProto
 
 from tensorexpr import language
 from tensorexpr.dtypes import dtype as dtype_of
-from tensorexpr.graph.gradients import gradients
-from tensorexpr.graph.values import elementwise
+from tensorexpr.graph.trace.gradients import gradients
+from tensorexpr.graph.trace.values import elementwise
 from tensorexpr.interop.onnx.operators.common import number, sizes
 from tensorexpr.interop.onnx.table import Known, Raw, operator
 from tensorexpr.interop.onnx.values import array_of, kind_of, on_host, spend

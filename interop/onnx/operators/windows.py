@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tensorexpr import kernels, language
-from tensorexpr.graph.values import elementwise
+from tensorexpr.graph.trace.values import elementwise
 from tensorexpr.interop.onnx.operators.common import flattened, integers, reshaped, size, sizes
 from tensorexpr.interop.onnx.operators.shapes import padded
 from tensorexpr.interop.onnx.table import Known, operator
-from tensorexpr.kernels.windows import Windows
+from tensorexpr.kernels.conventions.windows import Windows
 from tensorexpr.language import Tensor, cast, compute, scatter
 
 

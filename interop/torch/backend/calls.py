@@ -14,7 +14,7 @@ import torch
 
 from tensorexpr.codegen.arguments import Layout
 from tensorexpr.codegen.function import CompiledFunction, Entry
-from tensorexpr.codegen.llvm.abi import ALIGNMENT
+from tensorexpr.codegen.llvm.text.abi import ALIGNMENT
 from tensorexpr.interop.torch.backend.sizes import Memory
 from tensorexpr.interop.torch.kernels import on_stream
 from tensorexpr.interop.torch.native import NativeCalls

@@ -11,7 +11,7 @@ from tensorexpr.codegen.auto.measure import facts_here
 from tensorexpr.codegen.auto.operations import conversion, instructions
 from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.auto.summary import PARALLEL, SERIAL, UNROLL, VECTORIZE
-from tensorexpr.codegen.llvm.machine import Machine, host
+from tensorexpr.codegen.llvm.text.machine import Machine, host
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest_parse import parse_nest
 from tensorexpr.codegen.schedule import autoschedule, schedule

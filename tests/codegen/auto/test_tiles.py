@@ -173,3 +173,26 @@ def test_what_sketches_promise_nests_keep():
         survey = Survey(Kept.of_text(TEXTS[name]).nest, 0)
         found = choices(survey, ZEN_4)
         assert [c.time for c in found] == sorted(c.time for c in found)
+
+
+ROWS = """
+x: f32[3, 5, 40] = input()
+t: i64[3, {count}] = input()
+o, s = segments[40]((t[n, i] % 40) for n in batch(3) for i in range({count}))
+y: f32[3, 5, {count}] = input()
+z[n, c, p]: f32[3, 5, 40] = sum(y[n, c, {place}] * x[n, c, p] for k in range(o[n, p], o[n, p + 1]))
+return z
+"""
+
+
+@pytest.mark.parametrize(("count", "place"), [(100, "s[n, k]"), (4000, "k")])
+def test_rows_of_few_elements_have_copies_in_place_of_lanes(count, place):
+    """The table of offsets says how many elements rows have in the mean: two and a half here, or a hundred."""
+    kept = Kept.of_text(ROWS.format(count=count, place=place))
+    kernel = next(n for n, k in enumerate(kept.nest.kernels) if k.name == "z")
+    survey = Survey(kept.nest, kernel)
+    best = choices(survey, ZEN_4)[0].tile
+    assert ("k" in best.lanes) == (count > 1000)
+    nest = kept.check(tiled_by(Candidate(kept.nest), survey, best, kernel).nest, UNITS)
+    arrays, sizes = kept.cases[0]
+    near(run(nest, arrays, sizes)["z"], kept.expected[0]["z"], UNITS, f"{nest}")

@@ -9,13 +9,13 @@ from functools import cache
 import numpy as np
 import pytest
 
-from tensorexpr.codegen.cuda import nvrtc
-from tensorexpr.codegen.cuda.device import Device, Kernels, current_device
-from tensorexpr.codegen.cuda.emit import emit
+from tensorexpr.codegen.cuda.emitter.nest import emit
+from tensorexpr.codegen.cuda.emitter.source import Launch, Source
 from tensorexpr.codegen.cuda.host import HostKernels, Memory, compiler
-from tensorexpr.codegen.cuda.packs import ALIGNMENT
-from tensorexpr.codegen.cuda.run import run_plan, value
-from tensorexpr.codegen.cuda.source import Launch, Source
+from tensorexpr.codegen.cuda.launch.device import Device, Kernels, current_device
+from tensorexpr.codegen.cuda.launch.run import run_plan, value
+from tensorexpr.codegen.cuda.nvidia import nvrtc
+from tensorexpr.codegen.cuda.thread.packs import ALIGNMENT
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.errors import TargetError
 from tests.codegen.llvm.nests import guarded

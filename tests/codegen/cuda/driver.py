@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tensorexpr.codegen.cuda import host
-from tensorexpr.codegen.cuda.driver_text import LIBRARY
-from tensorexpr.codegen.cuda.source import Source
+from tensorexpr.codegen.cuda.emitter.source import Source
+from tensorexpr.codegen.cuda.launch.driver_text import LIBRARY
 
 needs_compiler = pytest.mark.skipif(host.compiler() is None, reason="no C++ compiler to run CUDA kernels")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr.codegen.cuda import nvrtc
+from tensorexpr.codegen.cuda.nvidia import nvrtc
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest_verify import verify_nest
 from tensorexpr.codegen.schedule import autoschedule, schedule

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr.codegen.cuda.emit import emit
-from tensorexpr.codegen.cuda.source import Repeat
+from tensorexpr.codegen.cuda.emitter.nest import emit
+from tensorexpr.codegen.cuda.emitter.source import Repeat
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest_verify import verify_nest
 from tensorexpr.codegen.schedule import autoschedule, schedule

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from tensorexpr import dtypes
+from tensorexpr.codegen.cuda.emitter.source import Launch, Source
 from tensorexpr.codegen.cuda.host import HostKernels, Memory, compiler
-from tensorexpr.codegen.cuda.source import Launch, Source
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest_verify import verify_nest
 from tensorexpr.codegen.schedule import autoschedule

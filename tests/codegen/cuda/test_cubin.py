@@ -2,9 +2,9 @@
 
 import pytest
 
-from tensorexpr.codegen.cuda import nvrtc
-from tensorexpr.codegen.cuda.cubin import parameters_of
-from tensorexpr.codegen.cuda.emit import emit
+from tensorexpr.codegen.cuda.emitter.nest import emit
+from tensorexpr.codegen.cuda.nvidia import nvrtc
+from tensorexpr.codegen.cuda.nvidia.cubin import parameters_of
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest_verify import verify_nest
 from tensorexpr.codegen.schedule import autoschedule

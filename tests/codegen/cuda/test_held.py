@@ -10,9 +10,9 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr import dtypes, kernels
-from tensorexpr.codegen.cuda import nvrtc
-from tensorexpr.codegen.cuda.emit import emit
-from tensorexpr.codegen.cuda.held import with_rows
+from tensorexpr.codegen.cuda.block.held import with_rows
+from tensorexpr.codegen.cuda.emitter.nest import emit
+from tensorexpr.codegen.cuda.nvidia import nvrtc
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, If, Stmt
 from tensorexpr.codegen.nest_interpret import run_nest

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr.codegen.cuda import nvrtc
+from tensorexpr.codegen.cuda.nvidia import nvrtc
 from tensorexpr.codegen.lowering import digits, lower
 from tensorexpr.codegen.nest_verify import verify_nest
 from tensorexpr.codegen.schedule import auto_gpu, auto_gpu_rows, auto_gpu_scatters, autoschedule
@@ -32,7 +32,7 @@ FILES = sorted({case.op.__module__ for case in ROWS})
 ARCHITECTURES = ("sm_80", "sm_90") if WHOLE else ("sm_90",)
 REDUCED = 40
 """Bytes of stack that CUDA's sine, cosine and tangent take where they take turns off a large argument: theirs, not ours."""
-KEPT = {"tensorexpr.kernels.sampling": 192}
+KEPT = {"tensorexpr.kernels.windowed.sampling": 192}
 """Bytes of stack by file: a deformable convolution keeps the 24 weights of a thread's own column for loops that are not unrolled."""
 TURNS = re.compile(r"\b(sin|cos|tan)f?\(")
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr.codegen.cuda import device, run
-from tensorexpr.codegen.cuda.device import HostDevice, _CupyKernels
+from tensorexpr.codegen.cuda.emitter.source import Launch, Source
 from tensorexpr.codegen.cuda.host import HostKernels
-from tensorexpr.codegen.cuda.nvrtc import Compiled, Resources
-from tensorexpr.codegen.cuda.source import Launch, Source
+from tensorexpr.codegen.cuda.launch import device, run
+from tensorexpr.codegen.cuda.launch.device import HostDevice, _CupyKernels
+from tensorexpr.codegen.cuda.nvidia.nvrtc import Compiled, Resources
 from tensorexpr.ir import const
 from tests.codegen.cuda.device import needs_compiler
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 
 from tensorexpr import ir
-from tensorexpr.codegen.cuda.emit import emit
+from tensorexpr.codegen.cuda.emitter.nest import emit
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import GRID, THREADS, LoopNest
 from tensorexpr.codegen.nest_verify import verify_nest

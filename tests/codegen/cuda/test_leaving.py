@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tensorexpr import dtypes
-from tensorexpr.codegen.cuda import nvrtc
+from tensorexpr.codegen.cuda.nvidia import nvrtc
 from tensorexpr.codegen.nest import Alloc, Buffer, Check, CheckSite, If
 from tensorexpr.codegen.nest_verify import verify_nest
 from tensorexpr.ir import Index, apply, const

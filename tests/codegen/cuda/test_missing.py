@@ -6,8 +6,10 @@ import types
 import pytest
 
 import tensorexpr as te
-from tensorexpr.codegen.cuda import device, host, nvrtc
-from tensorexpr.codegen.cuda.source import Source
+from tensorexpr.codegen.cuda import host
+from tensorexpr.codegen.cuda.emitter.source import Source
+from tensorexpr.codegen.cuda.launch import device
+from tensorexpr.codegen.cuda.nvidia import nvrtc
 from tensorexpr.errors import TargetError
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tensorexpr import dtypes
-from tensorexpr.codegen.cuda.expressions import operations
-from tensorexpr.codegen.llvm.mathematics import FUNCTIONS
+from tensorexpr.codegen.cuda.thread.expressions import operations
+from tensorexpr.codegen.llvm.math.functions import FUNCTIONS
 from tensorexpr.dtypes import DTYPES
 from tensorexpr.ir import Cast, Const, Index, apply
 from tensorexpr.ops import OPS, cast_value

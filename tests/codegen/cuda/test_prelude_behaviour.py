@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from tensorexpr import dtypes
-from tensorexpr.codegen.cuda import nvrtc, ptx
+from tensorexpr.codegen.cuda.emitter.source import PRELUDE, Launch, Source
 from tensorexpr.codegen.cuda.host import HostKernels, compiler
-from tensorexpr.codegen.cuda.source import PRELUDE, Launch, Source
+from tensorexpr.codegen.cuda.nvidia import nvrtc, ptx
 from tensorexpr.ir import Const
 from tests.codegen.cuda.behaviours import BEHAVIOURS, FRAGMENTS, Behaviour
 from tests.codegen.cuda.device import gpu

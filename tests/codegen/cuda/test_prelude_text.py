@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tensorexpr.codegen.cuda import nvrtc, ptx
-from tensorexpr.codegen.cuda.emit import emit
-from tensorexpr.codegen.cuda.source import PRELUDE
+from tensorexpr.codegen.cuda.emitter.nest import emit
+from tensorexpr.codegen.cuda.emitter.source import PRELUDE
+from tensorexpr.codegen.cuda.nvidia import nvrtc, ptx
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest_verify import verify_nest
 from tensorexpr.codegen.schedule import autoschedule

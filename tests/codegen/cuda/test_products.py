@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tensorexpr.codegen.cuda import nvrtc
-from tensorexpr.codegen.cuda.emit import emit
+from tensorexpr.codegen.cuda.emitter.nest import emit
+from tensorexpr.codegen.cuda.nvidia import nvrtc
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.lowering.program import lower_state
 from tensorexpr.codegen.nest import LoopNest

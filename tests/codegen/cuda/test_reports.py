@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr.codegen.cuda import device as devices
-from tensorexpr.codegen.cuda.device import HostDevice, Report, _ReadLater
 from tensorexpr.codegen.cuda.host import HostKernels
-from tensorexpr.codegen.cuda.reports import WORDS, CupyPort, Ledger, Pending, checked_class
+from tensorexpr.codegen.cuda.launch import device as devices
+from tensorexpr.codegen.cuda.launch.device import HostDevice, Report, _ReadLater
+from tensorexpr.codegen.cuda.launch.reports import WORDS, CupyPort, Ledger, Pending, checked_class
 from tests.codegen.cuda.device import needs_compiler
 
 pytestmark = needs_compiler

@@ -8,10 +8,11 @@ import re
 import numpy as np
 import pytest
 
-from tensorexpr.codegen.cuda import nvrtc, threads
+from tensorexpr.codegen.cuda.block import threads
+from tensorexpr.codegen.cuda.block.shuffles import WARP
+from tensorexpr.codegen.cuda.emitter.source import Source
 from tensorexpr.codegen.cuda.host import HostKernels
-from tensorexpr.codegen.cuda.shuffles import WARP
-from tensorexpr.codegen.cuda.source import Source
+from tensorexpr.codegen.cuda.nvidia import nvrtc
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.nest_verify import verify_nest

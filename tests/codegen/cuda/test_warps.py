@@ -7,8 +7,8 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr import kernels
-from tensorexpr.codegen.cuda import nvrtc
-from tensorexpr.codegen.cuda.source import Source
+from tensorexpr.codegen.cuda.emitter.source import Source
+from tensorexpr.codegen.cuda.nvidia import nvrtc
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest_verify import verify_nest
 from tensorexpr.codegen.schedule import Planned, autoschedule, schedule

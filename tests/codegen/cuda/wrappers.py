@@ -1,6 +1,6 @@
 """What the functions of the prelude that a CPU does not see are to be, and what is wrong with their text.
 
-`faults` looks at each statement of inline PTX twice: by the table of the PTX ISA (`tensorexpr.codegen.cuda.ptx`), whether it is an
+`faults` looks at each statement of inline PTX twice: by the table of the PTX ISA (`tensorexpr.codegen.cuda.nvidia.ptx`), whether it is an
 instruction whose operands are bound as that needs them; and by `WRAPPERS`, whether it is the one that the function is for, of its own
 parameters. Atomics have their rows in the table and a rule here; what is left of CUDA's own words is in `WORDS`.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from tensorexpr.codegen.cuda import ptx
+from tensorexpr.codegen.cuda.nvidia import ptx
 from tests.codegen.cuda.inline_ptx import Asm, Function, calls, expanded, functions, statements, tokens_of
 
 ARCHITECTURES = (75, 80, 86, 89, 90, 100, 120)

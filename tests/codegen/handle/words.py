@@ -39,6 +39,10 @@ def reorder(s: Schedule, handle: StageHandle, rng: random.Random) -> None:
     handle.reorder(*rng.sample(handle.loops, rng.randint(min(2, len(handle.loops)), len(handle.loops))))
 
 
+def skew(s: Schedule, handle: StageHandle, rng: random.Random) -> None:
+    handle.skew(_any(handle.loops, rng), _any(handle.loops, rng), rng.choice((-1, 1, 1, 2)))
+
+
 def fuse(s: Schedule, handle: StageHandle, rng: random.Random) -> None:
     at = rng.randrange(max(1, len(handle.loops) - 1))
     handle.fuse(*(handle.loops[at : at + 2] if len(handle.loops) > 1 else ("none", "none")))
@@ -78,6 +82,14 @@ def tensorize(s: Schedule, handle: StageHandle, rng: random.Random) -> None:
     handle.tensorize(_any(handle.loops, rng), rng.choice(known_intrinsics()).name)
 
 
+def to_owners(word: str) -> Word:
+    def act(s: Schedule, handle: StageHandle, rng: random.Random) -> None:
+        getattr(handle, word)(_any(handle.loops, rng), rng.randint(1, 4), rng.randrange(2))
+
+    act.__name__ = word
+    return act
+
+
 def with_another(word: str) -> Word:
     def act(s: Schedule, handle: StageHandle, rng: random.Random) -> None:
         getattr(handle, word)(rng.choice(s.stages))
@@ -103,10 +115,11 @@ def bare(word: str) -> Word:
 
 
 WORDS: tuple[Word, ...] = (
-    split, split, split, tile, reorder, reorder, fuse, compute_at, compute_at, cache, stage, pipeline, prefetch, tensorize, bare("inline"),
-    bare("slide"), bare("slide"), bare("stream"), with_another("compute_with"), with_another("compute_with"), with_another("alongside"),
+    split, split, split, tile, skew, reorder, reorder, fuse, compute_at, compute_at, cache, stage, pipeline, prefetch, tensorize,
+    bare("inline"), bare("slide"), bare("slide"), bare("stream"),
+    with_another("compute_with"), with_another("compute_with"), with_another("alongside"),
     of_a_loop("rfactor"), of_a_loop("rfactor"), of_a_loop("parallel"), of_a_loop("vectorize"), of_a_loop("vectorize"),
-    of_a_loop("unroll"), of_a_loop("serial"),
+    of_a_loop("unroll"), of_a_loop("serial"), of_a_loop("reverse"), of_a_loop("contract"), to_owners("own"), to_owners("sort"),
 )  # fmt: skip
 """The words of `s[C]`, those more often that others depend on."""
 

@@ -7,7 +7,7 @@ import pytest
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.llvm import emit
-from tensorexpr.codegen.llvm.machine import Machine
+from tensorexpr.codegen.llvm.text.machine import Machine
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.ir import Index, Size, apply, const
 from tests.codegen.llvm.nests import buffer, loop, nest, read, run, write

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from tensorexpr import dtypes
-from tensorexpr.codegen.llvm import emit, emit_ahead
-from tensorexpr.codegen.llvm.machine import Machine
+from tensorexpr.codegen.llvm import emit
+from tensorexpr.codegen.llvm.emitter import ahead as emit_ahead
+from tensorexpr.codegen.llvm.text.machine import Machine
 from tensorexpr.codegen.nest import Alloc, LoopNest
 from tensorexpr.ir import Const, Expr, Index, apply, const, integer
 from tests.codegen.llvm.nests import buffer, loop, nest, read, run, write

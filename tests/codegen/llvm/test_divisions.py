@@ -14,7 +14,7 @@ import pytest
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.llvm import compile_nest
-from tensorexpr.codegen.llvm.emit import emit
+from tensorexpr.codegen.llvm.emitter.module import emit
 from tensorexpr.codegen.nest import If
 from tensorexpr.codegen.nest_interpret import run_nest
 from tensorexpr.ir import Expr, Index, Size, apply, const

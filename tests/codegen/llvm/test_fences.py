@@ -15,8 +15,8 @@ import pytest
 import tensorexpr as te
 from tensorexpr.codegen.arguments import address
 from tensorexpr.codegen.llvm import NativeModule, host
-from tensorexpr.codegen.llvm.fences import fenced
-from tensorexpr.codegen.llvm.jit import object_code
+from tensorexpr.codegen.llvm.process.jit import object_code
+from tensorexpr.codegen.llvm.text.fences import fenced
 from tests.codegen.llvm.nests import guarded
 from tests.seeds import share_of
 

@@ -9,7 +9,7 @@ import pytest
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.llvm import emit, host
-from tensorexpr.codegen.llvm.machine import Machine
+from tensorexpr.codegen.llvm.text.machine import Machine
 from tensorexpr.ir import Const, Expr, Index, apply, const
 from tests.codegen.llvm.nests import buffer, loop, nest, read, run, write
 

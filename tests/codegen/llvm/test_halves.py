@@ -9,9 +9,9 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr import dtypes
-from tensorexpr.codegen.llvm.builder import Builder, Module
-from tensorexpr.codegen.llvm.emit_ops import apply
-from tensorexpr.codegen.llvm.values import Value, literal, ramp
+from tensorexpr.codegen.llvm.emitter.ops import apply
+from tensorexpr.codegen.llvm.text.builder import Builder, Module
+from tensorexpr.codegen.llvm.text.values import Value, literal, ramp
 from tensorexpr.ops import OPS
 
 

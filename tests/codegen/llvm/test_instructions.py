@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from tensorexpr import dtypes
-from tensorexpr.codegen.llvm.emit_casts import memory_type
+from tensorexpr.codegen.llvm.text.casts import memory_type
 from tensorexpr.codegen.nest import Alloc, Block, Call, For, If, Stmt
 from tensorexpr.dtypes import DType
 from tensorexpr.ir import Access, Cast, Const, Expr, Index, apply, const

@@ -13,9 +13,9 @@ import pytest
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.llvm import Interface, NativeCode, NativeFunction, compile_nest, emit, host, load, nest_assembly, nest_code
-from tensorexpr.codegen.llvm.jit import object_code
-from tensorexpr.codegen.llvm.load import passes_for
-from tensorexpr.codegen.llvm.machine import Machine
+from tensorexpr.codegen.llvm.process.jit import object_code
+from tensorexpr.codegen.llvm.process.load import passes_for
+from tensorexpr.codegen.llvm.text.machine import Machine
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.errors import InternalError
 from tensorexpr.ir import Index, apply, const
@@ -132,7 +132,7 @@ def test_modules_are_independent() -> None:
 
 
 def test_an_unknown_operation_is_an_internal_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tensorexpr.codegen.llvm import emit_ops  # noqa: PLC0415
+    from tensorexpr.codegen.llvm.emitter import ops as emit_ops  # noqa: PLC0415
 
     rows = {name: row for name, row in emit_ops._ROWS.items() if name != "add"}
     monkeypatch.setattr(emit_ops, "_ROWS", rows)

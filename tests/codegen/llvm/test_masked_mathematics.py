@@ -14,7 +14,7 @@ import pytest
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.llvm import compile_nest
-from tensorexpr.codegen.llvm.emit_ops import operations
+from tensorexpr.codegen.llvm.emitter.ops import operations
 from tensorexpr.codegen.nest import Block, If, Kernel, LoopNest
 from tensorexpr.ir import Index, Size, apply, const
 from tensorexpr.ops import OPS

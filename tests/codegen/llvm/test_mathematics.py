@@ -15,9 +15,9 @@ import pytest
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.llvm import compile_nest
-from tensorexpr.codegen.llvm.emit import emit
-from tensorexpr.codegen.llvm.machine import host
-from tensorexpr.codegen.llvm.mathematics import ACCURACY
+from tensorexpr.codegen.llvm.emitter.module import emit
+from tensorexpr.codegen.llvm.math.functions import ACCURACY
+from tensorexpr.codegen.llvm.text.machine import host
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.dtypes import DType
 from tensorexpr.ir import Index, Size, apply, const

@@ -16,8 +16,13 @@ from typing import Any
 
 import pytest
 
-from tensorexpr.codegen.llvm import builder, emit_casts, emit_expressions, emit_integers, emit_ops, emit_statements, values
-from tensorexpr.codegen.llvm.emit import _ModuleEmitter
+from tensorexpr.codegen.llvm.emitter import expressions as emit_expressions
+from tensorexpr.codegen.llvm.emitter import integers as emit_integers
+from tensorexpr.codegen.llvm.emitter import ops as emit_ops
+from tensorexpr.codegen.llvm.emitter import statements as emit_statements
+from tensorexpr.codegen.llvm.emitter.module import _ModuleEmitter
+from tensorexpr.codegen.llvm.text import builder, values
+from tensorexpr.codegen.llvm.text import casts as emit_casts
 from tests.codegen.llvm.below import machines
 from tests.codegen.llvm.test_whole_numbers import assert_law
 from tests.seeds import is_campaign

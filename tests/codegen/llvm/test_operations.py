@@ -7,8 +7,8 @@ import pytest
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.llvm import Machine, host, nest_assembly
-from tensorexpr.codegen.llvm.emit_ops import operations
-from tensorexpr.codegen.llvm.mathematics import FUNCTIONS
+from tensorexpr.codegen.llvm.emitter.ops import operations
+from tensorexpr.codegen.llvm.math.functions import FUNCTIONS
 from tensorexpr.dtypes import DTYPES, DType
 from tensorexpr.ir import Cast, Const, Index, apply, const
 from tensorexpr.ops import OPS, cast_value

@@ -14,11 +14,11 @@ import pytest
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.llvm import compile_nest, set_threads
-from tensorexpr.codegen.llvm.jit import NativeModule
-from tensorexpr.codegen.llvm.machine import Machine, host
-from tensorexpr.codegen.llvm.native import NativeFunction
-from tensorexpr.codegen.llvm.pool import default_threads, pool
-from tensorexpr.codegen.llvm.pool_text import pool_text
+from tensorexpr.codegen.llvm.process.jit import NativeModule
+from tensorexpr.codegen.llvm.process.native import NativeFunction
+from tensorexpr.codegen.llvm.process.pool import default_threads, pool
+from tensorexpr.codegen.llvm.runtime.pool_text import pool_text
+from tensorexpr.codegen.llvm.text.machine import Machine, host
 from tensorexpr.errors import ArgumentError
 from tensorexpr.ir import Index, Size, apply
 from tests.codegen.llvm.nests import buffer, loop, nest, read, write
@@ -233,7 +233,7 @@ def test_loops_go_the_way_that_was_faster() -> None:
 
 _PROGRAM = """
 from tests.codegen.llvm.test_pool import _made, works
-from tensorexpr.codegen.llvm.pool import pool
+from tensorexpr.codegen.llvm.process.pool import pool
 function = _made()
 assert works(function)
 print(pool().threads, pool().started)

@@ -10,7 +10,7 @@ import pytest
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.llvm import emit, host
-from tensorexpr.codegen.llvm.emit_squares import turned
+from tensorexpr.codegen.llvm.emitter.squares import turned
 from tensorexpr.codegen.nest import Alloc, If
 from tensorexpr.ir import Const, Expr, Index, apply, const
 from tests.codegen.llvm.below import Case, assert_agree, machines

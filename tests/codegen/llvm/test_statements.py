@@ -320,7 +320,7 @@ def test_names_that_are_not_identifiers() -> None:
 _PROGRAM = """
 from tests.codegen.llvm.random_nests import random_nest
 from tensorexpr.codegen.llvm import emit
-from tensorexpr.codegen.llvm.machine import Machine
+from tensorexpr.codegen.llvm.text.machine import Machine
 import hashlib
 machine = Machine("x86_64-unknown-linux-gnu", "x86-64-v4", "", 512)
 text = "".join(emit(random_nest(seed), machine) for seed in range(40))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterator
-from importlib import import_module
 
 import numpy as np
 import pytest
 
 import tensorexpr as te
 from tensorexpr.codegen.compile import build_program
-from tensorexpr.codegen.llvm import background, native, units
+from tensorexpr.codegen.llvm.emitter import module
+from tensorexpr.codegen.llvm.process import background, native, units
 from tensorexpr.codegen.memo import forget
 from tensorexpr.collecting import collecting_less
 from tensorexpr.errors import InternalError, OutOfBoundsError
@@ -76,7 +76,7 @@ def test_many_calls_have_functions_of_some(in_units: None, monkeypatch: pytest.M
     expected = te.build(y, [x])(value)
     forget()
     monkeypatch.setattr(units, "MOST_CALLS", 3)
-    monkeypatch.setattr(import_module("tensorexpr.codegen.llvm.emit"), "MOST_CALLS", 3)
+    monkeypatch.setattr(module, "MOST_CALLS", 3)
     np.testing.assert_array_equal(te.build(y, [x])(value), expected)
 
 

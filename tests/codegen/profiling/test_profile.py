@@ -12,7 +12,7 @@ import pytest
 import tensorexpr as te
 from tensorexpr import kernels
 from tensorexpr.codegen.auto.machine import AVX2
-from tensorexpr.codegen.llvm.emit import MOST_CALLS
+from tensorexpr.codegen.llvm.emitter.module import MOST_CALLS
 from tensorexpr.codegen.profiling import Profile, Stamped, counted, profiled
 from tensorexpr.codegen.profiling.counting import Part, Traffic, Work
 from tensorexpr.errors import Location

@@ -7,7 +7,7 @@ import random
 from collections.abc import Sequence
 from typing import TypeVar
 
-from tensorexpr.codegen.nest import For, LoopNest, Store
+from tensorexpr.codegen.nest import For, If, LoopNest, Store
 from tensorexpr.codegen.rewrites.data.contract import contract
 from tensorexpr.codegen.rewrites.data.fuse_at import fuse_at
 from tensorexpr.codegen.rewrites.data.hoist import hoist
@@ -18,9 +18,11 @@ from tensorexpr.codegen.rewrites.data.pipeline import pipeline
 from tensorexpr.codegen.rewrites.data.rfactor import rfactor
 from tensorexpr.codegen.rewrites.data.slide import slide
 from tensorexpr.codegen.rewrites.data.stage import stage
+from tensorexpr.codegen.rewrites.data.winners import winner_of
 from tensorexpr.codegen.rewrites.expressions import expressions_of
 from tensorexpr.codegen.rewrites.kernels import in_memory, move_kernel, pack, prefetch, separate, side_by_side, stream
 from tensorexpr.codegen.rewrites.paths import around, inside, statement, walk_nest
+from tensorexpr.codegen.rewrites.sends import own, sort
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Apply, Cast, Expr
 from tensorexpr.traversal import free_names, walk
@@ -110,8 +112,21 @@ def rfactored(nest: LoopNest, rng: random.Random) -> LoopNest | None:
     for path, s in walk_nest(nest):
         if isinstance(s, Store) and any(isinstance(n, Access) and n.tensor == s.buffer for n in walk(s.value)):
             found.update(dict.fromkeys((s.buffer, loop.index) for loop in around(nest, path).loops))
+        if isinstance(s, If) and (winner := winner_of(s)) is not None:
+            found.update(dict.fromkeys((name, loop.index) for name in winner.buffers for loop in around(nest, path).loops))
     pair = _any(rng, list(found))
-    return None if pair is None else rfactor(nest, *pair)
+    return None if pair is None else rfactor(nest, *pair, None, rng.choice(("local", "local", "workspace")))
+
+
+def owned(nest: LoopNest, rng: random.Random) -> LoopNest | None:
+    found: dict[tuple[str, str], int] = {}
+    for path, s in walk_nest(nest):
+        if isinstance(s, Store):
+            found.update({(s.buffer, loop.index): len(s.indices) for loop in around(nest, path).loops})
+    pair = _any(rng, list(found))
+    if pair is None:
+        return None
+    return rng.choice((own, sort))(nest, *pair, rng.randint(1, 5), rng.randrange(max(1, found[pair])))
 
 
 def contracted(nest: LoopNest, rng: random.Random) -> LoopNest | None:
@@ -188,6 +203,6 @@ def kept_in_memory(nest: LoopNest, rng: random.Random) -> LoopNest | None:
 
 
 ALL: list[Move] = [
-    inlined, fused_at, merged, hoisted, kept, rfactored, contracted, staged,
+    inlined, fused_at, merged, hoisted, kept, rfactored, rfactored, owned, contracted, staged,
     slid, pipelined, packed, separated, kernel_moved, prefetched, streamed, kept_in_memory,
 ]  # fmt: skip

@@ -107,7 +107,7 @@ Move = Callable[[LoopNest, random.Random], LoopNest | None]
 """A random rewrite of a nest; None where it has nothing to act on."""
 
 
-ROUNDING = ("reorder", "rfactored", "separated", "split")
+ROUNDING = ("reorder", "reverse", "rfactored", "separated", "split")
 """Moves behind which reductions may be taken in another order, and come out with other last bits."""
 UNITS = 256
 """So many, in the last place of the greatest result, these may be."""

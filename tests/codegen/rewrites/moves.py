@@ -78,6 +78,11 @@ def reorder(nest: LoopNest, rng: random.Random) -> LoopNest | None:
     return loops.reorder(nest, *chosen)
 
 
+def skew(nest: LoopNest, rng: random.Random) -> LoopNest | None:
+    names = chain(nest, rng)
+    return loops.skew(nest, *rng.sample(names, 2), rng.choice((-1, 1, 1, 2))) if len(names) > 1 else None
+
+
 def simplify(nest: LoopNest, rng: random.Random) -> LoopNest | None:
     return loops.simplify(nest)
 
@@ -95,6 +100,8 @@ ALL: list[Move] = [
     reorder,
     reorder,
     simplify,
+    skew,
+    of_a_loop("reverse"),
     of_a_loop("distribute"),
     *KINDS,
 ]

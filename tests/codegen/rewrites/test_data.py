@@ -14,6 +14,7 @@ from tensorexpr.codegen.rewrites.data.fuse_at import fuse_at
 from tensorexpr.codegen.rewrites.data.hoist import hoist
 from tensorexpr.codegen.rewrites.data.inline import inline
 from tensorexpr.codegen.rewrites.data.merge import merge, merge_kernels
+from tensorexpr.codegen.rewrites.data.pipeline import pipeline
 from tensorexpr.codegen.rewrites.data.rfactor import rfactor
 from tensorexpr.codegen.rewrites.data.stage import stage
 from tensorexpr.codegen.rewrites.loops import parallel, partition, split, vectorize
@@ -133,6 +134,18 @@ return b
 """)
     nest = kept.check(merge(merge_kernels(kept.nest, 0), "i", "i_1"))
     assert "a: local(f32[3, 4])" in print_nest(kept.check(contract(nest, "a", "i")))
+
+
+def test_only_what_an_iteration_keeps_is_computed_ahead():
+    kept = Kept.of_text("""
+x: f32[8, 4] = input()
+a[i, j]: f32[8, 4] = x[i, j] * 2.0
+b[i, j]: f32[8, 4] = x[i, j] + 1.0
+y[i]: f32[8] = sum(b[i, 3 - j] * a[i, j] for j in range(4))
+return y
+""")
+    nest = kept.check(fuse_at(kept.nest, "b", "i_2"))
+    kept.check(pipeline(nest, "i_2", ["a", "b"], 3))
 
 
 def test_a_result_is_held_and_written_back():
@@ -437,7 +450,7 @@ def kernel_1() -> y:
         (
             "for q in range(0, 2):\n    for i in range(0, 12):\n        a[i] = x[i]\n        y[i] = where(i > 0, a[i - 1], 0.0)",
             lambda n: contract(n, "a", "i"),
-            r"there are other copies of the loop, or loops around it",
+            r"copies of the loop, or loops around it, touch the same elements along the other axes",
         ),
     ],
 )

@@ -14,6 +14,7 @@ from tensorexpr.codegen.rewrites.kernels import in_memory, move_kernel, pack, pr
 from tensorexpr.codegen.rewrites.loops.tensorize import tensorize
 from tensorexpr.codegen.rewrites.paths import walk_nest
 from tensorexpr.errors import ScheduleError
+from tests.codegen.rewrites.law import Kept
 
 HEAD = """
 main(n, x, y, z)
@@ -177,6 +178,15 @@ ADDS = "p[()] = p[()] + x[k]"
 def test_separate_what_is_no_sum_by_itself(nest, said):
     with pytest.raises(ScheduleError, match=said):
         separate(nest, "p", "k")
+
+
+def test_separate_a_sum_that_is_taken_otherwise():
+    kept = Kept.of_text("""
+x: f32[9, 8] = input()
+y[i]: f32[9] = where(i < 4, x[i, 0], sum(x[i, k] for k in range(8)))
+return y
+""")
+    kept.check(separate(kept.nest, "sum", "k"))
 
 
 def test_separate_what_is_checked():

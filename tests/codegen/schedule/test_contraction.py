@@ -145,7 +145,7 @@ return y
 """
 
 
-def test_what_a_load_costs_beside_hangs_on_how_many_vectors_are_multiplied_in_a_cycle():
+def test_what_a_load_costs_beside_depends_on_how_many_vectors_are_multiplied_in_a_cycle():
     """Rows along images have the same border, and leave out what lies beyond it. Where multiplications take twice as long, loads hide: more
     rows by fewer vectors, of which less comes from the second level."""
     slower = replace(SERVER, l1_bytes=32 << 10, l2_bytes=1 << 20, multiplies=1)
@@ -276,13 +276,15 @@ return w
     assert "s['w'].stage('g', ((1, 64), 0))" in lines(flat)
 
 
-def test_of_two_products_that_are_added_each_has_a_tile_of_its_own():
+@pytest.mark.parametrize("n, m, k, r, runs", [(96, 80, 128, 96, False), (40, 40, 24, 16, True)], ids=["large", "small"])
+def test_of_two_products_that_are_added_each_has_a_tile_of_its_own(n, m, k, r, runs):
     program = parse_program(
-        "x: f32[96, 128] = input()\nw: f32[80, 128] = input()\nh: f32[96, 96] = input()\nu: f32[80, 96] = input()\n"
-        "a[i, j]: f32[96, 80] = sum(x[i, k] * w[j, k] for k in range(128))\n"
-        "b[i, j]: f32[96, 80] = sum(h[i, k] * u[j, k] for k in range(96))\n"
-        "y[i, j]: f32[96, 80] = tanh(a[i, j] + b[i, j])\nreturn y\n"
+        f"x: f32[{n}, {k}] = input()\nw: f32[{m}, {k}] = input()\nh: f32[{n}, {r}] = input()\nu: f32[{m}, {r}] = input()\n"
+        f"a[i, j]: f32[{n}, {m}] = sum(x[i, k] * w[j, k] for k in range({k}))\n"
+        f"b[i, j]: f32[{n}, {m}] = sum(h[i, k] * u[j, k] for k in range({r}))\n"
+        f"y[i, j]: f32[{n}, {m}] = tanh(a[i, j] + b[i, j])\nreturn y\n"
     )
     s = autoschedule(program, WIDE)
     assert s.stages.count("a") == 1 and "b" not in s.stages and "s.inline('b')" in s.as_python()
-    assert_means(s, exact=False)
+    if runs:
+        assert_means(s, exact=False)

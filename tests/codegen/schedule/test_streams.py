@@ -8,7 +8,7 @@ import pytest
 import tensorexpr as te
 from tensorexpr import kernels
 from tensorexpr.codegen.llvm import emit
-from tensorexpr.codegen.llvm.machine import Machine
+from tensorexpr.codegen.llvm.text.machine import Machine
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.schedule import autoschedule, schedule
 from tensorexpr.codegen.target import Target

@@ -12,8 +12,8 @@ import tensorexpr as te
 from tensorexpr import kernels
 from tensorexpr.autodiff import gradient
 from tensorexpr.interop.torch.backend.table import Result, Unsupported, aten, axis_of, cast_to, element, filled, wide
-from tensorexpr.kernels.arguments import product
-from tensorexpr.kernels.broadcasting import broadcast_shape
+from tensorexpr.kernels.conventions.arguments import product
+from tensorexpr.kernels.conventions.broadcasting import broadcast_shape
 
 
 def _wrapped(index: Any, extent: Any) -> Any:

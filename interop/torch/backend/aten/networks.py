@@ -16,7 +16,7 @@ import tensorexpr as te
 from tensorexpr import kernels
 from tensorexpr.dtypes import DType
 from tensorexpr.interop.torch.backend.table import Result, Unsupported, aten, cast_to, element, wide
-from tensorexpr.kernels.windows import senders
+from tensorexpr.kernels.conventions.windows import senders
 from tensorexpr.transforms import vjp
 
 

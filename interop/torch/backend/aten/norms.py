@@ -9,7 +9,7 @@ from typing import Any
 import tensorexpr as te
 from tensorexpr.dtypes import DType
 from tensorexpr.interop.torch.backend.table import Form, Result, Unsupported, aten, filled, wide
-from tensorexpr.kernels.arguments import product
+from tensorexpr.kernels.conventions.arguments import product
 
 Read = Callable[..., Any]
 

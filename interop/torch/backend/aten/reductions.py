@@ -19,7 +19,7 @@ from tensorexpr.interop.torch.backend.table import (
     real,
     wide,
 )
-from tensorexpr.kernels.arguments import product
+from tensorexpr.kernels.conventions.arguments import product
 
 _LONGEST_SORT = 1024  # kernels compare all with all: beyond it torch's sort is faster
 

@@ -14,7 +14,7 @@ import torch
 import tensorexpr as te
 from tensorexpr import kernels
 from tensorexpr.interop.torch.backend.table import Result, Unsupported, aten, axis_of, cast_to, element, filled, is_one
-from tensorexpr.kernels.arguments import product
+from tensorexpr.kernels.conventions.arguments import product
 from tensorexpr.transforms import vjp
 
 _ATEN = torch.ops.aten

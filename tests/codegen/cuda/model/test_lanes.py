@@ -7,11 +7,11 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr import kernels
-from tensorexpr.codegen.cuda import nvrtc
+from tensorexpr.codegen.cuda.launch.run import launches
 from tensorexpr.codegen.cuda.model.instructions import use_of
 from tensorexpr.codegen.cuda.model.lanes import BUFFER_BITS, Block, Run, wrapped
 from tensorexpr.codegen.cuda.model.text import Kernel, kernels_of
-from tensorexpr.codegen.cuda.run import launches
+from tensorexpr.codegen.cuda.nvidia import nvrtc
 from tensorexpr.codegen.gpu_code import GpuCode
 from tensorexpr.codegen.schedule import autoschedule
 from tensorexpr.codegen.target import H200

@@ -8,13 +8,13 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr import kernels
-from tensorexpr.benchmarks import cuda_resources
+from tensorexpr.benchmarks.gpu import resources as cuda_resources
 from tensorexpr.cli.main import main
 from tensorexpr.codegen.auto import gpus
 from tensorexpr.codegen.auto.gpus import A100, H200, facts_of
-from tensorexpr.codegen.cuda import nvrtc
 from tensorexpr.codegen.cuda.model.prediction import Prediction, limits_of
 from tensorexpr.codegen.cuda.model.report import explained, predictions
+from tensorexpr.codegen.cuda.nvidia import nvrtc
 from tensorexpr.codegen.gpu_code import GpuCode
 from tensorexpr.codegen.schedule import autoschedule
 from tensorexpr.codegen.target import H200 as TARGET

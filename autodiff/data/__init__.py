@@ -1,0 +1,1 @@
+"""Reads and writes at places that depend on data, turned around by sorting, by rows or by reading."""

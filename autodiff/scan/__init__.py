@@ -1,0 +1,1 @@
+"""Recurrences, folds and running tables backwards."""

@@ -1,0 +1,188 @@
+"""Rows that a block goes through several times: what a thread has of one is read once and held in registers.
+
+    for o, part, lane: top[lane] = maximum(top[lane], x[i, o, part, lane])
+    ...
+    for o, part, lane: y[i, o, part, lane] = exp(x[i, o, part, lane] - top)
+    -->
+    x_row: local(f32[8, 4, 256])
+    for o, part, lane: { x_row[o, part, lane] = x[i, o, part, lane]; top[lane] = maximum(top[lane], x[i, o, part, lane]) }
+    ...
+    for o, part, lane: y[i, o, part, lane] = exp(x_row[o, part, lane] - top)
+
+Loops that read the same elements in the same threads are found by what they ask for, their own indices by their places. Nothing that the
+kernel writes is held; the first of the loops reads in any case, and all of them are unrolled. A thread holds `MOST` registers of rows, what
+is read most often before others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import count
+from math import prod
+
+from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, Stmt, Store
+from tensorexpr.dtypes import DType
+from tensorexpr.ir import Access, Apply, Const, Expr, Index, const, integer
+from tensorexpr.records import record, replace
+from tensorexpr.traversal import bottom_up, children, free_names, fresh_name, substitute, walk
+
+MOST = 64
+"""Registers of a thread for rows."""
+LEAST_LANES, MOST_LANES = 32, 1024
+"""Lanes that a loop has which the threads of a block run, one each."""
+
+
+@record
+class Row:
+    """What several loops read: the tensor, its indices over the places of their own loops, and how long these are."""
+
+    tensor: str
+    indices: tuple[Expr, ...]
+    extents: tuple[int, ...]
+
+
+def with_rows(block: Block, buffers: Mapping[str, Buffer], taken: set[str]) -> Block:
+    """The statements of a block of threads with rows held."""
+    nests = [chain for s in _inside(block) if (chain := _chain(s)) is not None]
+    written = {t.buffer for s in block for t in _stores(s)}
+    found: dict[Row, list[int]] = {}
+    dtypes: dict[Row, DType] = {}
+    for number, chain in enumerate(nests):
+        for access, certain in _accesses(chain[-1].body, True):
+            row = _row(access, chain)
+            if row is None or access.tensor in written or buffers[access.tensor].memory == "local":
+                continue
+            dtypes[row] = access.dtype
+            if certain or row in found:
+                found.setdefault(row, []).append(number)
+    held: dict[Row, Buffer] = {}
+    room = MOST
+    for row, places in sorted(found.items(), key=lambda item: -len(set(item[1]))):
+        registers = prod(row.extents[:-1]) * max(4, dtypes[row].itemsize) // 4
+        if len(set(places)) > 1 and registers <= room and dtypes[row].itemsize >= 2:
+            room -= registers
+            held[row] = Buffer(fresh_name(f"{row.tensor}_row", taken), dtypes[row], tuple(map(const, row.extents)), "local")
+    if not held:
+        return block
+    first = {row: found[row][0] for row in held}
+    made = _with_held(block, count(), held, first)
+    for buffer in held.values():
+        made = (Alloc(buffer, made),)
+    return made
+
+
+def _inside(block: Block) -> Iterator[Stmt]:
+    """The statements that run once, in order, those of buffers included."""
+    for s in block:
+        if isinstance(s, Alloc):
+            yield from _inside(s.body)
+        else:
+            yield s
+
+
+def _chain(s: Stmt) -> tuple[For, ...] | None:
+    """Loops that stand directly inside each other, the innermost over lanes, all of constant length from 0, around stores."""
+    chain: list[For] = []
+    while isinstance(s, For):
+        if not (isinstance(s.start, Const) and s.start.value == 0 and isinstance(s.stop, Const)):
+            return None
+        chain.append(s)
+        if s.kind == "vectorize":
+            is_row = LEAST_LANES <= integer(s.stop) <= MOST_LANES and len(chain) > 1
+            return tuple(chain) if is_row and _is_plain(s.body) else None
+        if s.kind not in ("serial", "unroll") or len(s.body) != 1:
+            return None
+        s = s.body[0]
+    return None
+
+
+def _is_plain(block: Block) -> bool:
+    return all(isinstance(s, Store) or (isinstance(s, If) and _is_plain((*s.then, *s.otherwise))) for s in block)
+
+
+def _accesses(block: Block, certain: bool) -> Iterator[tuple[Access, bool]]:
+    """The accesses of statements, and whether each is made in any case."""
+    for s in block:
+        match s:
+            case Store():
+                for e in (s.value, *s.indices):
+                    yield from _reads(e, certain)
+            case If():
+                yield from _reads(s.condition, certain)
+                yield from _accesses((*s.then, *s.otherwise), False)
+
+
+def _reads(e: Expr, certain: bool) -> Iterator[tuple[Access, bool]]:
+    if isinstance(e, Access):
+        yield e, certain
+    for place, child in enumerate(children(e)):
+        yield from _reads(child, certain and not (isinstance(e, Apply) and e.op.name == "where" and place))
+
+
+def _stores(s: Stmt) -> Iterator[Store]:
+    match s:
+        case Store():
+            yield s
+        case For() | Alloc():
+            for below in s.body:
+                yield from _stores(below)
+        case If():
+            for below in (*s.then, *s.otherwise):
+                yield from _stores(below)
+
+
+def _row(access: Access, chain: tuple[For, ...]) -> Row | None:
+    """What an access reads in its loops; None where it does not depend on all of them, or on what is read."""
+    own = {loop.index for loop in chain}
+    if not own <= {n for i in access.indices for n in free_names(i)} or any(isinstance(n, Access) for i in access.indices for n in walk(i)):
+        return None
+    places: dict[str, Expr] = {loop.index: Index(f" {number}") for number, loop in enumerate(chain)}
+    return Row(access.tensor, tuple(substitute(i, places) for i in access.indices), tuple(integer(loop.stop) for loop in chain))
+
+
+def _mapped(s: Stmt, expr: Callable[[Expr], Expr]) -> Stmt:
+    """A statement of a plain body with its expressions changed."""
+    if isinstance(s, If):
+        then, otherwise = (tuple(_mapped(b, expr) for b in part) for part in (s.then, s.otherwise))
+        return replace(s, condition=expr(s.condition), then=then, otherwise=otherwise)
+    assert isinstance(s, Store)
+    return Store(s.buffer, tuple(map(expr, s.indices)), expr(s.value))
+
+
+def _with_held(block: Block, numbers: Iterator[int], held: Mapping[Row, Buffer], first: Mapping[Row, int]) -> Block:
+    """The statements with rows held; chains of loops have their numbers as they stand, also where one statement stands twice."""
+    made: list[Stmt] = []
+    for s in block:
+        if isinstance(s, Alloc):
+            made.append(replace(s, body=_with_held(s.body, numbers, held, first)))
+        elif (chain := _chain(s)) is not None:
+            made.append(_nest(chain, next(numbers), held, first))
+        else:
+            made.append(s)
+    return tuple(made)
+
+
+def _nest(chain: tuple[For, ...], number: int, held: Mapping[Row, Buffer], first: Mapping[Row, int]) -> For:
+    """The loops with what is held in place of what was read, or with what is read held."""
+    at = tuple(Index(loop.index) for loop in chain)
+    loads: dict[Row, Store] = {}
+    touched = False
+
+    def visit(n: Expr) -> Expr:
+        nonlocal touched
+        row = _row(n, chain) if isinstance(n, Access) else None
+        if row is None or row not in held or not isinstance(n, Access):
+            return n
+        if number < first[row]:
+            return n
+        if number == first[row]:
+            loads[row], touched = Store(held[row].name, at, n), True
+            return n
+        touched = True
+        return Access(held[row].name, at, n.dtype)
+
+    body = tuple(_mapped(s, lambda e: bottom_up(e, visit)) for s in chain[-1].body)
+    inner = replace(chain[-1], body=(*loads.values(), *body))
+    for loop in reversed(chain[:-1]):
+        inner = replace(loop, kind="unroll" if touched else loop.kind, body=(inner,))
+    return inner

@@ -1,0 +1,1 @@
+"""From a loop nest to CUDA C++: kernels, their statements, products on tensor cores."""

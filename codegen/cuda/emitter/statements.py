@@ -1,0 +1,438 @@
+"""The statements of one kernel as lines of CUDA C++, and the names in them."""
+
+from __future__ import annotations
+
+from math import prod
+
+from tensorexpr import dtypes
+from tensorexpr.codegen.cuda.block.leaving import has_check
+from tensorexpr.codegen.cuda.block.shuffles import Shuffle, Warps
+from tensorexpr.codegen.cuda.block.threads import Barrier, Team, idle_axes, is_lanes, stages_ahead, stages_filled
+from tensorexpr.codegen.cuda.emitter.mma import WARP, Product, product_of
+from tensorexpr.codegen.cuda.emitter.products import may_rotate, write_product, write_rotated
+from tensorexpr.codegen.cuda.thread import values as v
+from tensorexpr.codegen.cuda.thread.expressions import RESERVED, Emitter, Surroundings, is_narrow, stored, wanted_names
+from tensorexpr.codegen.cuda.thread.packs import ALIGNMENT, Packed, copied, packed
+from tensorexpr.codegen.cuda.thread.selects import under_condition
+from tensorexpr.codegen.cuda.thread.values import Value, memory_type
+from tensorexpr.codegen.nest import THREADS, Ahead, Alloc, Block, Buffer, Check, For, If, LoopNest, Stmt, Store
+from tensorexpr.ir import Access, Apply, Const, Expr, integer
+
+LONGEST = 8
+"""Letters of a name beyond which the index of many loops in one is called by what it is."""
+BANKS = 128
+"""Bytes of one row of the banks of shared memory."""
+ATOMICS = ("add", "mul", "maximum", "minimum")
+"""Updates of an element in one piece, as the prelude has them."""
+_WORDS = (
+    "alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl const constexpr continue default delete do"
+    " double else enum explicit export extern false float for friend goto if inline int long mutable namespace new not not_eq nullptr"
+    " operator or or_eq private protected public register return short signed sizeof static struct switch template this throw true try"
+    " typedef typeid typename union unsigned using virtual void volatile while xor xor_eq warpSize threadIdx blockIdx blockDim gridDim"
+    " error main j0 j1 jn y0 y1 yn gamma exp log sin cos tan pow abs floor ceil sqrt erf div index time signal"
+)
+_KEYWORDS = frozenset(_WORDS.split())
+
+
+class Statements:
+    """Statements of a kernel: names in C++ for buffers and indices, the indices in scope, and who runs what."""
+
+    def __init__(self, nest: LoopNest, buffers: dict[str, Buffer]) -> None:
+        self.nest = nest
+        self.buffers = dict(buffers)
+        self.taken: set[str] = {*_KEYWORDS, *RESERVED}
+        self.words: dict[str, str] = {}
+        self.scope: dict[str, Value] = {}
+        self.temporaries = 0
+        self.team: Team | None = None
+        self.in_lanes = False
+        self.copies = False
+        self.leaves = False
+        """Whether the threads of the team leave together where one of them fails a check in its lanes."""
+        self.left = 0
+        """Loops over lanes so far behind which they may."""
+        self.unmet = False
+        """Whether a copy stands behind the last barrier."""
+        self.arena: dict[str, int] = {}
+        """Where shared buffers begin in the memory that the launch asks for, where there are more than may be declared."""
+        self.under_way = 0
+        """Groups of copies, of the last ones, that barriers here do not wait for: those of iterations to come of the loop `ahead_of`."""
+        self.ahead_of = ""
+        self.in_group = False
+
+    def word(self, name: str, role: str = "") -> str:
+        """An identifier of C++ for a name of the nest, the same each time: its own, or its `role` where that of many loops is long."""
+        found = self.words.get(name)
+        if found is None:
+            readable = role if role and len(name) > LONGEST else name
+            base = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in readable)
+            base = f"v{base}" if not base or base[0].isdigit() or base.startswith(("te_", "TE_", "__")) else base
+            found, number = base, 0
+            while found in self.taken:
+                number += 1
+                found = f"{base}_{number}"
+            self.taken.add(found)
+            self.words[name] = found
+        return found
+
+    def temporary(self) -> str:
+        """A new name."""
+        while True:
+            name = f"t{self.temporaries}"
+            self.temporaries += 1
+            if name not in self.taken:
+                self.taken.add(name)
+                return name
+
+    def emitter(self, names: frozenset[Expr], lines: list[str]) -> Emitter:
+        homes = {} if self.team is None else self.team.homes
+        own = frozenset(name for name, home in homes.items() if home == "lane")
+        slot = self.slot()
+        slots = {name: slot for name, home in homes.items() if home == "shared"} if slot else {}
+        return Emitter(Surroundings(self.buffers, self.scope, self.word, self.temporary, own, slots), names, lines)
+
+    def slot(self) -> str:
+        """The index of a warp among those of its block, where each has shared memory of its own."""
+        if self.team is None or not self.team.warps:
+            return ""
+        _, y, z = self.team.shape
+        parts = [f"threadIdx.z * {y}u" if y > 1 else "threadIdx.z"] if z > 1 else []
+        return f"[{' + '.join([*parts, *(['threadIdx.y'] if y > 1 else [])])}]" if y * z > 1 else ""
+
+    def block(self, block: Block, lines: list[str], margin: str) -> None:
+        """The lines of statements."""
+        for statement in block:
+            self.statement(statement, lines, margin)
+
+    def enclosed(self, block: Block, lines: list[str], margin: str) -> None:
+        """The lines of statements that always run, once, in braces where they have buffers of their own."""
+        if any(isinstance(s, Alloc) for s in block):
+            lines.append(f"{margin}{{")
+            self.block(block, lines, margin + "  ")
+            lines.append(f"{margin}}}")
+        else:
+            self.block(block, lines, margin)
+
+    def statement(self, s: Stmt, lines: list[str], margin: str) -> None:
+        before: list[str] = []
+        match s:
+            case Barrier():
+                self.unmet = False
+                if self.copies:  # a warp that is a block of its own, too
+                    lines.append(f"{margin}te_copies_wait<{self.under_way}>();" if self.under_way else f"{margin}te_copies_wait_all();")
+                lines.append(f"{margin}{'__syncwarp' if s.warp else '__syncthreads'}();")
+            case Shuffle():
+                source, into = self.emitter(frozenset(), before).place(s.source.tensor, s.source.indices), self.word(s.into.name)
+                lines.append(f"{margin}{into} = te_shuffle_{f'down({source}, {s.distance})' if s.distance else f'from({source}, 0)'};")
+            case For() if self.team is not None and self.team.warps and s.kind in THREADS:
+                self.warps(s, lines, margin)
+            case For() if self.team is not None and self.in_lanes and s.kind in THREADS:
+                self.lanes(s, self.team, lines, margin)
+            case For() if self.team is not None and not self.in_lanes and is_lanes(s):
+                idle = [f"threadIdx.{'xyz'[k]}" for k in idle_axes(s, self.team)]
+                asked = self.leaves and has_check(s.body)
+                lines += [f"{margin}bool te_left_{self.left} = false;"] if asked else []
+                if idle:
+                    lines.append(f"{margin}if ({' + '.join(idle)} == 0) {{")
+                self.lanes(s, self.team, lines, margin + "  " if idle else margin)
+                lines += [f"{margin}}}"] if idle else []
+                if asked:
+                    self.leave(lines, margin)
+            case For() if self.team is not None and not self.in_lanes and (made := self.product(s)) is not None:
+                self.in_lanes = True
+                write_product(self, made, lines, margin)
+                self.in_lanes = False
+            case For():
+                self.loop(s, lines, margin)
+            case Ahead():
+                self.ahead(s, lines, margin)
+            case If() if (choice := self.choice(s)) is not None:
+                test, store = choice
+                emitter = self.emitter(wanted_names((*store.indices, store.value, test)), before)
+                place, text, name = emitter.place(store.buffer, store.indices), emitter.value(store.value).text, self.temporary()
+                before.append(f"const {memory_type(store.value.dtype)} {name} = {text};")
+                chosen = f"{place} = {emitter.value(test).inside(v.OR)} ? {name} : {place};"
+                lines += [margin + line for line in (*before, chosen)]
+            case If():
+                condition = self.emitter(wanted_names((s.condition,)), before).value(s.condition)
+                lines += [margin + line for line in before]
+                if condition.text in ("true", "false"):
+                    self.enclosed(s.then if condition.text == "true" else s.otherwise, lines, margin)
+                    return
+                lines.append(f"{margin}if ({condition.text}) {{")
+                self.block(s.then, lines, margin + "  ")
+                if s.otherwise:
+                    lines.append(f"{margin}}} else {{")
+                    self.block(s.otherwise, lines, margin + "  ")
+                lines.append(f"{margin}}}")
+            case Store() if (update := self.update(s)) is not None:
+                word, added = update
+                emitter = self.emitter(wanted_names((*s.indices, added)), before)
+                place, text = emitter.place(s.buffer, s.indices), emitter.value(added).text
+                lines += [margin + line for line in before]
+                lines.append(f"{margin}{self.by_first(s)}te_atomic_{word}<{memory_type(added.dtype)}>(&{place}, {text});")
+            case Store():
+                emitter = self.emitter(wanted_names((*s.indices, s.value)), before)
+                place = emitter.place(s.buffer, s.indices)
+                if isinstance(s.value, Access) and s.value.dtype.is_float and s.value.dtype.bits == 16:
+                    text = emitter.place(s.value.tensor, s.value.indices)  # as it is, without a way by float32
+                else:
+                    text = stored(emitter.value(s.value))
+                lines += [margin + line for line in before]
+                lines.append(f"{margin}{self.by_first(s)}{place} = {text};")
+            case Alloc():
+                lines.append(f"{margin}{self.declaration(s.buffer)};")
+                self.block(s.body, lines, margin)
+            case Check():
+                emitter = self.emitter(wanted_names((s.index, s.extent)), before)
+                index, extent = emitter.value(s.index), emitter.value(s.extent)
+                lines += [margin + line for line in before]
+                arguments = f"{index.text}, {extent.text}"
+                # Others wait for a thread of a team: it leaves the loop alone, or all of them leave behind it.
+                leave = "return" if not self.in_lanes else "break"
+                if self.in_lanes and self.leaves:
+                    leave = f"te_left_{self.left} = true; goto te_behind_{self.left}"
+                lines.append(f"{margin}if (te_outside({arguments})) {{ te_fail(error, {s.check}, {arguments}); {leave}; }}")
+
+    def leave(self, lines: list[str], margin: str) -> None:
+        """The lines behind a loop over lanes in which a check may have failed: all threads, or those of the warp, leave."""
+        of_warp = self.team is not None and self.team.warps
+        vote = f"__any_sync(0xffffffffu, te_left_{self.left})" if of_warp else f"__syncthreads_or(te_left_{self.left})"
+        # Copies of this thread may be under way to memory that the next block gets.
+        lines += [f"te_behind_{self.left}:", f"{margin}if ({vote}) {{ te_copies_wait_all(); return; }}"]
+        self.left += 1
+
+    def choice(self, s: If) -> tuple[Expr, Store] | None:
+        """The update of what a thread holds that statements are, and its condition, where all that it reads may be read anyway."""
+        found = under_condition(s) if self.team is not None and self.in_lanes else None
+        if found is None or self.team is None or self.team.homes.get(found[1].buffer) != "lane":
+            return None
+        condition, store, read = found
+        if store.value.dtype.bits == 16 or not any(self.team.homes.get(a.tensor) == "shared" for a in read):
+            return None
+        emitter = self.emitter(frozenset(), [])
+        for access in read:
+            buffer = self.buffers[access.tensor]
+            if buffer.memory != "local":
+                return None
+            for index, extent in zip(access.indices, buffer.shape, strict=True):
+                at = emitter.value(index)
+                if at.low is None or at.high is None or at.low < 0 or at.high >= integer(extent):
+                    return None
+        return condition, store
+
+    def by_first(self, s: Store) -> str:
+        """What lets the first thread of a team alone store where all come by: outside of loops over lanes, but to what each has."""
+        if self.team is None or self.in_lanes or self.team.homes.get(s.buffer) == "uniform":
+            return ""
+        return f"if ({self.team.first}) "
+
+    def update(self, s: Store) -> tuple[str, Expr] | None:
+        """How a store updates its element in one piece, and with what; None for one that need not or that only sets it."""
+        if s.buffer not in self.nest.atomics or not isinstance(s.value, Apply) or s.value.op.name not in ATOMICS:
+            return None
+        own = Access(s.buffer, s.indices, s.value.dtype)
+        others = [a for a in s.value.args if a != own]
+        return (s.value.op.name, others[0]) if len(others) == 1 else None
+
+    def ahead(self, s: Ahead, lines: list[str], margin: str) -> None:
+        """Copies for an iteration to come: a group of their own, also where there are none, so that loops count groups."""
+        condition = self.emitter(frozenset(), []).value(s.condition).text
+        self.in_group = True
+        if condition == "true":
+            self.block(s.then, lines, margin)
+        elif condition != "false":
+            lines.append(f"{margin}if ({condition}) {{")
+            self.block(s.then, lines, margin + "  ")
+            lines.append(f"{margin}}}")
+        self.in_group = False
+        if self.copies:
+            lines.append(f"{margin}te_copies_commit();")
+        # Behind its own copies a loop has one group more ahead. Behind others, of a loop inside that may be a single iteration and no
+        # longer there, the last group may be what is read next.
+        self.under_way = max(0, stages_filled(s, self.ahead_of) - 1) if self.ahead_of else 0
+
+    def product(self, s: For) -> Product | None:
+        """What a loop is on tensor cores, if anything."""
+        if not self.nest.tensor_cores or self.team is None or self.team.warps:
+            return None
+        if self.team.shape[0] % WARP or any(n > 1 for n in self.team.shape[1:]):
+            return None
+        shared = {name: self.extents(self.buffers[name]) for name, home in self.team.homes.items() if home == "shared"}
+        pitch = {name: tuple(prod(extents[k + 1 :]) for k in range(len(extents))) for name, extents in shared.items()}
+        found = product_of(s, self.team.homes, pitch, self.nest.precision)
+        return found if found is not None and integer(found.lane.stop) == self.team.shape[0] else None
+
+    def rotated(self, s: For) -> Product | None:
+        """The product of a loop that does nothing but wait for tiles, fill others and multiply, if its fragments are loaded ahead: each
+        iteration must have tiles, also one behind the last, which are read there without use: with no more iterations than stages, an
+        iteration's own stage is its number, and behind the last there is none."""
+        if s.kind != "serial" or len(s.body) != 3 or not (isinstance(s.start, Const) and isinstance(s.stop, Const)):
+            return None
+        wait, fill, work = s.body
+        if not (isinstance(wait, Barrier) and isinstance(fill, Ahead) and isinstance(work, For)):
+            return None
+        made = self.product(work) if 2 <= stages_ahead(s) < integer(s.stop) - integer(s.start) else None
+        return made if made is not None and may_rotate(made) else None
+
+    def outside_of_lanes(self, statements: Block, lines: list[str], margin: str) -> None:
+        """The lines of statements of all threads, within those of lanes; they may be written again for the next iteration."""
+        inside, under_way, self.in_lanes = self.in_lanes, self.under_way, False
+        self.block(statements, lines, margin)
+        self.in_lanes, self.under_way = inside, under_way
+
+    def fragment(self, name: str) -> str:
+        """A new name for what a lane holds of a buffer."""
+        return self.word(f"{name} fragment {self.temporaries}".replace(" ", "_"))
+
+    def extents(self, buffer: Buffer) -> list[int]:
+        """How long the axes of a local buffer are kept."""
+        extents = [int(extent.value) for extent in buffer.shape if isinstance(extent, Const)]
+        home = None if self.team is None else self.team.homes.get(buffer.name)
+        row = extents[-1] * buffer.dtype.itemsize if extents else 0
+        cores = buffer.dtype.itemsize == 2 or (buffer.dtype is dtypes.float32 and self.nest.precision == "tf32")
+        if home == "shared" and len(extents) > 1 and (row % BANKS == 0 or (cores and row % 32 == 0)):
+            # Threads that go down a column meet different banks; of single numbers of four bytes, so do those that go across four rows.
+            alone = cores and buffer.dtype.itemsize == 4 and extents[-1] > WARP // 2
+            extents[-1] += (2 if alone else 1) * ALIGNMENT // buffer.dtype.itemsize
+        if home == "shared" and extents and self.slot():
+            extents[-1] += -extents[-1] % max(1, ALIGNMENT // buffer.dtype.itemsize)  # that of the next warp begins aligned
+        return extents[:-1] if home == "lane" else extents
+
+    def declaration(self, buffer: Buffer) -> str:
+        """A local buffer: an array of a thread or of the block."""
+        self.buffers[buffer.name] = buffer
+        shared = "__shared__ __align__(16) " if self.team is not None and self.team.homes.get(buffer.name) == "shared" else ""
+        slots = [prod(self.team.shape[1:])] if shared and self.team is not None and self.slot() else []
+        shape = "".join(f"[{n}]" for n in (*slots, *self.extents(buffer)))
+        if buffer.name in self.arena:
+            type_ = memory_type(buffer.dtype)
+            return f"{type_} (&{self.word(buffer.name)}){shape} = te_arena<{type_}{shape}>({self.arena[buffer.name]})"
+        type_ = "int" if is_narrow(buffer) and not shared else memory_type(buffer.dtype)
+        return f"{shared}{type_} {self.word(buffer.name)}{shape}"
+
+    def lanes(self, s: For, team: Team, lines: list[str], margin: str) -> None:
+        """A loop over lanes, which are the threads of the block: those beyond the last leave it out, or each runs several."""
+        start, stop = integer(s.start), integer(s.stop)
+        name, axis = self.word(s.index, "thread"), THREADS.index(s.kind) if s.kind in THREADS else 0
+        threads = team.shape[axis]
+        self.scope[s.index] = Value(name, dtypes.int64, v.ATOM, True, start, stop - 1)
+        first = f"(int)threadIdx.{'xyz'[axis]}" + (f" + {start}" if start else "")
+        if isinstance(s, Warps):
+            lines += [f"{margin}{{", f"{margin}  const int {name} = (int)(threadIdx.x % {WARP}u);"]
+        elif stop - start > threads or _may_leave(s.body):
+            lines.append(f"{margin}for (int {name} = {first}; {name} < {stop}; {name} += {threads}) {{")
+        elif stop - start == threads:
+            lines += [f"{margin}{{", f"{margin}  const int {name} = {first};"]
+        else:
+            lines.append(f"{margin}if (const int {name} = {first}; {name} < {stop}) {{")
+        outermost, self.in_lanes = not self.in_lanes, True
+        self.block(s.body, lines, margin + "  ")
+        lines.append(f"{margin}}}")
+        self.in_lanes = not outermost
+
+    def warps(self, s: For, lines: list[str], margin: str) -> None:
+        """A loop over the warps of a block."""
+        start, stop = integer(s.start), integer(s.stop)
+        name, axis = self.word(s.index, "warp"), THREADS.index(s.kind)
+        self.scope[s.index] = Value(name, dtypes.int64, v.ATOM, True, start, stop - 1)
+        first = f"const int {name} = (int)threadIdx.{'xyz'[axis]}" + (f" + {start}" if start else "")
+        whole = stop - start == self.team.shape[axis] if self.team is not None else True
+        lines += [f"{margin}{{", f"{margin}  {first};"] if whole else [f"{margin}if ({first}; {name} < {stop}) {{"]
+        self.block(s.body, lines, margin + "  ")
+        lines.append(f"{margin}}}")
+
+    def pack(self, s: For, made: Packed, lines: list[str], margin: str) -> None:
+        """A loop over neighboring elements with their loads before and their stores after it."""
+        lanes = integer(s.stop)
+        for one in (*made.loads, *made.stores):
+            dtype = self.buffers[one.buffer].dtype
+            self.words[one.name] = one.name
+            self.buffers[one.name] = Buffer(one.name, dtype, (s.stop,), "local")
+            lines.append(f"{margin}{memory_type(dtype)} {one.name}[{lanes}];")
+        for one in made.loads:
+            before: list[str] = []
+            place = self.emitter(frozenset(), before).place(one.buffer, one.first)
+            lines += [*(margin + line for line in before), f"{margin}te_load({one.name}, &{place});"]
+        name = self.word(s.index)
+        self.scope[s.index] = Value(name, dtypes.int64, v.ATOM, True, 0, lanes - 1)
+        lines += [f"{margin}#pragma unroll", f"{margin}for (int {name} = 0; {name} < {lanes}; ++{name}) {{"]
+        self.block(made.body, lines, margin + "  ")
+        lines.append(f"{margin}}}")
+        for one in made.stores:
+            place = self.emitter(frozenset(), lines).place(one.buffer, one.first)
+            lines.append(f"{margin}te_store(&{place}, {one.name});")
+
+    def copy(self, store: Store, source: Access, size: int, lines: list[str], margin: str) -> None:
+        """Some bytes to shared memory, which arrive by themselves: every barrier waits for them first."""
+        self.copies = self.unmet = True
+        before: list[str] = []
+        emitter = self.emitter(wanted_names((*store.indices, *source.indices)), before)
+        to, from_ = emitter.place(store.buffer, store.indices), emitter.place(source.tensor, source.indices)
+        lines += [*(margin + line for line in before), f"{margin}te_copy_async<{size}>(&{to}, &{from_});"]
+
+    def loop(self, s: For, lines: list[str], margin: str) -> None:
+        before: list[str] = []
+        emitter = self.emitter(frozenset(), before)
+        start, stop = emitter.value(s.start), emitter.value(s.stop)
+        lines += [margin + line for line in before]
+        low, high = start.low, None if stop.high is None else stop.high - 1
+        if (made := self.rotated(s)) is not None:
+            outside = self.entered_ahead(s)
+            write_rotated(self, s, s.body[:-1], made, lines, margin)
+            self.under_way, self.ahead_of = outside
+            return
+        # The index ends at its stop, which it must also hold.
+        narrow = start.narrow and stop.narrow and v.fits(low, None if high is None else high + 1)
+        name = self.word(s.index)
+        self.scope[s.index] = Value(name, dtypes.int64, v.ATOM, narrow, low, high)
+        if s.kind == "vectorize" and self.team is not None and self.in_lanes and not self.team.warps:
+            rows = {name: self.extents(self.buffers[name])[-1] for name, home in self.team.homes.items() if home == "shared"}
+            copy = copied(s, self.buffers, {name: n for name, n in rows.items()})
+            # Where a loop counts groups, copies of no group would not be waited for.
+            if copy is not None and (self.in_group or not self.ahead_of):
+                self.copy(*copy, lines, margin)
+                return
+        found = packed(s, self.buffers, iter(self.temporary, None)) if s.kind == "vectorize" else None
+        if found is not None:
+            self.pack(s, found, lines, margin)
+            return
+        if start.constant is not None and stop.constant == start.constant + 1 and not (self.in_lanes and _may_leave(s.body)):
+            self.scope[s.index] = v.integer(start.constant)
+            self.enclosed(s.body, lines, margin)
+            return
+        if s.kind in ("unroll", "vectorize"):
+            lines.append(f"{margin}#pragma unroll")
+        type_ = "int" if narrow else "int64_t"
+        lines.append(f"{margin}for ({type_} {name} = {start.text}; {name} < {stop.inside(v.ORDER + 1)}; ++{name}) {{")
+        outside, copies, begun = self.entered_ahead(s), self.copies, len(lines)
+        self.block(s.body, lines, margin + "  ")
+        if self.unmet and not copies:
+            # Copies that nothing here waits for: the barriers before them do, in the next iteration. Once more, now that this is known.
+            del lines[begun:]
+            self.under_way, self.ahead_of = outside
+            self.entered_ahead(s)
+            self.block(s.body, lines, margin + "  ")
+        self.under_way, self.ahead_of = outside
+        lines.append(f"{margin}}}")
+
+    def entered_ahead(self, s: For) -> tuple[int, str]:
+        """Takes over which groups of copies the barriers of a loop do not wait for: in a step those of all steps behind the next. Gives
+        what it was outside. A loop that fills nothing is part of the step around it."""
+        outside, stages = (self.under_way, self.ahead_of), stages_ahead(s)
+        if stages:
+            self.under_way, self.ahead_of = max(0, stages - 2), s.index
+        return outside
+
+
+def _may_leave(block: Block) -> bool:
+    """Whether a check stands in statements outside of their loops."""
+    for s in block:
+        match s:
+            case Check():
+                return True
+            case Alloc() if _may_leave(s.body):
+                return True
+            case If() if _may_leave((*s.then, *s.otherwise)):
+                return True
+    return False

@@ -1,0 +1,1 @@
+"""Launches: their plan, the same as native code, devices, what checks report."""

@@ -1,0 +1,1 @@
+"""NVIDIA's tools and words: NVRTC, cubins, the table of PTX."""

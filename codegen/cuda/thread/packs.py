@@ -1,0 +1,140 @@
+"""Loops over a few neighboring elements in one thread: their loads and stores as one access of up to sixteen bytes.
+
+A loop of 2 to 16 lanes whose elements lie side by side, from an address that is a multiple of their size together, loads all of
+them before it and stores all of them after it. That addresses are such multiples follows from the affine form of the position, and
+from arguments that begin at multiples of sixteen bytes (`ALIGNMENT`), which every call sees to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from tensorexpr.codegen.cuda.thread.expressions import row_major
+from tensorexpr.codegen.nest import Buffer, For, Store
+from tensorexpr.integers import Affine
+from tensorexpr.ir import Access, Apply, Const, Expr, Index, const, integer
+from tensorexpr.records import record, replace
+from tensorexpr.regions import affine_of
+from tensorexpr.traversal import bottom_up, children, free_names, walk
+
+ALIGNMENT = 16
+"""Bytes of the widest access, of which every argument's address is a multiple."""
+ALONE = (4, 8)
+"""Bytes of an element that may be copied asynchronously by itself."""
+
+
+@record
+class Pack:
+    """Elements of a buffer that are accessed at once: the indices of the first, and the name of the array that holds them in the
+    thread."""
+
+    buffer: str
+    first: tuple[Expr, ...]
+    name: str
+
+
+@record
+class Packed:
+    """A loop with its accesses taken out: what to load before, the loop over arrays of the thread, what to store after."""
+
+    loads: tuple[Pack, ...]
+    body: tuple[Store, ...]
+    stores: tuple[Pack, ...]
+
+
+def packed(loop: For, buffers: dict[str, Buffer], fresh: Iterator[str]) -> Packed | None:
+    """The loop with packs; None where nothing in it can be one."""
+    lanes = integer(loop.stop)
+    if not isinstance(loop.start, Const) or loop.start.value != 0 or lanes not in (2, 4, 8, 16):
+        return None
+    stores = [s for s in loop.body if isinstance(s, Store)]
+    written = {s.buffer for s in stores}
+    if len(stores) != len(loop.body) or len(written) != len(stores):
+        return None
+    # What is local goes element by element, in order.
+    arrays = {name for name in written if buffers[name].memory != "local"}
+    loads: dict[Access, Pack] = {}
+    for store in stores:
+        for access in _always(store.value):
+            if access.tensor in arrays:
+                return None
+            if access not in loads and is_pack(access.tensor, access.indices, loop.index, lanes, buffers):
+                loads[access] = Pack(access.tensor, _first(access.indices, loop.index), next(fresh))
+        if any(isinstance(n, Access) and n.tensor in arrays for n in walk(store.value)):
+            return None
+    lane = Index(loop.index)
+
+    def moved(e: Expr) -> Expr:
+        def visit(n: Expr) -> Expr:
+            if not isinstance(n, Access) or n not in loads:
+                return n
+            return replace(n, tensor=loads[n].name, indices=(lane,))
+
+        return bottom_up(e, visit)
+
+    kept: list[Pack] = []
+    body = []
+    for store in stores:
+        if is_pack(store.buffer, store.indices, loop.index, lanes, buffers):
+            kept.append(Pack(store.buffer, _first(store.indices, loop.index), next(fresh)))
+            body.append(Store(kept[-1].name, (lane,), moved(store.value)))
+        else:
+            body.append(Store(store.buffer, store.indices, moved(store.value)))
+    return Packed(tuple(loads.values()), tuple(body), tuple(kept)) if loads or kept else None
+
+
+def _always(e: Expr) -> Iterator[Access]:
+    """The accesses of an expression that are evaluated whatever the conditions in it say."""
+    if isinstance(e, Access):
+        yield e
+    inner = e.args[:1] if isinstance(e, Apply) and e.op.name == "where" else children(e)
+    for child in inner:
+        yield from _always(child)
+
+
+def copied(loop: For, buffers: dict[str, Buffer], shared: dict[str, int]) -> tuple[Store, Access, int] | None:
+    """The first store of a loop that copies neighbors (or one element) to shared memory as they are, what it reads, and how many bytes
+    that is: as many as one asynchronous copy takes. `shared` gives how far apart the rows of a buffer lie."""
+    lanes = int(loop.stop.value)  # type: ignore[attr-defined]
+    (store,) = loop.body if len(loop.body) == 1 else (None,)
+    if not isinstance(store, Store) or store.buffer not in shared or not isinstance(store.value, Access):
+        return None
+    value, size = store.value, lanes * store.value.dtype.itemsize
+    if not isinstance(loop.start, Const) or loop.start.value != 0 or buffers[value.tensor].memory == "local":
+        return None
+    if lanes > 1 or size not in ALONE:
+        last = affine_of(store.indices[-1])
+        if size != ALIGNMENT or last is None or not _from_aligned(last, loop.index, lanes) or shared[store.buffer] % lanes:
+            return None
+        if any(loop.index in free_names(i) for i in store.indices[:-1]):
+            return None
+        if not is_pack(value.tensor, value.indices, loop.index, lanes, buffers):
+            return None
+    first = replace(value, indices=_first(value.indices, loop.index))
+    return Store(store.buffer, _first(store.indices, loop.index), first), first, size
+
+
+def is_pack(name: str, indices: tuple[Expr, ...], lane: str, lanes: int, buffers: Mapping[str, Buffer]) -> bool:
+    """Whether the lanes ask for neighboring elements from an aligned place on."""
+    buffer = buffers[name]
+    if buffer.memory == "local" or buffer.dtype.itemsize * lanes > ALIGNMENT:
+        return False
+    position = row_major(indices, buffer.shape)
+    form = None if position is None else affine_of(position)
+    return form is not None and _from_aligned(form, lane, lanes)
+
+
+def _from_aligned(form: Affine, lane: str, lanes: int) -> bool:
+    """Whether a position goes along with the lane from a multiple of the lanes on."""
+    if form.coefficient(lane) != 1 or form.constant % lanes:
+        return False
+    for atom, factor in form.terms:
+        if atom == lane:
+            continue
+        if factor % lanes or (not isinstance(atom, str) and lane in atom.numerator.names()):
+            return False
+    return True
+
+
+def _first(indices: tuple[Expr, ...], lane: str) -> tuple[Expr, ...]:
+    return tuple(bottom_up(i, lambda n: const(0) if isinstance(n, Index) and n.name == lane else n) for i in indices)

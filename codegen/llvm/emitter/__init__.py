@@ -1,0 +1,1 @@
+"""From a loop nest to the text of an LLVM module."""

@@ -1,0 +1,333 @@
+"""Square tiles moved across: an unrolled loop around a vector of equal length that copies rows of one side to columns of the other.
+
+    for a in unroll(range(16)): for b in vectorize(range(16)): T[a, b] = X[i + b, j + a]
+
+As written every vector is a gather (or a scatter). Instead whole rows are loaded along the side on which they lie, the
+square is turned around in registers, and whole rows are stored: per 128 bits by unpacking pairs of rows, and then by
+halving, which takes log2(n) shuffles per row.
+
+Results of a tile that lie across its lanes are stored likewise, whatever they are computed from and however many rows there are:
+
+    for a in unroll(range(14)): for b in vectorize(range(32)): Y[b, a + p] = S[a, b] + bias[b]
+
+Vectors of results are turned around by squares, rows that are missing are filled up, and 14 elements are stored at a time. Rows
+of residue classes, which are stored next to each other, make one row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from tensorexpr.codegen.llvm.emitter import memory as emit_memory
+from tensorexpr.codegen.llvm.emitter.memory import Binding, put
+from tensorexpr.codegen.llvm.text.builder import Builder
+from tensorexpr.codegen.llvm.text.casts import to_memory
+from tensorexpr.codegen.llvm.text.values import Value, literal, mangle
+from tensorexpr.codegen.lowering.joining import follows
+from tensorexpr.codegen.nest import Block, For, If, Store
+from tensorexpr.ir import Access, Const, Expr, conjunction
+from tensorexpr.records import record
+from tensorexpr.regions import Opaque, affine_of
+from tensorexpr.traversal import free_names, walk
+
+if TYPE_CHECKING:
+    from tensorexpr.codegen.llvm.emitter.statements import Statements
+
+SIDES = (4, 8, 16)
+LEAST_FETCHED = 2 << 20
+"""Bytes of a buffer from which on lines are asked for before they are stored to: those of smaller ones are hardly ever far."""
+LEAST_ROWS = 4
+"""Rows of a tile from which on its results are turned around: fewer are stored element by element in as many cycles."""
+Shuffle = tuple[int, int, tuple[int, ...]]
+"""Two registers by number, and the elements taken from both (those of the second count on from those of the first)."""
+
+
+def turned(side: int, block: int) -> tuple[list[Shuffle], list[int]]:
+    """The shuffles that turn `side` registers of as many elements around, of which `block` make 128 bits.
+
+    Shuffle k makes register side + k; the second result says which register then holds column 0, 1, ...
+    """
+    content = [[(row, column) for column in range(side)] for row in range(side)]
+    current, shuffles = list(range(side)), []
+
+    def shuffled(a: int, b: int, order: list[int]) -> int:
+        both = content[a] + content[b]
+        content.append([both[i] for i in order])
+        shuffles.append((a, b, tuple(order)))
+        return len(content) - 1
+
+    width = 1
+    while width < min(block, side):
+        made = list(current)
+        for low in (r for r in range(side) if not r & width):
+            a, b = current[low], current[low + width]
+            for half, target in ((0, low), (1, low + width)):
+                order: list[int] = []
+                for start in range(0, side, block):
+                    for chunk in range(block // width // 2):
+                        at = start + (half * (block // width // 2) + chunk) * width
+                        order += [*range(at, at + width), *range(side + at, side + at + width)]
+                made[target] = shuffled(a, b, order)
+        current, width = made, width * 2
+    while width < side:
+        made = list(current)
+        blocks = [range(start, start + block) for start in range(0, side, block)]
+        for low in (r for r in range(side) if not r & width):
+            a, b = current[low], current[low + width]
+            for half, target in ((0, low), (1, low + width)):
+                chosen = [i for taken in blocks[half::2] for i in taken]
+                made[target] = shuffled(a, b, [*chosen, *(side + i for i in chosen)])
+        current, width = made, width * 2
+    place = {}
+    for register in current:
+        columns = {column for _, column in content[register]}
+        assert len(columns) == 1 and [row for row, _ in content[register]] == list(range(side))
+        place[columns.pop()] = register
+    return shuffles, [place[column] for column in range(side)]
+
+
+def turn(b: Builder, rows: list[Value], bits: int) -> list[Value]:
+    """The columns of a square of vectors."""
+    side = len(rows)
+    shuffles, columns = turned(side, min(side, max(1, 128 // bits)))
+    registers = list(rows)
+    for first, second, order in shuffles:
+        x, y = registers[first], registers[second]
+        picks = ", ".join(f"i32 {i}" for i in order)
+        registers.append(b.emit(f"shufflevector {x.typed}, {y.typed}, <{side} x i32> <{picks}>", x.type, side))
+    return [registers[c] for c in columns]
+
+
+def moved(emitter: Statements, s: For, side: int) -> bool:
+    """Emits an unrolled loop of `side` iterations as a square that is turned around, if it is one; says whether it was."""
+    inner = s.body[0] if len(s.body) == 1 else None
+    if side not in SIDES or emitter.lanes > 1 or emitter.mask is not None or not isinstance(inner, For) or inner.kind != "vectorize":
+        return False
+    store = inner.body[0] if len(inner.body) == 1 else None
+    condition: Expr | None = None
+    if isinstance(store, If) and not store.otherwise and len(store.then) == 1:
+        condition, store = store.condition, store.then[0]
+    if not isinstance(store, Store) or not isinstance(store.value, Access) or inner.start != s.start or inner.stop != s.stop:
+        return False
+    value, start = store.value, s.start
+    target, source = emitter.buffers[store.buffer], emitter.buffers[value.tensor]
+    if not isinstance(start, Const) or start.value != 0 or store.buffer == value.tensor or target.lanes > 1 or source.lanes > 1:
+        return False
+    if target.element != source.element or target.element in ("i1", "i8", "i16", "half", "bfloat"):
+        return False
+    if along(value.indices, inner.index, s.index) == 1:
+        sign = along(store.indices, s.index, inner.index)
+        rows, columns = (inner.index, s.index), (1, sign)
+    elif along(store.indices, inner.index, s.index) == 1:
+        sign = along(value.indices, s.index, inner.index)
+        rows, columns = (s.index, inner.index), (sign, 1)
+    else:
+        return False
+    if not sign or (condition is not None and (rows[1] in free_names(condition) or emitter.reads(condition))):
+        return False
+    # Source rows lie along rows[0] and are numbered by rows[1]; of the target it is the other way around.
+    b, bits = emitter.b, target.dtype.bits
+    mask = None if condition is None else _mask(emitter, condition, rows[0], columns[0], side)
+    order = range(side) if columns[1] == 1 else range(side - 1, -1, -1)
+    loaded = [emit_memory.load(b, source, _row(emitter, source, value.indices, rows, k, columns[0], side), side, mask) for k in order]
+    turned_ = turn(b, loaded, bits)
+    # In the order of the loops: rows of the target may be one.
+    for k in range(side):
+        lane = k if columns[0] == 1 else side - 1 - k
+        place = _row(emitter, target, store.indices, rows[::-1], k, columns[1], side)
+        emit_memory.store(b, target, place, turned_[lane], side, None if mask is None else b.vector(b.extract(mask, lane), side))
+    return True
+
+
+@record
+class Tile:
+    """The results of a tile in lanes that go across the rows of a buffer: side by side `stores` for each row (of one residue class
+    each) under a `condition`; the indices of `rows` and of `lanes`, how many lanes there are, and how many make a square."""
+
+    stores: tuple[Store, ...]
+    condition: Expr | None
+    rows: str
+    lanes: str
+    count: int
+    side: int
+
+
+def results(emitter: Statements, s: For, rows: int) -> Tile | None:
+    """The tile whose results an unrolled loop stores, if rows of a buffer lie along it and arithmetic alone says which of them are."""
+    conditions: list[Expr] = []
+    body = s.body
+    inner: For | None = None
+    while len(body) == 1 and not isinstance(body[0], Store):
+        match body[0]:
+            case If() if not body[0].otherwise:
+                conditions.append(body[0].condition)
+                body = body[0].then
+            case For() if inner is None and body[0].kind == "vectorize":
+                inner = body[0]
+                body = inner.body
+            case _:
+                return None
+    stores = tuple(x for x in body if isinstance(x, Store))
+    if not stores or len(stores) < len(body) or inner is None or emitter.lanes > 1 or emitter.mask is not None:
+        return None
+    name, indices = stores[0].buffer, stores[0].indices
+    target = emitter.buffers[name]
+    first, lanes = inner.start, inner.stop
+    side = emitter.machine.vector_bits // target.dtype.bits
+    if not isinstance(first, Const) or first.value != 0 or not isinstance(lanes, Const) or side not in SIDES or int(lanes.value) % side:
+        return None
+    if target.lanes > 1 or target.memory == "local" or target.streamed or target.element in ("i1", "i8", "i16", "half", "bfloat"):
+        return None
+    classes = len(stores)
+    if rows * classes < LEAST_ROWS or along(indices, s.index, inner.index, (classes,)) != classes:
+        return None
+    if not any(inner.index in free_names(i) for i in indices) or not all(map(follows, stores, stores[1:])):
+        return None
+    if classes > 1 and any(s.index in free_names(c) for c in conditions):
+        return None
+    if any(emitter.reads(c) for c in conditions):
+        return None  # there may be no such element where a row is filled up, or a condition around does not hold
+    exprs = (*(e for x in stores for e in (x.value, *x.indices)), *conditions)
+    if any(isinstance(n, Access) and n.tensor == name for e in exprs for n in walk(e)):
+        return None
+    condition = conjunction(tuple(conditions)) if conditions else None
+    return Tile(stores, condition, s.index, inner.index, int(lanes.value), side)
+
+
+def stored(emitter: Statements, s: For, start: Value, rows: int) -> bool:
+    """Emits an unrolled loop over the results of a tile as squares that are turned around, if it is one; says whether it was."""
+    tile = results(emitter, s, rows)
+    if tile is None:
+        return False
+    side, classes = tile.side, len(tile.stores)
+    for piece in range(0, tile.count, side):
+        for row in range(0, rows * classes, side):
+            count = min(side, rows * classes - row)
+            _turned_results(emitter, tile.stores, tile.condition, (tile.rows, start, range(row, row + count)), (tile.lanes, piece), side)
+    return True
+
+
+def fetched(emitter: Statements, body: Block) -> None:
+    """Asks for the lines that a tile stores to at the end of a block while what stands before is computed: each of them is in another
+    page, where the processor does not see them come."""
+    last = body[-1]
+    if not isinstance(last, For) or last.kind != "unroll" or not any(isinstance(s, For) and s.kind == "serial" for s in body[:-1]):
+        return
+    start, stop = last.start, last.stop
+    if not isinstance(start, Const) or not isinstance(stop, Const):
+        return
+    rows = int(stop.value) - int(start.value)
+    tile = results(emitter, last, rows)
+    if tile is None:
+        return
+    b, binding = emitter.b, emitter.buffers[tile.stores[0].buffer]
+    if binding.size is None or binding.size * binding.dtype.itemsize < LEAST_FETCHED:
+        return
+    b.module.declarations["llvm.prefetch.p0"] = "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"
+    for lane in range(tile.count):
+        with emitter.bound(tile.lanes, literal(lane, "i64")), emitter.bound(tile.rows, literal(int(stop.value) - 1, "i64")):
+            offset = emitter.offset(binding, tile.stores[-1].indices)
+        pointer = b.emit(f"getelementptr {binding.element}, ptr {binding.pointer}, i64 {offset.text}", "ptr").text
+        b.line(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 1, i32 3, i32 1)")
+
+
+def _turned_results(
+    emitter: Statements,
+    stores: tuple[Store, ...],
+    condition: Expr | None,
+    rows: tuple[str, Value, range],
+    lanes: tuple[str, int],
+    side: int,
+) -> None:
+    """Stores a square of results. `rows` are an index, where it begins, and the numbers of rows, those of all stores in turn; `lanes`
+    are an index and where it begins."""
+    b, binding, classes = emitter.b, emitter.buffers[stores[0].buffer], len(stores)
+    (row, first, numbers), (lane, start) = rows, lanes
+    values = []
+    for k in numbers:
+        with emitter.bound(row, b.add(first, k // classes)), _in_lanes(emitter, lane, literal(start, "i64"), side):
+            value = stores[k % classes].value
+            if condition is None:
+                found = emitter.expr(value)
+            else:
+                with emitter.masked(b.vector(emitter.expr(condition), side)):
+                    found = emitter.expr(value)
+            values.append(to_memory(b, b.vector(found, side), binding.dtype))
+    count = len(values)
+    values += [Value("poison", values[0].type, side)] * (side - count)
+    there = literal(True, "i1")
+    if count < side:
+        there = Value(f"<{', '.join(f'i1 {str(k < count).lower()}' for k in range(side))}>", "i1", side)
+    begin = b.add(first, numbers.start // classes)
+    indices = stores[numbers.start % classes].indices
+    with emitter.bound(row, begin), _in_lanes(emitter, lane, literal(start, "i64"), side):
+        places = emitter.offset(binding, indices)
+    for k, column in enumerate(turn(b, values, binding.dtype.bits)):
+        with emitter.bound(lane, literal(start + k, "i64")):
+            mask = b.vector(there, side)
+            if condition is not None:
+                with _in_lanes(emitter, row, begin, side):
+                    mask = b.op("and", mask, b.vector(emitter.expr(condition), side))
+            if places.stride:
+                offset = b.add(places.base, k * places.stride)
+            else:
+                with emitter.bound(row, begin):
+                    offset = emitter.offset(binding, indices)
+            pointer = b.emit(f"getelementptr {binding.element}, ptr {binding.pointer}, i64 {offset.text}", "ptr").text
+            if count == side and condition is None:
+                put(b, binding, pointer, offset, column)
+                continue
+            arguments = f"{column.typed}, ptr align {binding.align} {pointer}, {mask.typed}"
+            b.line(f"call void @llvm.masked.store.{mangle(column)}.p0({arguments})")
+
+
+@contextmanager
+def _in_lanes(emitter: Statements, index: str, start: Value, side: int) -> Iterator[None]:
+    """Inside, an index goes through as many values as there are lanes."""
+    high = None if start.high is None else start.high + side - 1
+    emitter.lanes = side
+    try:
+        with emitter.bound(index, Value(start.text, "i64", side, 1, start.const, start.low, high, start.multiple)):
+            yield
+    finally:
+        emitter.lanes = 1
+
+
+def _mask(emitter: Statements, condition: Expr, index: str, sign: int, side: int) -> Value:
+    """Which elements of a row count: the condition along the index."""
+    first = 0 if sign == 1 else side - 1
+    emitter.lanes = side
+    try:
+        with emitter.bound(index, Value(str(first), "i64", side, sign, first, 0, side - 1)):
+            return emitter.b.vector(emitter.expr(condition), side)
+    finally:
+        emitter.lanes = 1
+
+
+def _row(
+    emitter: Statements, binding: Binding, indices: tuple[Expr, ...], along_: tuple[str, str], number: int, sign: int, side: int
+) -> Value:
+    """Where the row of a buffer is that lies along the first of two indices, at `number` of the other; with sign -1 it begins where
+    the index is greatest."""
+    first = literal(0 if sign == 1 else side - 1, "i64")
+    with emitter.bound(along_[0], first), emitter.bound(along_[1], literal(number, "i64")):
+        begin = emitter.offset(binding, indices)
+    high = None if begin.high is None else begin.high + side - 1
+    return Value(begin.text, "i64", side, 1, begin.const, begin.low, high, begin.multiple)
+
+
+def along(indices: tuple[Expr, ...], index: str, other: str, steps: tuple[int, ...] = (1, -1)) -> int:
+    """How far apart neighbors in `index` are in memory whatever `other` is, if as far as one of `steps` says; 0 otherwise."""
+    if not indices or any(isinstance(n, Access) for i in indices for n in walk(i)):
+        return 0
+    opaque = Opaque()
+    last = affine_of(indices[-1], opaque)
+    hidden = {n for e in opaque.expressions.values() for n in free_names(e)}  # where the last block of a loop is moved back
+    if last is None or last.has_division() or other in last.names() or not hidden.isdisjoint((index, other)):
+        return 0
+    if index in {n for i in indices[:-1] for n in free_names(i)}:
+        return 0
+    factor = last.coefficient(index)
+    return factor if factor in steps else 0

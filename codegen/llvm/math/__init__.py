@@ -1,0 +1,1 @@
+"""Mathematical functions as polynomials of our own, in vectors of any width."""

@@ -1,0 +1,1 @@
+"""Machine code in this process: made, loaded, called, run by the pool, interrupted."""

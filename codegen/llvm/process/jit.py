@@ -1,0 +1,260 @@
+"""LLVM IR text to machine code in this process, through LLVM's ORC JIT.
+
+The text is verified first (LLVM is built with assertions here: an invalid module would end the process), optimized,
+compiled to an object and linked; externals are imported by address. A `NativeModule` owns its code: dropping it frees
+the memory.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import os
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
+from typing import Any, NamedTuple
+
+from tensorexpr.codegen import disk
+from tensorexpr.codegen.llvm.runtime import memory_text, pool_text
+from tensorexpr.codegen.llvm.text.fences import fenced, may_need_fences
+from tensorexpr.codegen.llvm.text.machine import Machine
+from tensorexpr.errors import InternalError
+
+_libraries = itertools.count()
+_LIBRARIES = 64  # that one linker links
+_MODULES = 32  # that one builder of passes serves
+
+# What LLVM calls of itself: for instructions that a machine lacks, and for copies.
+_IMPLIED = (
+    *(
+        f"{name}{suffix}"
+        for name in ("fma", "floor", "ceil", "trunc", "roundeven", "rint", "sqrt", "fabs", "copysign")
+        for suffix in ("", "f")
+    ),
+    *("memset", "memcpy", "memmove", "memcmp", "bcmp"),
+    *("__extendhfsf2", "__truncsfhf2"),  # float16 on x86 before F16C; in libgcc
+)
+
+_LOADER = ("dlopen", "dlsym", "getenv")  # what launches on a GPU find the driver with
+
+# One compilation at a time: LLVM's wrapper has a global lock anyway. Both are held while the process forks, so that a child never
+# inherits a compiler in the middle of something, or a lock that nobody will open. (The wrapper's is taken outside of ours, too:
+# where the last reference to linked code goes.)
+compiling = threading.RLock()
+
+
+def _before_fork() -> None:
+    compiling.acquire()
+    wrapper = sys.modules.get("llvmlite.binding.ffi")
+    if wrapper is not None:
+        wrapper.lib._lock.__enter__()
+
+
+def _after_fork() -> None:
+    wrapper = sys.modules.get("llvmlite.binding.ffi")
+    if wrapper is not None:
+        wrapper.lib._lock.__exit__(None, None, None)
+    compiling.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+
+
+_WALKS_ALL_PATHS = 22
+"""The version of LLVM whose passes look for checksums in loops of 8 n steps, along all paths from what a step leaves to where it begins.
+A minimum uses its operand three times, so there are 3^32 paths through the 32 minima of `max(min(x[u] * y[v]) for ...)`."""
+
+
+@cache
+def _initialize() -> None:
+    """What LLVM is told once, for the whole process: an option that is given twice, or not known, ends it."""
+    from llvmlite import binding  # noqa: PLC0415
+
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    binding.initialize_native_asmparser()
+    if binding.llvm_version_info[0] == _WALKS_ALL_PATHS:
+        binding.set_option("tensorexpr", "-disable-loop-idiom-hashrecognize")
+
+
+@cache
+def _compiler(machine: Machine, level: int = 2) -> Any:
+    """A target machine that makes code at a level of optimization, made once and kept."""
+    from llvmlite import binding  # noqa: PLC0415
+
+    _initialize()
+    target = binding.Target.from_triple(machine.triple)
+    return target.create_target_machine(cpu=machine.cpu, features=machine.features, opt=level, reloc="pic", codemodel="small", jit=True)
+
+
+_pass_builders: dict[tuple[Machine, str], tuple[Any, int]] = {}
+
+
+def _pass_builder(machine: Machine, passes: str) -> Any:
+    """What makes the passes of a name, for one module more, under the lock.
+
+    Every module leaves callbacks in it that are called for each one after it (10 us a module), and it leaves 1.5 KiB behind when it
+    goes, so it is replaced by a new one after some.
+    """
+    from llvmlite import binding  # noqa: PLC0415
+
+    builder, count = _pass_builders.get((machine, passes), (None, _MODULES))
+    if count >= _MODULES:
+        loops = passes == "loops"
+        options = binding.PipelineTuningOptions(speed_level=2 if loops else 1)
+        options.loop_vectorization = options.slp_vectorization = loops
+        options.loop_interleaving = options.loop_unrolling = loops
+        builder, count = binding.create_pass_builder(_compiler(machine), options), 0
+    _pass_builders[machine, passes] = builder, count + 1
+    return builder
+
+
+_linkers: dict[Machine, tuple[Any, int]] = {}
+
+
+def _linker(machine: Machine) -> Any:
+    """A linker of LLVM's for one library more, under the lock.
+
+    A linker keeps 10 KiB for every library that it ever linked, unloaded ones too, so it is replaced by a new one after some. It
+    goes, with all that it kept, when the last of its libraries does.
+    """
+    from llvmlite import binding  # noqa: PLC0415
+
+    linker, count = _linkers.get(machine, (None, _LIBRARIES))
+    if count >= _LIBRARIES:
+        # JITLink puts all parts of a library side by side; the older linker may put constants further from code than 2 GiB, where a
+        # process has much else mapped (PyTorch, JAX), and then ends it.
+        linker, count = binding.create_lljit_compiler(_compiler(machine), use_jit_link=True), 0
+    _linkers[machine] = linker, count + 1
+    return linker
+
+
+@cache
+def _library_addresses() -> dict[str, int]:
+    """Addresses of the C library's functions that emitted code may call, as far as this process has them."""
+    libraries = [ctypes.CDLL(None)]
+    for name in ("libm.so.6", "libgcc_s.so.1"):
+        with suppress(OSError):
+            libraries.append(ctypes.CDLL(name))
+    found: dict[str, int] = {}
+    for name in (*_IMPLIED, *_LOADER, *pool_text.SYMBOLS, *memory_text.SYMBOLS):
+        function = next((f for f in (getattr(library, name, None) for library in libraries) if f is not None), None)
+        if function is not None:
+            found[name] = ctypes.cast(function, ctypes.c_void_p).value or 0
+    return found
+
+
+class ObjectCode(NamedTuple):
+    """Machine code that is not linked yet, good for any process on the same machine: an object file, what it exports, and other object
+    files that are linked with it, whose functions it calls."""
+
+    image: bytes
+    exports: tuple[str, ...]
+    others: tuple[bytes, ...] = ()
+
+    @property
+    def images(self) -> tuple[bytes, ...]:
+        """All of the object files."""
+        return (self.image, *self.others)
+
+
+def object_code(ir: str, machine: Machine, passes: str) -> ObjectCode:
+    """Compiles the text of a module.
+
+    `passes` is what LLVM does before it makes code: "calls" (nothing, and what is fastest to make, for functions that only call
+    others); "none"; "registers" (what explicit vectors need: stack slots to
+    registers, common subexpressions, loop invariants); "loops" (all, with its vectorizers and unroller, at two to three
+    times the time). Raises `InternalError` where the text is not valid IR.
+    """
+    from llvmlite import binding  # noqa: PLC0415
+
+    with compiling:
+        module = _optimized(ir, machine, passes)
+        exports = tuple(f.name for f in module.functions if not f.is_declaration and f.linkage == binding.Linkage.external)
+        return ObjectCode(_compiler(machine, 0 if passes == "calls" else 2).emit_object(module), exports)
+
+
+class NativeModule:
+    """Machine code in this process: `address(name)` gives its functions, `code` the object that was linked.
+
+    Made of text by `compiled`, or of object code. `imports` are addresses of externals besides those of the C library.
+    Raises `InternalError` where the code calls what is not there.
+    """
+
+    def __init__(self, code: ObjectCode, machine: Machine, imports: Mapping[str, int] | None = None) -> None:
+        from llvmlite import binding  # noqa: PLC0415
+
+        with compiling:
+            builder = binding.JITLibraryBuilder()
+            for image in code.images:
+                builder.add_object_img(image)
+            # Only what the code names: the linker keeps some memory for each symbol that was ever given to it.
+            for name, address in {**_library_addresses(), **(imports or {})}.items():
+                if any(name.encode() in image for image in code.images):
+                    builder.import_symbol(name, address)
+            for name in code.exports:
+                builder.export_symbol(name)
+            # The tracker keeps the code alive; dropping it unloads the library.
+            try:
+                self._tracker = builder.link(_linker(machine), f"tensorexpr{next(_libraries)}")
+            except RuntimeError as error:
+                raise InternalError(f"llvm: expected code that links, got {str(error).strip()}") from None
+            self._addresses = {name: self._tracker[name] for name in code.exports}
+
+    @staticmethod
+    def compiled(ir: str, machine: Machine, passes: str, imports: Mapping[str, int] | None = None) -> NativeModule:
+        """The module of a text, found on disk where it was compiled before; `passes` as in `object_code`, whose errors it raises."""
+        key = disk.key_of("text", ir, passes, repr(machine))
+        entry = disk.load(key)
+        if entry is not None:
+            code = ObjectCode(entry.image, tuple(entry.about["exports"]))
+        else:
+            code = object_code(ir, machine, passes)
+            disk.save(key, disk.Entry({"exports": code.exports}, code.image))
+        return NativeModule(code, machine, imports)
+
+    def keep_forever(self) -> None:
+        """The code stays until the process ends, whatever the interpreter frees before that."""
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
+
+    def address(self, name: str) -> int:
+        """The address of an exported function."""
+        return self._addresses[name]
+
+
+def assembly(ir: str, machine: Machine, passes: str) -> str:
+    """What `object_code` makes of a text, as assembly text."""
+    with compiling:
+        return str(_compiler(machine).emit_assembly(_optimized(ir, machine, passes)))
+
+
+def _optimized(ir: str, machine: Machine, passes: str) -> Any:
+    from llvmlite import binding  # noqa: PLC0415
+
+    try:
+        module = binding.parse_assembly(ir)
+        module.verify()
+    except RuntimeError as error:
+        raise InternalError(f"llvm: expected valid IR, got {str(error).strip()}") from None
+    if passes not in ("calls", "none"):
+        _run_passes(module, machine, passes)
+    if not may_need_fences(ir, (f.name for f in module.functions if f.is_declaration)):
+        return module
+    return binding.parse_assembly(fenced(str(module)))
+
+
+def _run_passes(module: Any, machine: Machine, passes: str) -> None:
+    from llvmlite import binding  # noqa: PLC0415
+
+    builder = _pass_builder(machine, passes)
+    manager = builder.getModulePassManager()
+    try:
+        manager.run(module, builder)
+    finally:
+        # Closing it does nothing: its class inherits the empty method in front of the one that frees (50 KiB for each compilation).
+        binding.newpassmanagers.NewPassManager._dispose(manager)
+        manager.detach()

@@ -1,0 +1,76 @@
+"""Where the axes of a local buffer go: those along which lanes go last, so that lanes are registers and not gathers.
+
+    s: local(f32[16, 4])                                       s: local(f32[4, 16])
+    for j in unroll(range(0, 4)):                     -->      for j in unroll(range(0, 4)):
+        for i in vectorize(range(0, 16)):                          for i in vectorize(range(0, 16)):
+            s[i, j] = ...                                              s[j, i] = ...
+
+Nothing but the nest sees a local buffer, so its layout is free. Its axes stay as they are where lanes go along several of them, or with
+another step than 1, and where an instruction takes the buffer as it lies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tensorexpr.codegen.nest import LANES, Alloc, Block, For, If, Store
+from tensorexpr.codegen.rewrites.expressions import expressions_of, map_accesses
+from tensorexpr.integers import Affine
+from tensorexpr.ir import Access, Expr
+from tensorexpr.records import replace
+from tensorexpr.regions import Opaque, affine_of
+from tensorexpr.traversal import free_names, walk
+
+
+def lanes_last(s: Alloc) -> Alloc:
+    """The buffer, which is not itself in lanes, with the axis last along which lanes go, and all accesses to it alike."""
+    rank, name = len(s.buffer.shape), s.buffer.name
+    if rank < 2:
+        return s
+    axes: set[int] = set()
+    for axis in _axes(s.body, name, None):
+        axes.add(axis)
+        if len(axes) > 1 or axis in (_NONE, rank - 1):
+            return s
+    if not axes:
+        return s
+    order = [*(axis for axis in range(rank) if axis not in axes), *axes]
+
+    def moved(access: Access) -> Access:
+        return replace(access, indices=tuple(access.indices[axis] for axis in order)) if access.tensor == name else access
+
+    buffer = replace(s.buffer, shape=tuple(s.buffer.shape[axis] for axis in order))
+    return replace(s, buffer=buffer, body=map_accesses(s.body, moved))
+
+
+_NONE = -1
+
+
+def _axes(block: Block, name: str, lanes: str | None) -> Iterator[int]:
+    """The axes of a buffer along which lanes go, for each access in them; -1 where an access is not so."""
+    for s in block:
+        if isinstance(s, For) and s.call is not None and any(a.tensor == name for a in s.call.operands):
+            yield _NONE
+        for e in expressions_of(s):
+            for a in walk(e) if lanes is not None else ():
+                if isinstance(a, Access) and a.tensor == name:
+                    yield from _along(a.indices, lanes or "")
+        match s:
+            case For():
+                yield from _axes(s.body, name, s.index if lanes is None and s.kind in LANES else lanes)
+            case Alloc():
+                yield from _axes(s.body, name, lanes)
+            case If():
+                yield from _axes((*s.then, *s.otherwise), name, lanes)
+            case Store() if s.buffer == name and lanes is not None:
+                yield from _along(s.indices, lanes)
+
+
+def _along(indices: tuple[Expr, ...], lanes: str) -> Iterator[int]:
+    moving = [axis for axis, e in enumerate(indices) if lanes in free_names(e)]
+    for axis in moving:
+        opaque = Opaque()
+        form = affine_of(indices[axis], opaque)
+        rest = None if form is None else form - Affine.of(lanes)
+        even = rest is not None and lanes not in rest.names() and not any(lanes in free_names(e) for e in opaque.expressions.values())
+        yield axis if even and len(moving) == 1 else _NONE

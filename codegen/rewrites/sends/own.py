@@ -1,0 +1,233 @@
+"""The rewrite `own`: elements that data chooses have owners, each of which takes in what is sent to its own.
+
+    for t in range(0, n):                           for t_own in range(0, (m + 63)//64):
+        check(k[t], m)                                  for t in range(0, n):
+        S[k[t]] = S[k[t]] + x[t]          -->               if k[t] >= t_own*64 and k[t] < minimum(t_own*64 + 64, m):
+                                                                S[k[t]] = S[k[t]] + x[t]
+
+Owners have blocks of elements along one axis, no two the same, and so may run on all cores (`parallel`). Each goes through all that is
+sent: few owners read the indices a few times, and share the work of the values (`sort` gives each a list of its own). An element takes in
+what is sent to it in the order of the text, whatever the number of owners: all values keep their bits.
+
+Legal where the loop stores to the buffer alone, and reads of it what the same statement stores to. What the condition implies is not
+checked again in the loops of owners; the checks of all points run once, in front of them.
+"""
+
+from __future__ import annotations
+
+from tensorexpr.codegen.lowering.arithmetic import ZERO, add, floordiv, minimum, mul
+from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, LoopNest, Stmt, Store
+from tensorexpr.codegen.rewrites.data.places import by_axes, loops_around, pruned_block
+from tensorexpr.codegen.rewrites.expressions import expressions_in, stores_in
+from tensorexpr.codegen.rewrites.facts import Facts
+from tensorexpr.codegen.rewrites.names import chosen
+from tensorexpr.codegen.rewrites.paths import Path, loop_at, loop_paths, rewrite_loops, statement, walk_block, walk_nest
+from tensorexpr.codegen.rewrites.refusals import refuse
+from tensorexpr.ir import Access, Expr, Index, apply, conjunction, const
+from tensorexpr.records import replace
+from tensorexpr.traversal import free_names, walk
+
+
+def own(nest: LoopNest, buffer: str, loop: str, width: int, axis: int = 0, name: str | None = None) -> LoopNest:
+    """The nest with a loop (`name`) over blocks of `width` elements of a buffer, along an axis, around the loop that stores to them.
+
+    Raises `ScheduleError` where the loop does more than that.
+
+    >>> from tensorexpr.codegen.nest_parse import parse_nest
+    >>> nest = parse_nest('''
+    ... main(x, k, S)
+    ... x: parameter(f32[22])
+    ... k: parameter(i64[22])
+    ... S: parameter(f32[9], written)
+    ...
+    ... def kernel_0() -> S:
+    ...     for t in range(0, 22):
+    ...         check(k[t], 9, 0)
+    ...         S[k[t]] = x[t]
+    ...
+    ... check_0 = site("S[k[t]]", tensor="S", axis=0, definition="S")
+    ... ''')
+    >>> print(own(nest, "S", "t", 4))
+    main(x, k, S)
+    x: parameter(f32[22])
+    k: parameter(i64[22])
+    S: parameter(f32[9], written)
+    <BLANKLINE>
+    def kernel_0() -> S:
+        for t in range(0, 22):
+            check(k[t], 9, 0)
+        for t_own in range(0, 3):
+            for t in range(0, 22):
+                if k[t] >= t_own * 4 and k[t] < minimum(t_own * 4 + 4, 9):
+                    S[k[t]] = x[t]
+    <BLANKLINE>
+    check_0 = site("S[k[t]]", tensor="S", axis=0, definition="S")
+    <BLANKLINE>
+    """
+    target, paths = sent_to(nest, buffer, loop, width, axis)
+    (owner,) = chosen(nest, None if name is None else (name,), f"{loop}_own")
+
+    def owned(s: For, path: Path) -> Block:
+        made = Owned(target, axis, width, owner)
+        return (*checks_of(s, target), For(owner, ZERO, made.count, (made.loop(s, made.one_place(nest, path)),)))
+
+    return rewrite_loops(nest, loop, lambda s, path: owned(s, path) if path in paths else None)
+
+
+def sent_to(nest: LoopNest, buffer: str, loop: str, width: int, axis: int) -> tuple[Buffer, list[Path]]:
+    """A buffer by name, and the loops that store to it, and to nothing else. Raises `ScheduleError` where that cannot have owners."""
+    if not isinstance(width, int) or isinstance(width, bool) or width < 1:
+        raise refuse(f"expected a positive int as the width of a block, got {width!r}", loop=loop)
+    found = next((b for b in (*nest.parameters, *nest.workspace) if b.name == buffer), None)
+    paths = [path for path in loop_paths(nest, loop) if any(s.buffer == buffer for s in stores_in((loop_at(nest, path),)))]
+    if found is None or not paths:
+        raise refuse(f"expected a loop that stores to a buffer of parameters or workspace, got {loop} and {buffer}", loop=loop)
+    if not 0 <= axis < len(found.shape):
+        raise refuse(f"expected an axis of {buffer} below {len(found.shape)}, got {axis}", loop=loop)
+    for path in paths:
+        _check_alone(loop_at(nest, path), found)
+    return found, paths
+
+
+def checks_of(s: For, buffer: Buffer) -> Block:
+    """The checks of a loop at all its points, without what it stores to a buffer."""
+    checks = pruned_block(_without((s,), buffer.name))
+    return checks if any(isinstance(inner, Check) for _, inner in walk_block(checks)) else ()
+
+
+def _check_alone(s: For, buffer: Buffer) -> None:
+    """Refuses where a loop stores to another buffer, or reads elements of this one that it does not store to there."""
+    if any(isinstance(inner, For) and inner.kind != "serial" for _, inner in walk_block((s,))):
+        raise refuse(f"expected serial loops at and inside of {s.index}, got another", s, s.index, "own first")
+    private = {inner.buffer.name for _, inner in walk_block(s.body) if isinstance(inner, Alloc)}
+    for _, inner in walk_block((s,)):
+        if isinstance(inner, Store) and inner.buffer != buffer.name and inner.buffer not in private:
+            raise refuse(f"expected {s.index} to store to {buffer.name} alone, got {inner.buffer}", inner, s.index)
+        here = inner.indices if isinstance(inner, Store) and inner.buffer == buffer.name else None
+        for e in expressions_in((_bare(inner),)):
+            if any(isinstance(n, Access) and n.tensor == buffer.name and n.indices != here for n in walk(e)):
+                raise refuse(f"expected {s.index} to read of {buffer.name} what it stores to in the same statement", inner, s.index)
+
+
+def _bare(s: Stmt) -> Stmt:
+    """A statement without those inside."""
+    match s:
+        case For() | Alloc():
+            return replace(s, body=())
+        case If():
+            return replace(s, then=(), otherwise=())
+    return s
+
+
+def _without(block: Block, buffer: str) -> Block:
+    """A block without the stores to a buffer, and without local buffers that nothing reads then."""
+    made: list[Stmt] = []
+    for s in block:
+        match s:
+            case Store() if s.buffer == buffer:
+                pass
+            case For():
+                made.append(replace(s, body=_without(s.body, buffer)))
+            case If():
+                made.append(replace(s, then=_without(s.then, buffer), otherwise=_without(s.otherwise, buffer)))
+            case Alloc():
+                body = _without(s.body, buffer)
+                name = s.buffer.name
+                used = any(isinstance(n, Access) and n.tensor == name for e in expressions_in(body) for n in walk(e))
+                made += [replace(s, body=body)] if used else _without(body, name)
+            case _:
+                made.append(s)
+    return tuple(made)
+
+
+class Owned:
+    """What an owner does of a loop: blocks of `width` elements along an axis of a buffer, by the index `owner` of a loop over these."""
+
+    def __init__(self, buffer: Buffer, axis: int, width: int, owner: str) -> None:
+        self.buffer, self.axis = buffer, axis
+        extent = buffer.shape[axis]
+        self.count = floordiv(add(extent, const(width - 1)), width)
+        self.low = mul(Index(owner), const(width))
+        self.high = minimum(add(self.low, const(width)), extent)
+
+    def loop(self, s: For, place: Expr | None) -> For:
+        """The loop with a condition around what stores to one place, as far outside as that is known, or around each store."""
+        if place is None:
+            return replace(s, body=self.each(s.body))
+        inner = {one.index for _, one in walk_block(s.body) if isinstance(one, For)}
+        return replace(s, body=self.under(s.body, place, inner & set(free_names(place))))
+
+    def one_place(self, nest: LoopNest, path: Path) -> Expr | None:
+        """The index along the axis of all that the loop at a path stores, where that is one, of elements that may be read whatever
+        conditions and checks say."""
+        stores = [p for p, s in walk_nest(nest) if p[: len(path)] == path and isinstance(s, Store) and s.buffer == self.buffer.name]
+        places = {self.place(store): at for at in stores if isinstance(store := statement(nest, at), Store)}
+        if len(places) > 1:
+            return None
+        (place, at) = next(iter(places.items()))
+        facts = Facts.at(nest, path)
+        for one in loops_around(nest, at, len(path)):
+            facts = facts.loop(one.index, one.start, one.stop)
+        shapes = {b.name: b.shape for b in (*nest.parameters, *nest.workspace)} | {c.name: c.type.shape for c in nest.constants}
+
+        def is_safe(access: Access) -> bool:
+            ends = zip(access.indices, shapes.get(access.tensor, ()), strict=False)
+            known = access.tensor in shapes and len(access.indices) == len(shapes[access.tensor])
+            return known and all(facts.is_less(ZERO, i, 0) and facts.is_less(i, extent) for i, extent in ends)
+
+        return place if all(is_safe(n) for n in walk(place) if isinstance(n, Access)) else None
+
+    def place(self, store: Store) -> Expr:
+        """The index of what is stored to along the axis."""
+        return by_axes(self.buffer, Access(store.buffer, store.indices, store.value.dtype)).indices[self.axis]
+
+    def condition(self, place: Expr) -> Expr:
+        return conjunction((apply("ge", place, self.low), apply("lt", place, self.high)))
+
+    def under(self, block: Block, place: Expr, loops: set[str]) -> Block:
+        """A block under the condition for a place, inside of the loops on which that depends."""
+        if not loops:
+            return (If(self.condition(place), self.unchecked(block, place)),)
+        made: list[Stmt] = []
+        for s in block:
+            match s:
+                case For():
+                    made.append(replace(s, body=self.under(s.body, place, loops - {s.index})))
+                case Alloc():
+                    made.append(replace(s, body=self.under(s.body, place, loops)))
+                case If():
+                    then, otherwise = (self.under(branch, place, loops) for branch in (s.then, s.otherwise))
+                    made.append(replace(s, then=then, otherwise=otherwise))
+                case _:
+                    made.append(s)
+        return tuple(made)
+
+    def unchecked(self, block: Block, place: Expr) -> Block:
+        """A block without the checks of a place that is known to be in bounds."""
+        made: list[Stmt] = []
+        for s in block:
+            match s:
+                case Check() if s.index == place and s.extent == self.buffer.shape[self.axis]:
+                    pass
+                case For() | Alloc():
+                    made.append(replace(s, body=self.unchecked(s.body, place)))
+                case If():
+                    made.append(replace(s, then=self.unchecked(s.then, place), otherwise=self.unchecked(s.otherwise, place)))
+                case _:
+                    made.append(s)
+        return tuple(made)
+
+    def each(self, block: Block) -> Block:
+        """A block with a condition around each store."""
+        made: list[Stmt] = []
+        for s in block:
+            match s:
+                case Store() if s.buffer == self.buffer.name:
+                    made.append(If(self.condition(self.place(s)), (s,)))
+                case For() | Alloc():
+                    made.append(replace(s, body=self.each(s.body)))
+                case If():
+                    made.append(replace(s, then=self.each(s.then), otherwise=self.each(s.otherwise)))
+                case _:
+                    made.append(s)
+        return tuple(made)

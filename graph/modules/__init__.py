@@ -1,0 +1,1 @@
+"""Variables and what holds them: modules, their state, methods."""

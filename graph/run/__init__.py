@@ -1,0 +1,1 @@
+"""From a graph to what runs: implementations, replacements, plans, `te.function`."""

@@ -1,0 +1,1 @@
+"""What kernels have in common: arguments as PyTorch takes them, axes, broadcasting, windows."""

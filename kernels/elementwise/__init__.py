@@ -1,0 +1,1 @@
+"""One element at a time: functions of one number, of several, and activations."""

@@ -1,0 +1,237 @@
+"""Operations on elements of several tensors, broadcast as in NumPy; those with something to get right.
+
+Each is stable where the formula of the textbook overflows or divides 0 by 0, and its derivative is right there too: a branch that
+is taken at one point only is a function around it, not a number. Comparisons, choices and the sign have no derivative.
+Where a tensor may be a number, a Python number takes the dtype of the others.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import tensorexpr as te
+from tensorexpr.kernels.conventions.arguments import bad
+from tensorexpr.kernels.conventions.broadcasting import at, pointwise
+
+# ---------------------------------------------------------------------------------------------------- arithmetic
+
+
+@te.op
+def add(x, y, *, alpha=1):
+    """`x + alpha * y`."""
+    return pointwise("add", lambda a, b: a + (b if alpha == 1 else alpha * b), x, y)
+
+
+@te.op
+def sub(x, y, *, alpha=1):
+    """`x - alpha * y`."""
+    return pointwise("sub", lambda a, b: a - (b if alpha == 1 else alpha * b), x, y)
+
+
+@te.op
+def mul(x, y):
+    """`x * y`."""
+    return pointwise("mul", lambda a, b: a * b, x, y)
+
+
+@te.op
+def div(x, y):
+    """`x / y`; of integers a float64."""
+    return pointwise("div", lambda a, b: a / b, x, y)
+
+
+@te.op
+def pow(x, y):
+    """`x ** y`; its derivative by `y` at x = 0 is 0."""
+    return pointwise("pow", lambda a, b: a**b, x, y)
+
+
+@te.op
+def remainder(x, y):
+    """`x - floor(x / y) * y`: the remainder with the sign of `y`."""
+    return pointwise("remainder", lambda a, b: a % b, x, y)
+
+
+@te.op
+def fmod(x, y):
+    """`x - trunc(x / y) * y`: the remainder with the sign of `x`."""
+
+    def body(a: Any, b: Any) -> te.Scalar:
+        rest = te.abs(a) % te.abs(b)
+        return te.where(a < 0, -rest, rest)
+
+    return pointwise("fmod", body, x, y)
+
+
+@te.op
+def maximum(x, y):
+    """The greater of two; NaN if one is. Equal values share the gradient in halves."""
+    return pointwise("maximum", te.maximum, x, y)
+
+
+@te.op
+def minimum(x, y):
+    """The lesser of two; NaN if one is. Equal values share the gradient in halves."""
+    return pointwise("minimum", te.minimum, x, y)
+
+
+@te.op
+def atan2(y, x):
+    """The angle of the point (x, y), in radians."""
+    return pointwise("atan2", te.atan2, y, x)
+
+
+@te.op
+def where(condition, x, y):
+    """`x` where the condition (a bool) holds, else `y`; nothing of the other comes through, a NaN neither."""
+    return pointwise("where", te.where, condition, x, y)
+
+
+@te.op
+def clamp(x, min=None, max=None):
+    """`x` brought into `min .. max`, tensors or numbers, of which one may be left out; where min > max the result is max.
+
+    The gradient goes to the one whose value it is, at a bound to `x`, as in PyTorch. A NaN in either stays.
+    """
+    if min is None and max is None:
+        raise bad("clamp: expected min or max or both, got neither")
+
+    def body(v: Any, low: Any, high: Any) -> Any:
+        raised = v if low is None else te.where((v >= low) | te.isnan(v), v, low)
+        return raised if high is None else te.where((raised <= high) | te.isnan(raised), raised, high)
+
+    return pointwise("clamp", body, x, min, max)
+
+
+@te.op
+def lerp(start, end, weight):
+    """`start + weight * (end - start)`."""
+    return pointwise("lerp", lambda a, b, w: a + w * (b - a), start, end, weight)
+
+
+@te.op
+def addcmul(x, tensor1, tensor2, *, value=1):
+    """`x + value * tensor1 * tensor2`."""
+    return pointwise("addcmul", lambda a, b, c: a + value * (b * c), x, tensor1, tensor2)
+
+
+@te.op
+def addcdiv(x, tensor1, tensor2, *, value=1):
+    """`x + value * tensor1 / tensor2`."""
+    return pointwise("addcdiv", lambda a, b, c: a + value * (b / c), x, tensor1, tensor2)
+
+
+@te.op
+def copysign(x, y):
+    """`|x|` with the sign of `y`, that of a zero included. The derivative by `x` is 0 at 0, as that of `|x|`."""
+
+    def body(a: Any, b: Any) -> te.Scalar:
+        negative = (b < 0) | ((b == 0) & (1 / b < 0))
+        return te.where(negative, -te.abs(a), te.abs(a))
+
+    return pointwise("copysign", body, x, y)
+
+
+@te.op
+def nan_to_num(x, *, nan=0.0, posinf=None, neginf=None):
+    """`x` with NaN and the infinities replaced: infinities by the greatest and the least finite number unless told otherwise."""
+    if not x.dtype.is_float:
+        return te.compute(x.shape, lambda *i: x[i])
+    greatest = _GREATEST[x.dtype.name]
+    high, low = greatest if posinf is None else posinf, -greatest if neginf is None else neginf
+
+    def body(*i: Any) -> te.Scalar:
+        v = x[i]
+        return te.where(te.isnan(v), nan, te.where(v == math.inf, high, te.where(v == -math.inf, low, v)))
+
+    return te.compute(x.shape, body)
+
+
+_GREATEST = {
+    "float16": (2 - 2.0**-10) * 2.0**15,
+    "bfloat16": (2 - 2.0**-7) * 2.0**127,
+    "float32": (2 - 2.0**-23) * 2.0**127,
+    "float64": (2 - 2.0**-52) * 2.0**1023,
+}
+
+# ---------------------------------------------------------------------------------------------------- logarithms and their kin
+
+
+@te.op
+def hypot(x, y):
+    """`sqrt(x^2 + y^2)` without overflow in between; gradient 0 at (0, 0)."""
+
+    # The scale cancels: nothing is differentiated through it.
+    scale = te.stop_gradient(pointwise("hypot", lambda a, b: te.maximum(te.abs(a), te.abs(b)), x, y))
+
+    def body(*i: Any) -> te.Scalar:
+        s = scale[i]
+        return te.where((s == 0) | te.isinf(s), s, s * te.sqrt((at(x, i) / s) ** 2 + (at(y, i) / s) ** 2))
+
+    return te.compute(scale.shape, body)
+
+
+@te.op
+def xlogy(x, y):
+    """`x * log(y)`, and 0 where x = 0 and `log(y)` is no finite number."""
+
+    def body(a: Any, b: Any) -> te.Scalar:
+        return te.where((a == 0) & ((b <= 0) | te.isinf(b)), 0, a * te.log(b))
+
+    return pointwise("xlogy", body, x, y)
+
+
+@te.op
+def xlog1py(x, y):
+    """`x * log(1 + y)`, and 0 where x = 0 and `log(1 + y)` is no finite number."""
+
+    def body(a: Any, b: Any) -> te.Scalar:
+        return te.where((a == 0) & ((b <= -1) | te.isinf(b)), 0, a * te.log1p(b))
+
+    return pointwise("xlog1py", body, x, y)
+
+
+@te.op
+def entr(x):
+    """`-x log x`, the entropy of a probability: 0 at 0, minus infinity below."""
+    return te.compute(x.shape, lambda *i: te.where(x[i] == 0, 0, te.where(x[i] < 0, -math.inf, -x[i] * te.log(x[i]))))
+
+
+@te.op
+def logaddexp(x, y):
+    """`log(exp(x) + exp(y))` at any magnitude."""
+
+    def body(a: Any, b: Any) -> te.Scalar:
+        larger = te.where(te.isinf(b) & (a <= b), b, b + te.log1p(te.exp(a - b)))
+        return te.where(a > b, a + te.log1p(te.exp(b - a)), larger)
+
+    return pointwise("logaddexp", body, x, y)
+
+
+@te.op
+def logit(x, *, eps=None):
+    """`log(x / (1 - x))`; with `eps` of `x` brought into `eps .. 1 - eps`, whose derivative is 0 outside."""
+    if eps is not None and not 0 <= eps <= 0.5:
+        raise bad(f"logit: expected an eps between 0 and 0.5, got {eps!r}")
+
+    def body(*i: Any) -> te.Scalar:
+        v = x[i]
+        if eps is None:
+            return te.log(v / (1 - v))
+        inside = te.where(v < eps, eps, te.where(v > 1 - eps, 1 - eps, v))
+        return te.log(inside / (1 - inside))
+
+    return te.compute(x.shape, body)
+
+
+@te.op
+def sinc(x):
+    """`sin(pi x) / (pi x)`, 1 at 0: near 0 by its series, so that its derivatives are right there too."""
+
+    def body(*i: Any) -> te.Scalar:
+        angle = math.pi * x[i]
+        series = 1 - angle**2 / 6 * (1 - angle**2 / 20 * (1 - angle**2 / 42))
+        return te.where(te.abs(angle) < 0.02, series, te.sin(angle) / angle)
+
+    return te.compute(x.shape, body)

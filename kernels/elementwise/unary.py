@@ -1,0 +1,177 @@
+"""Functions of one number, element by element: arithmetic, roots, exponentials, angles, rounding.
+
+What the language has for one element, for whole tensors of any shape. Accuracy is that of the compiled functions (docs/accuracy.md).
+"""
+
+from __future__ import annotations
+
+import tensorexpr as te
+from tensorexpr.kernels.conventions.broadcasting import pointwise
+
+
+@te.op
+def neg(x):
+    """`-x`."""
+    return pointwise("neg", lambda v: -v, x)
+
+
+@te.op
+def abs(x):
+    """`|x|`; derivative 0 at 0."""
+    return pointwise("abs", te.abs, x)
+
+
+@te.op
+def sign(x):
+    """-1, 0 or 1; derivative 0."""
+    return pointwise("sign", te.sign, x)
+
+
+@te.op
+def square(x):
+    """`x^2`."""
+    return pointwise("square", lambda v: v * v, x)
+
+
+@te.op
+def reciprocal(x):
+    """`1 / x`."""
+    return pointwise("reciprocal", lambda v: 1 / v, x)
+
+
+@te.op
+def sqrt(x):
+    """`sqrt(x)`; the derivative at 0 is infinite."""
+    return pointwise("sqrt", te.sqrt, x)
+
+
+@te.op
+def rsqrt(x):
+    """`1 / sqrt(x)`."""
+    return pointwise("rsqrt", te.rsqrt, x)
+
+
+@te.op
+def exp(x):
+    """`e^x`."""
+    return pointwise("exp", te.exp, x)
+
+
+@te.op
+def exp2(x):
+    """`2^x`."""
+    return pointwise("exp2", te.exp2, x)
+
+
+@te.op
+def expm1(x):
+    """`e^x - 1`, exact near 0."""
+    return pointwise("expm1", te.expm1, x)
+
+
+@te.op
+def log(x):
+    """The natural logarithm."""
+    return pointwise("log", te.log, x)
+
+
+@te.op
+def log2(x):
+    """The logarithm to base 2."""
+    return pointwise("log2", te.log2, x)
+
+
+@te.op
+def log1p(x):
+    """`log(1 + x)`, exact near 0."""
+    return pointwise("log1p", te.log1p, x)
+
+
+@te.op
+def sin(x):
+    """The sine of `x` in radians."""
+    return pointwise("sin", te.sin, x)
+
+
+@te.op
+def cos(x):
+    """The cosine of `x` in radians."""
+    return pointwise("cos", te.cos, x)
+
+
+@te.op
+def tan(x):
+    """The tangent of `x` in radians."""
+    return pointwise("tan", te.tan, x)
+
+
+@te.op
+def asin(x):
+    """The angle in `-pi/2 .. pi/2` whose sine is `x`."""
+    return pointwise("asin", te.asin, x)
+
+
+@te.op
+def acos(x):
+    """The angle in `0 .. pi` whose cosine is `x`."""
+    return pointwise("acos", te.acos, x)
+
+
+@te.op
+def atan(x):
+    """The angle in `-pi/2 .. pi/2` whose tangent is `x`."""
+    return pointwise("atan", te.atan, x)
+
+
+@te.op
+def sinh(x):
+    """`(e^x - e^-x) / 2`."""
+    return pointwise("sinh", te.sinh, x)
+
+
+@te.op
+def cosh(x):
+    """`(e^x + e^-x) / 2`."""
+    return pointwise("cosh", te.cosh, x)
+
+
+@te.op
+def tanh(x):
+    """`(e^x - e^-x) / (e^x + e^-x)`, without overflow."""
+    return pointwise("tanh", te.tanh, x)
+
+
+@te.op
+def sigmoid(x):
+    """`1 / (1 + e^-x)`, without overflow."""
+    return pointwise("sigmoid", te.sigmoid, x)
+
+
+@te.op
+def erf(x):
+    """The error function, `2 / sqrt(pi)` times the integral of `e^(-t^2)` from 0 to `x`."""
+    return pointwise("erf", te.erf, x)
+
+
+@te.op
+def floor(x):
+    """The greatest whole number not above `x`; derivative 0."""
+    return pointwise("floor", te.floor, x)
+
+
+@te.op
+def ceil(x):
+    """The least whole number not below `x`; derivative 0."""
+    return pointwise("ceil", te.ceil, x)
+
+
+@te.op
+def round(x):
+    """The nearest whole number, of two the even one; derivative 0."""
+    return pointwise("round", te.round, x)
+
+
+@te.op
+def trunc(x):
+    """`x` without its fraction; derivative 0."""
+    return pointwise("trunc", te.trunc, x)

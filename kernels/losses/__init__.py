@@ -1,0 +1,1 @@
+"""Losses: between numbers, over classes, with margins, over sequences."""

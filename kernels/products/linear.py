@@ -1,0 +1,323 @@
+"""Products of matrices and vectors: `matmul` with broadcast leading axes, and what is named after it; sums of products, nothing else.
+
+Accumulation is the language's: float16 and bfloat16 in float32. Which loop order, tiling or fusion a product gets is the schedule's
+concern; here stands only what it is. Products of more than two operands are in `einsum`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorexpr as te
+from tensorexpr.kernels.conventions.arguments import bad, is_int, known, products
+from tensorexpr.kernels.conventions.axes import along, drop, normalized
+from tensorexpr.kernels.conventions.broadcasting import at, broadcast_shape, pointwise, same, stretches
+
+
+def _agree(name: str, what: str, a: Any, b: Any) -> Any:
+    """The extent that two axes share; `ArgumentError` where they are not known to be equal."""
+    if not same(a, b):
+        raise bad(f"{name}: expected {what} of equal extents, got {a} and {b}")
+    return a
+
+
+def _rank(name: str, x: te.Tensor, *ranks: int) -> None:
+    if x.ndim not in ranks:
+        raise bad(f"{name}: expected {x.name} with {' or '.join(map(str, ranks))} axes, got {x.ndim}")
+
+
+# ---------------------------------------------------------------------------------------------------- products
+
+
+@te.op
+def matmul(x, y):
+    """`z[.., i, j] = sum_k x[.., i, k] * y[.., k, j]`; leading axes broadcast. A vector stands for a row on the left, for a column on
+    the right, without that axis in the result. `ArgumentError` for a number or inner extents that differ.
+    """
+    return _matmul("matmul", x, y)
+
+
+def _matmul(name: str, x: te.Tensor, y: te.Tensor) -> te.Tensor:
+    if not x.ndim or not y.ndim:
+        raise bad(f"{name}: expected tensors of at least 1 axis, got {x.ndim} and {y.ndim}", "a number scales: mul")
+    inner = _agree(name, "the last axis of x and the last but one of y", x.shape[-1], y.shape[-2] if y.ndim > 1 else y.shape[0])
+    lead = broadcast_shape(name, x.shape[:-2], y.shape[:-2])
+    rows, columns = x.shape[-2:-1], y.shape[-1:] if y.ndim > 1 else ()
+
+    def body(*i: Any) -> te.Scalar:
+        batch, rest = i[: len(lead)], i[len(lead) :]
+        row, column = rest[: len(rows)], rest[len(rows) :]
+        return products(lambda k: _batched(x, batch, (*row, k)) * _batched(y, batch, (k, *column)), inner)
+
+    return te.compute((*lead, *rows, *columns), body)
+
+
+def _batched(x: te.Tensor, batch: Sequence[Any], last: tuple[Any, ...]) -> te.Scalar:
+    """`x` at the indices `last` of its last axes, its leading axes broadcast to `batch`."""
+    own = batch[len(batch) - (x.ndim - len(last)) :]
+    return x[tuple(0 if known(n) and n == 1 else i for n, i in zip(x.shape, own)) + last]
+
+
+@te.op
+def bmm(x, y):
+    """`z[b, i, j] = sum_k x[b, i, k] * y[b, k, j]`: `matmul` of exactly three axes each, none broadcast."""
+    _rank("bmm", x, 3)
+    _rank("bmm", y, 3)
+    _agree("bmm", "batches", x.shape[0], y.shape[0])
+    return _matmul("bmm", x, y)
+
+
+@te.op
+def addmm(input, x, y, *, beta=1, alpha=1):
+    """`beta * input + alpha * (x @ y)` of matrices, `input` broadcast to the product."""
+    return _added("addmm", 2, input, x, y, beta, alpha)
+
+
+@te.op
+def baddbmm(input, x, y, *, beta=1, alpha=1):
+    """`beta * input + alpha * (x @ y)` of batches of matrices, `input` broadcast to the product."""
+    return _added("baddbmm", 3, input, x, y, beta, alpha)
+
+
+def _added(name: str, rank: int, input: te.Tensor, x: te.Tensor, y: te.Tensor, beta: float, alpha: float) -> te.Tensor:
+    _rank(name, x, rank)
+    _rank(name, y, rank)
+    made = _matmul(name, x, y)
+    if not stretches(input.shape, made.shape):
+        raise bad(f"{name}: expected an input that broadcasts to the product, got {input.shape} and {made.shape}")
+    return te.compute(made.shape, lambda *i: _times(beta, at(input, i)) + _times(alpha, made[i]))
+
+
+def _times(factor: float, value: Any) -> Any:
+    return value if factor == 1 else factor * value
+
+
+@te.op
+def linear(x, weight, bias=None):
+    """`y[.., o] = sum_k x[.., k] * weight[o, k] + bias[o]`; a weight of one axis gives a result without `o`."""
+    _rank("linear", weight, 1, 2)
+    if not x.ndim:
+        raise bad("linear: expected an x of at least 1 axis, got 0")
+    inner = _agree("linear", "the last axes of x and weight", x.shape[-1], weight.shape[-1])
+    out = weight.shape[:-1]
+    if bias is not None and (bias.ndim != len(out) or not all(map(same, bias.shape, out))):
+        raise bad(f"linear: expected a bias of shape {out}, got {bias.shape}")
+    lead = x.ndim - 1
+
+    def body(*i: Any) -> te.Scalar:
+        total = products(lambda k: x[(*i[:lead], k)] * weight[(*i[lead:], k)], inner)
+        return total if bias is None else total + bias[i[lead:]]
+
+    return te.compute((*x.shape[:-1], *out), body)
+
+
+@te.op
+def bilinear(x1, x2, weight, bias=None):
+    """`y[.., o] = sum_jk x1[.., j] * weight[o, j, k] * x2[.., k] + bias[o]`, contracted with `x2` first: each output costs J * (K + 1)."""
+    _rank("bilinear", weight, 3)
+    if x1.ndim != x2.ndim or not x1.ndim or not all(map(same, x1.shape[:-1], x2.shape[:-1])):
+        raise bad(f"bilinear: expected inputs with the same leading axes, got {x1.shape} and {x2.shape}")
+    _agree("bilinear", "the last axis of x1 and axis 1 of weight", x1.shape[-1], weight.shape[1])
+    _agree("bilinear", "the last axis of x2 and axis 2 of weight", x2.shape[-1], weight.shape[2])
+    if bias is not None and (bias.ndim != 1 or not same(bias.shape[0], weight.shape[0])):
+        raise bad(f"bilinear: expected a bias of shape {weight.shape[:1]}, got {bias.shape}")
+    lead = x1.ndim - 1
+    outputs, rows, columns = weight.shape
+
+    def half(*i: Any) -> te.Scalar:
+        return products(lambda k: weight[i[lead], i[lead + 1], k] * x2[(*i[:lead], k)], columns)
+
+    inner = te.compute((*x1.shape[:-1], outputs, rows), half, name="inner")
+
+    def body(*i: Any) -> te.Scalar:
+        total = products(lambda j: x1[(*i[:lead], j)] * inner[(*i, j)], rows)
+        return total if bias is None else total + bias[i[lead]]
+
+    return te.compute((*x1.shape[:-1], outputs), body)
+
+
+@te.op
+def dot(x, y):
+    """`sum_k x[k] * y[k]` of two vectors."""
+    _rank("dot", x, 1)
+    _rank("dot", y, 1)
+    return _matmul("dot", x, y)
+
+
+@te.op
+def vdot(x, y):
+    """`sum x * y` over all elements of two tensors of one shape."""
+    if x.ndim != y.ndim or not all(map(same, x.shape, y.shape)):
+        raise bad(f"vdot: expected tensors of one shape, got {x.shape} and {y.shape}")
+    if not x.ndim:
+        return te.compute((), lambda: x[()] * y[()])
+    return te.compute((), lambda: products(lambda *k: x[k] * y[k], x.shape))
+
+
+@te.op
+def vecdot(x, y, *, axis=-1):
+    """`sum_k x[.., k, ..] * y[.., k, ..]` along `axis`, the other axes broadcast."""
+    rank = max(x.ndim, y.ndim)
+    shape = broadcast_shape("vecdot", x.shape, y.shape)
+    if not is_int(axis) or not -rank <= axis < rank:
+        raise bad(f"vecdot: expected an axis between {-rank} and {rank - 1}, got {axis!r}")
+    axis %= rank
+
+    def body(*i: Any) -> te.Scalar:
+        return products(lambda k: at(x, along(i, axis, k)) * at(y, along(i, axis, k)), shape[axis])
+
+    return te.compute(drop(shape, axis), body)
+
+
+@te.op
+def inner(x, y):
+    """`z[.., ..] = sum_k x[.., k] * y[.., k]`: the last axes contracted, all others side by side."""
+    if not x.ndim or not y.ndim:
+        return pointwise("inner", lambda a, b: a * b, x, y)
+    size = _agree("inner", "the last axes", x.shape[-1], y.shape[-1])
+    lead = x.ndim - 1
+    return te.compute((*x.shape[:-1], *y.shape[:-1]), lambda *i: products(lambda k: x[(*i[:lead], k)] * y[(*i[lead:], k)], size))
+
+
+@te.op
+def outer(x, y):
+    """`z[i, j] = x[i] * y[j]` of two vectors."""
+    _rank("outer", x, 1)
+    _rank("outer", y, 1)
+    return te.compute((x.shape[0], y.shape[0]), lambda i, j: x[i] * y[j])
+
+
+@te.op
+def tensordot(x, y, *, axes=2):
+    """Contracts `axes` of `x` with those of `y`, pairwise: an integer n (the last n of `x` with the first n of `y`), or two sequences.
+
+    The result has the other axes of `x`, then those of `y`.
+    """
+    first, second = _pairs(x, y, axes)
+    extents = [_agree("tensordot", f"axes {p} of x and {q} of y", x.shape[p], y.shape[q]) for p, q in zip(first, second, strict=True)]
+    ours, theirs = ([d for d in range(t.ndim) if d not in taken] for t, taken in ((x, first), (y, second)))
+
+    def place(rank: int, free: Sequence[int], taken: Sequence[int], outer: Sequence[Any], k: Sequence[Any]) -> tuple[Any, ...]:
+        found = dict(zip(free, outer, strict=True)) | dict(zip(taken, k, strict=True))
+        return tuple(found[d] for d in range(rank))
+
+    def body(*i: Any) -> Any:
+        a, b = i[: len(ours)], i[len(ours) :]
+        if not extents:
+            return x[a] * y[b]
+        return products(lambda *k: x[place(x.ndim, ours, first, a, k)] * y[place(y.ndim, theirs, second, b, k)], extents)
+
+    return te.compute((*(x.shape[d] for d in ours), *(y.shape[d] for d in theirs)), body)
+
+
+def _pairs(x: te.Tensor, y: te.Tensor, axes: Any) -> tuple[list[int], list[int]]:
+    if is_int(axes):
+        if not 0 <= axes <= min(x.ndim, y.ndim):
+            raise bad(f"tensordot: expected a number of axes from 0 to {min(x.ndim, y.ndim)}, got {axes}")
+        return list(range(x.ndim - axes, x.ndim)), list(range(axes))
+    pair = tuple(axes) if isinstance(axes, (tuple, list)) else ()
+    if len(pair) != 2:
+        raise bad(f"tensordot: expected an integer or two sequences of axes, got {axes!r}")
+    taken = [
+        [normalized(one, t) for one in (part if isinstance(part, (tuple, list)) else (part,))] for t, part in zip((x, y), pair, strict=True)
+    ]
+    if len(taken[0]) != len(taken[1]) or any(len(set(part)) < len(part) for part in taken):
+        raise bad(f"tensordot: expected as many different axes of x as of y, got {axes!r}")
+    return taken[0], taken[1]
+
+
+@te.op
+def kron(x, y):
+    """The Kronecker product: `z[.., i, ..] = x[.., i // n, ..] * y[.., i % n, ..]` on each axis, n the extent of `y`; missing leading
+    axes are 1."""
+    rank = max(x.ndim, y.ndim)
+    ours, theirs = ((1,) * (rank - t.ndim) + tuple(t.shape) for t in (x, y))
+
+    def body(*i: Any) -> te.Scalar:
+        high = tuple(k // n for k, n in zip(i, theirs, strict=True))[rank - x.ndim :]
+        low = tuple(k % n for k, n in zip(i, theirs, strict=True))[rank - y.ndim :]
+        return x[high] * y[low]
+
+    return te.compute(tuple(a * b for a, b in zip(ours, theirs, strict=True)), body)
+
+
+@te.op
+def cross(x, y, *, axis=-1):
+    """The vector product along `axis`, of extent 3: `z[i] = x[i+1] y[i+2] - x[i+2] y[i+1]`, places modulo 3; other axes broadcast."""
+    shape = broadcast_shape("cross", x.shape, y.shape)
+    if x.ndim != y.ndim or not x.ndim:
+        raise bad(f"cross: expected tensors with one number of axes, at least 1, got {x.ndim} and {y.ndim}")
+    axis = normalized(axis, x)
+    if not (known(x.shape[axis], y.shape[axis]) and x.shape[axis] == y.shape[axis] == 3):
+        raise bad(f"cross: expected extents of 3 along axis {axis}, got {x.shape[axis]} and {y.shape[axis]}")
+
+    def body(*i: Any) -> te.Scalar:
+        rest, k = drop(i, axis), i[axis]
+        after, before = along(rest, axis, (k + 1) % 3), along(rest, axis, (k + 2) % 3)
+        return at(x, after) * at(y, before) - at(x, before) * at(y, after)
+
+    return te.compute(shape, body)
+
+
+# ---------------------------------------------------------------------------------------------------- powers and chains
+
+
+@te.op
+def matrix_power(x, *, n):
+    """The n-th power of square matrices (the last two axes), n >= 0, by repeated squaring: about 2 log2 n products."""
+    if x.ndim < 2 or not same(x.shape[-1], x.shape[-2]):
+        raise bad(f"matrix_power: expected square matrices, got shape {x.shape}")
+    if not is_int(n) or n < 0:
+        raise bad(f"matrix_power: expected an integer n of at least 0, got {n!r}", "a negative power needs an inverse")
+    result, square = None, x
+    while n:
+        if n % 2:
+            result = square if result is None else _matmul("matrix_power", result, square)
+        n //= 2
+        square = _matmul("matrix_power", square, square) if n else square
+    if result is None:
+        return te.compute(x.shape, lambda *i: te.where(i[-1] == i[-2], te.cast(1, x.dtype), te.cast(0, x.dtype)))
+    return result if result is not x else te.compute(x.shape, lambda *i: x[i])
+
+
+@te.op
+def multi_dot(tensors):
+    """The product of two or more matrices, grouped so that the number of multiplications is least; the first may be a row vector, the
+    last a column vector.
+
+    The grouping is the textbook's dynamic program over the extents (Godbole, 1973); extents known only at run time count as 64.
+    """
+    given = tuple(tensors) if isinstance(tensors, (tuple, list)) else (tensors,)
+    if len(given) < 2:
+        raise bad(f"multi_dot: expected at least 2 tensors, got {len(given)}")
+    for place, tensor in enumerate(given):
+        _rank("multi_dot", tensor, *((1, 2) if place in (0, len(given) - 1) else (2,)))
+    left, right = given[0].shape[:-1] or (1,), given[-1].shape[1:] or (1,)
+    extents = [*left, *(tensor.shape[0] for tensor in given[1:]), *right]
+    sizes = [extent if known(extent) else 64 for extent in extents]
+    return _chained(given, _grouping(sizes), 0, len(given) - 1)
+
+
+def _grouping(sizes: Sequence[int]) -> dict[tuple[int, int], int]:
+    """For each run of matrices (first, last) after which of them to part it."""
+    count = len(sizes) - 1
+    cost = {(k, k): 0 for k in range(count)}
+    parted: dict[tuple[int, int], int] = {}
+    for length in range(1, count):
+        for first in range(count - length):
+            last = first + length
+
+            def price(k: int, first: int = first, last: int = last) -> int:
+                return cost[first, k] + cost[k + 1, last] + sizes[first] * sizes[k + 1] * sizes[last + 1]
+
+            parted[first, last] = min(range(first, last), key=price)
+            cost[first, last] = price(parted[first, last])
+    return parted
+
+
+def _chained(given: Sequence[te.Tensor], parted: dict[tuple[int, int], int], first: int, last: int) -> te.Tensor:
+    if first == last:
+        return given[first]
+    middle = parted[first, last]
+    return _matmul("multi_dot", _chained(given, parted, first, middle), _chained(given, parted, middle + 1, last))

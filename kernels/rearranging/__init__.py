@@ -1,0 +1,1 @@
+"""Elements moved: views and layouts, indexing by data, parts of matrices."""

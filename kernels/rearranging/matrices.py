@@ -1,0 +1,116 @@
+"""Parts of matrices: diagonals, traces, triangles, taken from any two axes of a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorexpr as te
+from tensorexpr.kernels.conventions.arguments import bad, is_int, known
+from tensorexpr.kernels.conventions.axes import normalized
+
+
+def _plane(name: str, x: te.Tensor, axis1: int, axis2: int) -> tuple[int, int]:
+    first, second = normalized(axis1, x), normalized(axis2, x)
+    if first == second:
+        raise bad(f"{name}: expected two different axes, got {axis1} and {axis2}")
+    return first, second
+
+
+def _offset(name: str, offset: Any) -> int:
+    if not is_int(offset):
+        raise bad(f"{name}: expected an integer offset, got {offset!r}", "0 is the main diagonal, positive ones lie above it")
+    return offset
+
+
+def _length(rows: Any, columns: Any, offset: int) -> Any:
+    """How many elements a diagonal has."""
+    if offset > 0:
+        columns = columns - offset
+    if offset < 0:
+        rows = rows + offset
+    if known(rows, columns):
+        return max(0, min(rows, columns))
+    return te.maximum(te.minimum(rows, columns), 0)
+
+
+def _along(x: te.Tensor, first: int, second: int, offset: int) -> Callable[[Any, Any], te.Scalar]:
+    """The k-th element of a diagonal, at indices of the other axes."""
+
+    def element(rest: Any, k: Any) -> te.Scalar:
+        others = iter(rest)
+        place = {first: k - offset if offset < 0 else k, second: k + offset if offset > 0 else k}
+        return x[tuple(place[d] if d in place else next(others) for d in range(x.ndim))]
+
+    return element
+
+
+@te.op
+def diagonal(x, *, offset=0, axis1=0, axis2=1):
+    """`y[.., k] = x[.., k, .., k + offset, ..]`: a diagonal of the plane of two axes, as the last axis of the result."""
+    first, second = _plane("diagonal", x, axis1, axis2)
+    element = _along(x, first, second, _offset("diagonal", offset))
+    rest = tuple(extent for d, extent in enumerate(x.shape) if d not in (first, second))
+    return te.compute((*rest, _length(x.shape[first], x.shape[second], offset)), lambda *i: element(i[:-1], i[-1]))
+
+
+@te.op
+def trace(x, *, offset=0, axis1=0, axis2=1):
+    """`y[..] = sum_k x[.., k, .., k + offset, ..]`: the sum of a diagonal of the plane of two axes."""
+    first, second = _plane("trace", x, axis1, axis2)
+    element = _along(x, first, second, _offset("trace", offset))
+    rest = tuple(extent for d, extent in enumerate(x.shape) if d not in (first, second))
+    length = _length(x.shape[first], x.shape[second], offset)
+    return te.compute(rest, lambda *i: te.sum(lambda k: element(i, k), length))
+
+
+@te.op
+def diag_embed(x, *, offset=0, axis1=-2, axis2=-1):
+    """The opposite of `diagonal`: the last axis of `x` as a diagonal of a plane of square matrices, 0 elsewhere."""
+    rank = x.ndim + 1
+    if not x.ndim:
+        raise bad("diag_embed: expected an x of at least 1 axis, got 0")
+    for axis in (axis1, axis2):
+        if not is_int(axis) or not -rank <= axis < rank:
+            raise bad(f"diag_embed: expected axes of the result between {-rank} and {rank - 1}, got {axis!r}")
+    first, second = axis1 % rank, axis2 % rank
+    if first == second:
+        raise bad(f"diag_embed: expected two different axes, got {axis1} and {axis2}")
+    size = x.shape[-1] + abs(_offset("diag_embed", offset))
+    others = iter(x.shape[:-1])
+    shape = tuple(size if d in (first, second) else next(others) for d in range(rank))
+
+    def body(*i: Any) -> te.Scalar:
+        row, column = i[first], i[second]
+        rest = tuple(k for d, k in enumerate(i) if d not in (first, second))
+        k = row if offset >= 0 else column
+        return te.where(column - row == offset, x.read(*rest, k, outside=0), te.cast(0, x.dtype))
+
+    return te.compute(shape, body)
+
+
+@te.op
+def diag(x, *, offset=0):
+    """The diagonal of a matrix, or the matrix with a vector as its diagonal."""
+    if x.ndim not in (1, 2):
+        raise bad(f"diag: expected a vector or a matrix, got {x.ndim} axes")
+    return diag_embed(x, offset=offset) if x.ndim == 1 else diagonal(x, offset=offset)
+
+
+@te.op
+def triu(x, *, diagonal=0):
+    """The elements of matrices (the last two axes) on and above a diagonal, 0 below."""
+    return _triangle("triu", x, diagonal, lambda above: above >= 0)
+
+
+@te.op
+def tril(x, *, diagonal=0):
+    """The elements of matrices (the last two axes) on and below a diagonal, 0 above."""
+    return _triangle("tril", x, diagonal, lambda above: above <= 0)
+
+
+def _triangle(name: str, x: te.Tensor, diagonal: Any, keep: Callable[[Any], Any]) -> te.Tensor:
+    offset = _offset(name, diagonal)
+    if x.ndim < 2:
+        raise bad(f"{name}: expected an x of at least 2 axes, got {x.ndim}")
+    return te.compute(x.shape, lambda *i: te.where(keep(i[-1] - i[-2] - offset), x[i], te.cast(0, x.dtype)))

@@ -1,0 +1,469 @@
+"""Rearranging: operations that move elements and compute nothing. Names are NumPy's and PyTorch's; axes may be negative.
+
+Each is a definition by where an element comes from, so a gradient is the same kind of definition in the other direction:
+flipping, rolling and permuting are turned around by substitution, tiling and repeating sum over the copies, reshaping counts
+the same digits. None of them needs a copy when it is composed: the reads of what follows go straight to the source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorexpr as te
+from tensorexpr.kernels.conventions.arguments import at_least, bad, is_int, known, one_of, per_axis, product, same_extent
+from tensorexpr.kernels.conventions.axes import along, drop, normalized
+
+
+def _axes(axes: Any, x: te.Tensor) -> tuple[int, ...]:
+    """`axes` (one or several, all for None) counted from the front; `ArgumentError` where one is named twice."""
+    wanted = tuple(range(x.ndim)) if axes is None else (axes,) if is_int(axes) else tuple(axes)
+    found = tuple(normalized(axis, x) for axis in wanted)
+    if len(set(found)) < len(found):
+        raise bad(f"axes: expected different axes, got {axes!r}")
+    return found
+
+
+def _choose(index: Any, bounds: Sequence[Any], choices: Sequence[Callable[[], Any]]) -> Any:
+    """`choices[k]()` for the k with `bounds[k] <= index < bounds[k + 1]`, as a balanced tree of conditions."""
+    if len(choices) == 1:
+        return choices[0]()
+    half = len(choices) // 2
+    first, second = _choose(index, bounds[: half + 1], choices[:half]), _choose(index, bounds[half:], choices[half:])
+    return te.where(index < bounds[half], first, second)
+
+
+# ---------------------------------------------------------------------------------------------------- order along axes
+
+
+@te.op
+def flip(x, *, axes=None):
+    """`y[.., i, ..] = x[.., n - 1 - i, ..]` along `axes` (one or several; None: all)."""
+    turned = _axes(axes, x)
+    return te.compute(x.shape, lambda *i: x[tuple(x.shape[d] - 1 - k if d in turned else k for d, k in enumerate(i))])
+
+
+@te.op
+def roll(x, *, shifts, axes=None):
+    """`y[.., i, ..] = x[.., (i - shift) % n, ..]` along `axes`, with a shift for each; axes None: of the flattened tensor, as PyTorch."""
+    if axes is None:
+        at_least("shifts", abs(shifts) if is_int(shifts) else shifts, 0)
+        return _reshaped(_rolled(_reshaped(x, (product(x.shape),)), {0: shifts}), x.shape)
+    wanted = (axes,) if is_int(axes) else tuple(axes)
+    steps = (shifts,) if is_int(shifts) else tuple(shifts)
+    if len(steps) != len(wanted) or not all(map(is_int, steps)):
+        raise bad(f"roll: expected one integer shift per axis of {wanted}, got {shifts!r}")
+    total: dict[int, int] = {}
+    for axis, step in zip((normalized(axis, x) for axis in wanted), steps, strict=True):
+        total[axis] = total.get(axis, 0) + step
+    return _rolled(x, total)
+
+
+def _rolled(x: te.Tensor, shifts: dict[int, int]) -> te.Tensor:
+    def source(d: int, k: Any) -> Any:
+        size, shift = x.shape[d], shifts.get(d, 0)
+        if isinstance(size, int):
+            shift %= max(size, 1)
+        return (k - shift) % size if shift else k
+
+    return te.compute(x.shape, lambda *i: x[tuple(source(d, k) for d, k in enumerate(i))])
+
+
+@te.op
+def rot90(x, *, k=1, axes=(0, 1)):
+    """`x` turned by `k` quarter turns in the plane of two axes, from the first towards the second."""
+    if not is_int(k):
+        raise bad(f"k: expected an integer number of quarter turns, got {k!r}")
+    if len(tuple(axes)) != 2:
+        raise bad(f"axes: expected two axes, got {axes!r}")
+    first, second = _axes(axes, x)
+    turns = k % 4
+    shape = list(x.shape)
+    if turns % 2:
+        shape[first], shape[second] = shape[second], shape[first]
+    last_first, last_second = x.shape[first] - 1, x.shape[second] - 1
+
+    def source(i: Sequence[Any]) -> tuple[Any, ...]:
+        at, p, q = list(i), i[first], i[second]
+        at[first], at[second] = [(p, q), (q, last_second - p), (last_first - p, last_second - q), (last_first - q, p)][turns]
+        return tuple(at)
+
+    return te.compute(tuple(shape), lambda *i: x[source(i)])
+
+
+@te.op
+def permute(x, *, axes):
+    """The axes in another order: axis d of the result is axis `axes[d]` of `x`."""
+    order = _axes(axes, x)
+    if len(order) != x.ndim:
+        raise bad(f"axes: expected an order of all {x.ndim} axes of {x.name}, got {axes!r}")
+    return _permuted(x, order)
+
+
+@te.op
+def transpose(x, *, axis0=-2, axis1=-1):
+    """`x` with two axes exchanged (PyTorch's `transpose`)."""
+    first, second = normalized(axis0, x), normalized(axis1, x)
+    order = list(range(x.ndim))
+    order[first], order[second] = order[second], order[first]
+    return _permuted(x, order)
+
+
+@te.op
+def moveaxis(x, *, source, destination):
+    """`x` with the axes `source` moved to the places `destination`, the others in order (`numpy.moveaxis`, `torch.movedim`)."""
+    taken, places = _axes(source, x), _axes(destination, x)
+    if len(taken) != len(places):
+        raise bad(f"moveaxis: expected as many destinations as sources, got {source!r} and {destination!r}")
+    placed = dict(zip(places, taken, strict=True))
+    rest = iter(d for d in range(x.ndim) if d not in taken)
+    return _permuted(x, [placed[d] if d in placed else next(rest) for d in range(x.ndim)])
+
+
+def _permuted(x: te.Tensor, order: Sequence[int]) -> te.Tensor:
+    return te.compute(tuple(x.shape[d] for d in order), lambda *i: x[tuple(i[order.index(d)] for d in range(x.ndim))])
+
+
+# ---------------------------------------------------------------------------------------------------- copies
+
+
+@te.op
+def tile(x, *, repeats):
+    """`y[i] = x[i % n]` on each axis, `repeats` times (`numpy.tile`; missing leading numbers are 1, missing axes are added in front)."""
+    times = (repeats,) if is_int(repeats) else tuple(repeats)
+    for number in times:
+        at_least("repeats", number, 0)
+    rank = max(x.ndim, len(times))
+    times = (1,) * (rank - len(times)) + times
+    extents = (1,) * (rank - x.ndim) + tuple(x.shape)
+
+    def source(i: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(k if n == 1 else k % e for k, n, e in zip(i, times, extents, strict=True))[rank - x.ndim :]
+
+    return te.compute(tuple(n * e for n, e in zip(times, extents, strict=True)), lambda *i: x[source(i)])
+
+
+@te.op
+def repeat(x, *, sizes):
+    """`y[i] = x[i % n]` on each axis: `torch.Tensor.repeat`, with a number for every axis of the result."""
+    if not isinstance(sizes, (tuple, list)) or len(sizes) < x.ndim:
+        raise bad(f"sizes: expected at least {x.ndim} numbers, one per axis of {x.name}, got {sizes!r}")
+    return tile.function(x, repeats=tuple(sizes))
+
+
+@te.op
+def repeat_interleave(x, *, repeats, axis=None):
+    """Each element `repeats` times, beside each other: `y[.., i, ..] = x[.., i // repeats, ..]` along `axis` (None: flattened first).
+
+    A tuple of `repeats` says how often each element along the axis is repeated.
+    """
+    if axis is None:
+        x, axis = _reshaped(x, (product(x.shape),)), 0
+    axis = normalized(axis, x)
+    size = x.shape[axis]
+    if is_int(repeats):
+        times = at_least("repeats", repeats, 0)
+        shape = along(drop(x.shape, axis), axis, size * times)
+        return te.compute(shape, lambda *i: x[along(drop(i, axis), axis, i[axis] // times)])
+    if not known(size):
+        raise bad(f"repeats: expected one number where the extent of {x.name} is known only at run time, got {repeats!r}")
+    numbers = per_axis("repeats", repeats, size, 0)
+    starts = [sum(numbers[:k]) for k in range(size + 1)]
+    copied = [k for k in range(size) if numbers[k]]
+    shape = along(drop(x.shape, axis), axis, starts[-1])
+
+    def body(*i: Any) -> Any:
+        rest = drop(i, axis)
+        reads = [lambda k=k: x[along(rest, axis, k)] for k in copied]
+        return _choose(i[axis], [*(starts[k] for k in copied), starts[-1]], reads)
+
+    return te.compute(shape, body if copied else lambda *i: x[i])
+
+
+@te.op
+def broadcast_to(x, *, shape):
+    """`x` with axes of extent 1 stretched and axes added in front, to `shape` (-1: as it is); `torch.Tensor.expand`."""
+    wanted = tuple(shape)
+    if len(wanted) < x.ndim:
+        raise bad(f"shape: expected at least {x.ndim} extents, got {shape!r}")
+    extents = [-1] * (len(wanted) - x.ndim) + list(x.shape)
+    found = []
+    for own, extent in zip(extents, wanted, strict=True):
+        if is_int(extent) and extent == -1:
+            extent = own
+        if is_int(extent) and extent < 0:
+            raise bad(f"shape: expected extents of at least 0, or -1 for one that {x.name} has, got {shape!r}")
+        if known(own, extent) and own not in (-1, 1, extent):
+            raise bad(f"shape: expected {own} or an axis of extent 1 to stretch, got {extent} in {shape!r}")
+        found.append(extent)
+    first = len(wanted) - x.ndim
+
+    def source(i: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(0 if _is_one(own) else k for own, k in zip(x.shape, i[first:], strict=True))
+
+    return te.compute(tuple(found), lambda *i: x[source(i)])
+
+
+@te.op
+def meshgrid(tensors, *, indexing="ij"):
+    """One tensor per vector, all of the shape of their product: `y_d[i_0, ..] = tensors[d][i_d]`.
+
+    `indexing` "ij", or "xy" with the first two axes exchanged, as `numpy.meshgrid` and `torch.meshgrid`.
+    """
+    one_of("indexing", indexing, ("ij", "xy"))
+    given = _several(tensors)
+    if any(t.ndim != 1 for t in given):
+        raise bad(f"meshgrid: expected vectors, got {', '.join(f'{t.name} of {t.ndim} axes' for t in given)}")
+    order = list(range(len(given)))
+    if indexing == "xy" and len(given) > 1:
+        order[:2] = [1, 0]
+    shape = tuple(given[d].shape[0] for d in order)
+    return tuple(te.compute(shape, lambda *i, t=t, d=d: t[i[order.index(d)]]) for d, t in enumerate(given))
+
+
+# ---------------------------------------------------------------------------------------------------- shapes
+
+
+@te.op
+def reshape(x, *, shape):
+    """The elements in row-major order, counted by `shape`; one extent may be -1, what is left.
+
+    `ArgumentError` where the numbers of elements are known and differ.
+    """
+    extents = list((shape,) if is_int(shape) else shape)
+    if any(is_int(e) and e < -1 for e in extents) or sum(is_int(e) and e == -1 for e in extents) > 1:
+        raise bad(f"shape: expected extents of at least 0, and at most one -1, got {shape!r}")
+    missing = next((d for d, e in enumerate(extents) if is_int(e) and e == -1), None)
+    total, given = product(x.shape), product([e for d, e in enumerate(extents) if d != missing])
+    if known(total, given) and (total != given if missing is None else given == 0 or total % given):
+        raise bad(f"shape: expected extents for the {total} elements of {x.name}, got {shape!r}")
+    if missing is not None:
+        extents[missing] = total // given
+    return _reshaped(x, tuple(extents))
+
+
+@te.op
+def flatten(x, *, start_axis=0, end_axis=-1):
+    """The axes from `start_axis` to `end_axis`, both included, as one: `y[.., f, ..] = x[.., f // n, f % n, ..]`."""
+    if x.ndim == 0:
+        return te.compute((1,), lambda _: x[()])
+    first, last = normalized(start_axis, x), normalized(end_axis, x)
+    if first > last:
+        raise bad(f"flatten: expected start_axis at or before end_axis, got {start_axis} and {end_axis}")
+    return _reshaped(x, (*x.shape[:first], product(x.shape[first : last + 1]), *x.shape[last + 1 :]))
+
+
+@te.op
+def unflatten(x, *, axis, sizes):
+    """`axis` as several axes of extents `sizes`, of which one may be -1."""
+    axis = normalized(axis, x)
+    parts = list(sizes)
+    if -1 in parts:
+        rest = product([p for p in parts if p != -1])
+        parts[parts.index(-1)] = x.shape[axis] // rest if rest else 0
+    if (known(x.shape[axis], *parts) and product(parts) != x.shape[axis]) or not parts:
+        raise bad(f"sizes: expected extents whose product is {x.shape[axis]}, the extent of axis {axis}, got {sizes!r}")
+    return _reshaped(x, (*x.shape[:axis], *parts, *x.shape[axis + 1 :]))
+
+
+def _reshaped(x: te.Tensor, shape: tuple[Any, ...]) -> te.Tensor:
+    """`x` counted by `shape`: by blocks of axes of equal products, so that axes that stay as they are keep their index."""
+    if any(known(extent) and extent == 0 for extent in shape):
+        return te.compute(shape, lambda *i: te.cast(0, x.dtype))  # no element: there is nothing to count
+    blocks = _blocks(tuple(x.shape), shape)
+    mixed = [b for b in blocks if len(b[0]) > 1 and len(b[1]) > 1]
+    if any(not known(*(x.shape[d] for d in b[0]), *(shape[d] for d in b[1])) for b in mixed):
+        # Symbolic extents counted twice are turned around in two steps: through the flat order.
+        middle = tuple(e for b in blocks for e in ([product([shape[d] for d in b[1]])] if b in mixed else [shape[d] for d in b[1]]))
+        return _reshaped(_reshaped(x, middle), shape)
+
+    def source(i: Sequence[Any]) -> tuple[Any, ...]:
+        found: list[Any] = []
+        for ours, theirs in blocks:
+            flat: Any = None
+            for d in theirs:
+                if not _is_one(shape[d]):
+                    flat = i[d] if flat is None else flat * shape[d] + i[d]
+            wide = [d for d in ours if not _is_one(x.shape[d])]
+            digits: dict[int, Any] = {}
+            for d in reversed(wide):
+                digits[d] = flat if d == wide[0] else flat % x.shape[d]
+                flat = flat // x.shape[d]
+            found += [digits.get(d, 0) for d in ours]
+        return tuple(found)
+
+    return te.compute(shape, lambda *i: x[source(i)])
+
+
+def _is_one(extent: Any) -> bool:
+    return known(extent) and extent == 1
+
+
+def _blocks(own: tuple[Any, ...], other: tuple[Any, ...]) -> list[tuple[list[int], list[int]]]:
+    """The axes of two shapes of equally many elements, in the shortest runs whose products are equal."""
+    blocks: list[tuple[list[int], list[int]]] = []
+    p = q = 0
+    while p < len(own) or q < len(other):
+        ours, theirs = [p] if p < len(own) else [], [q] if q < len(other) else []
+        p, q = p + len(ours), q + len(theirs)
+        while (order := _compare(product([own[d] for d in ours]), product([other[d] for d in theirs]))) != 0:
+            grow_ours = p < len(own) and (order < 0 or q == len(other))
+            if grow_ours:
+                ours.append(p)
+                p += 1
+            elif q < len(other):
+                theirs.append(q)
+                q += 1
+            else:
+                break
+        blocks.append((ours, theirs))
+    return blocks
+
+
+def _compare(a: Any, b: Any) -> int:
+    """Which of two products is known to be greater: -1, 0 (equal), 1. Sizes known later are equal only if they look so."""
+    if known(a, b):
+        return (a > b) - (a < b)
+    try:
+        return 0 if a == b else -1
+    except te.DefinitionError:
+        return -1
+
+
+@te.op
+def squeeze(x, *, axis=None):
+    """`x` without `axis` (one or several) where its extent is 1; None: without every axis of extent 1."""
+    axes = _axes(axis, x)
+    gone = {d for d in axes if _is_one(x.shape[d])}
+    kept = [d for d in range(x.ndim) if d not in gone]
+    return te.compute(tuple(x.shape[d] for d in kept), lambda *i: x[tuple(i[kept.index(d)] if d in kept else 0 for d in range(x.ndim))])
+
+
+@te.op
+def unsqueeze(x, *, axis):
+    """`x` with an axis of extent 1 put in at `axis` of the result."""
+    if not is_int(axis) or not -x.ndim - 1 <= axis <= x.ndim:
+        raise bad(f"axis: expected a place between {-x.ndim - 1} and {x.ndim}, got {axis!r}")
+    axis %= x.ndim + 1
+    return te.compute(along(x.shape, axis, 1), lambda *i: x[drop(i, axis)])
+
+
+# ---------------------------------------------------------------------------------------------------- joining and parting
+
+
+def _several(tensors: Any) -> tuple[te.Tensor, ...]:
+    """The tensors of an argument that is one or several."""
+    return tuple(tensors) if isinstance(tensors, (tuple, list)) else (tensors,)
+
+
+def _same_shapes(name: str, given: Sequence[te.Tensor], but: int | None) -> None:
+    """`ArgumentError` unless all tensors have one shape, except on the axis `but`."""
+    first = given[0]
+    for other in given[1:]:
+        if other.ndim != first.ndim:
+            raise bad(f"{name}: expected tensors of {first.ndim} axes, as the first has, got {other.name} of {other.ndim}")
+        for d in range(first.ndim):
+            if d != but:
+                same_extent(f"{name}: {other.name}, axis {d}", other.shape[d], first.shape[d], "all tensors have the first one's extents")
+
+
+@te.op
+def concatenate(tensors, *, axis=0):
+    """The tensors one after the other along `axis`: `y[.., i, ..] = tensors[k][.., i - starts[k], ..]`; other extents are equal."""
+    given = _several(tensors)
+    axis = normalized(axis, given[0])
+    _same_shapes("concatenate", given, axis)
+    starts: list[Any] = [0]
+    for t in given:
+        starts.append(starts[-1] + t.shape[axis])
+
+    def body(*i: Any) -> Any:
+        rest = drop(i, axis)
+        places = [i[axis], *(i[axis] - start for start in starts[1:-1])]
+        reads = [lambda t=t, place=place: t[along(rest, axis, place)] for t, place in zip(given, places, strict=True)]
+        return _choose(i[axis], starts, reads)
+
+    return te.compute(along(drop(given[0].shape, axis), axis, starts[-1]), body)
+
+
+@te.op
+def stack(tensors, *, axis=0):
+    """Tensors of one shape along a new axis, put in at `axis` of the result."""
+    given = _several(tensors)
+    _same_shapes("stack", given, None)
+    rank = given[0].ndim
+    if not is_int(axis) or not -rank - 1 <= axis <= rank:
+        raise bad(f"axis: expected a place between {-rank - 1} and {rank}, got {axis!r}")
+    axis %= rank + 1
+    places = list(range(len(given) + 1))
+
+    def body(*i: Any) -> Any:
+        reads: list[Callable[[], Any]] = [lambda t=t: t[drop(i, axis)] for t in given]  # type: ignore[misc]
+        return _choose(i[axis], places, reads)
+
+    return te.compute(along(given[0].shape, axis, len(given)), body)
+
+
+def _part(x: te.Tensor, axis: int, start: Any, length: Any, step: int = 1) -> te.Tensor:
+    shape = along(drop(x.shape, axis), axis, length)
+    return te.compute(shape, lambda *i: x[along(drop(i, axis), axis, start + i[axis] * step)])
+
+
+@te.op
+def narrow(x, *, axis, start, length):
+    """`length` elements along `axis` from `start` on: `y[.., i, ..] = x[.., start + i, ..]`."""
+    axis = normalized(axis, x)
+    first, number = at_least("start", start, 0), at_least("length", length, 0)
+    if known(x.shape[axis]) and first + number > x.shape[axis]:
+        raise bad(f"narrow: expected start + length of at most {x.shape[axis]}, the extent of axis {axis}, got {start} + {length}")
+    return _part(x, axis, first, number)
+
+
+@te.op
+def slice_axis(x, *, axis, start=None, stop=None, step=1):
+    """Python's `x[start:stop:step]` along `axis`, negative numbers and steps included: `y[.., i, ..] = x[.., start + i * step, ..]`.
+
+    The extent of the axis must be known when the op is traced, unless the step is 1 or more, `start` is given from the front and
+    `stop` is None.
+    """
+    axis = normalized(axis, x)
+    if not is_int(step) or step == 0 or any(not is_int(v) for v in (start, stop) if v is not None):
+        raise bad(f"slice_axis: expected integers and a step that is not 0, got {start}:{stop}:{step}")
+    size = x.shape[axis]
+    if known(size):
+        place = range(size)[start:stop:step]
+        return _part(x, axis, place.start, len(place), step)
+    if step < 0 or stop is not None or (start or 0) < 0:
+        raise bad(
+            "slice_axis: expected start:None:step, counted from the front, on an axis of a size known at run time, "
+            f"got {start}:{stop}:{step}"
+        )
+    first = start or 0
+    return _part(x, axis, first, te.maximum((size - first + (step - 1)) // step, 0), step)
+
+
+@te.op
+def split(x, *, sizes, axis=0):
+    """`x` in parts along `axis`: of `sizes` each (the last may be smaller), or of the extents of a tuple `sizes`."""
+    axis = normalized(axis, x)
+    size = x.shape[axis]
+    if is_int(sizes):
+        part = at_least("sizes", sizes, 1)
+        if not known(size):
+            raise bad("sizes: expected a tuple of extents where that of the axis is known only at run time, got a number")
+        numbers = [min(part, size - start) for start in range(0, size, part)] or [0]
+    else:
+        numbers = [at_least("sizes", number, 0) for number in sizes]
+        if not numbers or (known(size) and sum(numbers) != size):
+            raise bad(f"sizes: expected extents that sum up to {size}, the extent of axis {axis}, got {sizes!r}")
+    return tuple(_part(x, axis, sum(numbers[:k]), number) for k, number in enumerate(numbers))
+
+
+@te.op
+def chunk(x, *, chunks, axis=0):
+    """`x` in at most `chunks` parts along `axis`, of equal extents except for the last, as `torch.chunk`."""
+    number = at_least("chunks", chunks, 1)
+    axis = normalized(axis, x)
+    if not known(x.shape[axis]):
+        raise bad("chunk: expected an axis of an extent known when the op is traced, got a size of run time")
+    return split.function(x, sizes=max(1, -(-x.shape[axis] // number)), axis=axis)

@@ -1,0 +1,1 @@
+"""Along axes: sums and their kin, softmax, normalization, running results, order statistics."""

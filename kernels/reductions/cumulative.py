@@ -1,0 +1,211 @@
+"""Running sums, products, extremes and recurrences along an axis, as scans: linear time forward, and backward one scan the other way.
+
+`reverse` runs from the end; `exclusive` leaves the element itself out, so the first result is the start of the recurrence. A scan
+steps along its first axis: where that is not the axis asked for, the result is read in its place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import tensorexpr as te
+from tensorexpr.kernels.conventions.arguments import at_least, bad, known, shaped
+from tensorexpr.kernels.conventions.axes import along, drop, normalized
+
+
+def _extreme(x: te.Tensor, greatest: bool) -> float | int:
+    """The value of the dtype that is at most, or at least, every other."""
+    if x.dtype.is_float:
+        return np.inf if greatest else -np.inf
+    info = np.iinfo(x.dtype.numpy)
+    return int(info.max if greatest else info.min)
+
+
+def _running(
+    x: te.Tensor,
+    axis: int,
+    start: tuple[Any, ...],
+    step: Callable[[tuple[Any, ...], tuple[Any, ...], Any], tuple[Any, ...]],
+    names: tuple[str, ...],
+    exclusive: bool = False,
+    reverse: bool = False,
+    given: te.Tensor | None = None,
+) -> tuple[te.Tensor, ...]:
+    """States of a recurrence along `axis` for every index of the others: `step(old, place in x, position)` from scalars `start`.
+
+    `given`: a tensor that is the start of the first state in place of a scalar.
+    """
+    length, rest = x.shape[axis], drop(x.shape, axis)
+    init = tuple(te.compute(rest, lambda *i, v=v: v, name=f"{name}_start") for name, v in zip(names, start, strict=True))
+    init = init if given is None else (given, *init[1:])
+
+    def position(t: Any) -> Any:
+        return length - 1 - t if reverse else t
+
+    def body(t: Any, state: Any) -> Any:
+        old = state if isinstance(state, tuple) else (state,)
+        made = te.compute(rest, lambda *i: step(tuple(s[i] for s in old), along(i, axis, position(t)), position(t)))
+        return made if len(old) > 1 else made[0]
+
+    # A body that returns a tuple gives a tuple of tensors, also of length 1.
+    found = te.scan(body, init if len(init) > 1 else init[0], length, name=names if len(names) > 1 else names[0])
+    states = found if isinstance(found, tuple) else (found,)
+    if axis == 0 and not reverse and not exclusive:
+        return states
+
+    def placed(number: int) -> te.Tensor:
+        def value(*i: Any) -> Any:
+            t, others = position(i[axis]), drop(i, axis)
+            return te.where(t > 0, states[number][(t - 1, *others)], init[number][others]) if exclusive else states[number][(t, *others)]
+
+        return te.compute(x.shape, value)
+
+    return tuple(placed(number) for number in range(len(states)))
+
+
+def _summed(x: te.Tensor) -> str:
+    """The dtype of sums and products: 64 bits for integers and bools, as in NumPy."""
+    if x.dtype.is_float:
+        return x.dtype.name
+    return "uint64" if x.dtype.is_integer and not x.dtype.is_signed else "int64"
+
+
+@te.op
+def cumsum(x, *, axis=-1, exclusive=False, reverse=False):
+    """`y[.., i, ..] = sum of x[.., k, ..] over k <= i` along `axis` (k < i if `exclusive`; k >= i or k > i in `reverse`)."""
+    wide = _summed(x)
+    axis = normalized(axis, x)
+    return _running(
+        x, axis, (te.cast(0, wide),), lambda s, p, _: (s[0] + te.cast(x[p], wide),), ("sums",), exclusive, reverse
+    )[0]  # fmt: skip
+
+
+@te.op
+def cumprod(x, *, axis=-1, exclusive=False, reverse=False):
+    """`y[.., i, ..] = product of x[.., k, ..] over k <= i` along `axis`; options as in `cumsum`. Zeros have exact gradients."""
+    wide = _summed(x)
+    axis = normalized(axis, x)
+    return _running(
+        x, axis, (te.cast(1, wide),), lambda s, p, _: (s[0] * te.cast(x[p], wide),), ("products",), exclusive, reverse
+    )[0]  # fmt: skip
+
+
+def _extremes(x: te.Tensor, axis: int, greatest: bool, reverse: bool) -> tuple[te.Tensor, ...]:
+    axis = normalized(axis, x)
+
+    def step(old: tuple[Any, ...], place: tuple[Any, ...], position: Any) -> tuple[Any, ...]:
+        taken = x[place] >= old[0] if greatest else x[place] <= old[0]
+        if x.dtype.is_float:
+            taken = taken | te.isnan(x[place])
+        return te.where(taken, x[place], old[0]), te.where(taken, position, old[1])
+
+    start = te.cast(_extreme(x, not greatest), x.dtype), te.cast(0, "int64")
+    return _running(x, axis, start, step, ("values", "indices"), reverse=reverse)
+
+
+@te.op
+def cummax(x, *, axis=-1, reverse=False):
+    """`(values, indices)`: the greatest of x[.., k, ..] over k <= i along `axis`, and its position (int64).
+
+    The last of equals wins and gets the gradient, as in PyTorch; from a NaN on, values are NaN.
+    """
+    return _extremes(x, axis, True, reverse)
+
+
+@te.op
+def cummin(x, *, axis=-1, reverse=False):
+    """`(values, indices)`: the least of x[.., k, ..] over k <= i along `axis`, and its position; see `cummax`."""
+    return _extremes(x, axis, False, reverse)
+
+
+@te.op
+def logcumsumexp(x, *, axis=-1, reverse=False):
+    """`y[.., i, ..] = log(sum of exp(x[.., k, ..]) over k <= i)` along `axis`, stable; minus infinities are empty terms."""
+    axis = normalized(axis, x)
+
+    def step(old: tuple[Any, ...], place: tuple[Any, ...], _: Any) -> tuple[Any, ...]:
+        a, b = old[0], x[place]
+        top = te.maximum(a, b)
+        return (te.where(a == b, top + math.log(2.0), top + te.log1p(te.exp(-te.abs(a - b)))),)
+
+    return _running(x, axis, (te.cast(-np.inf, x.dtype),), step, ("sums",), reverse=reverse)[0]
+
+
+@te.op
+def linear_recurrence(a, b, initial=None, *, axis=0, reverse=False):
+    """`h_t = a_t * h_{t-1} + b_t` along `axis`, for every index of the others; a and b of one shape.
+
+    `initial`, of that shape without `axis`, is the state before the first step (0 if left out); `reverse` steps from the end.
+    """
+    axis = normalized(axis, b)
+    shaped(a, b.shape, "that of b")
+    if initial is not None:
+        shaped(initial, drop(b.shape, axis), "that of b without the axis")
+    return _running(
+        b, axis, (te.cast(0, b.dtype),), lambda s, p, _: (a[p] * s[0] + b[p],), ("states",), reverse=reverse, given=initial
+    )[0]  # fmt: skip
+
+
+@te.op
+def ema(x, *, alpha, axis=-1):
+    """The exponential moving average along `axis`: `y_0 = x_0`, `y_t = alpha * x_t + (1 - alpha) * y_{t-1}`."""
+    if isinstance(alpha, bool) or not isinstance(alpha, (int, float)) or not 0 < alpha <= 1:
+        raise bad(f"alpha: expected a number above 0 and at most 1, got {alpha!r}")
+    axis = normalized(axis, x)
+
+    def step(old: tuple[Any, ...], place: tuple[Any, ...], position: Any) -> tuple[Any, ...]:
+        return (te.where(position == 0, x[place], alpha * x[place] + (1 - alpha) * old[0]),)
+
+    return _running(x, axis, (te.cast(0, x.dtype),), step, ("averages",))[0]
+
+
+@te.op
+def diff(x, *, n=1, axis=-1):
+    """`y[.., i, ..] = x[.., i + 1, ..] - x[.., i, ..]` along `axis`, `n` times over; the extent falls by `n`, to 0 at the least."""
+    at_least("n", n, 0)
+    axis = normalized(axis, x)
+    for _ in range(n):
+        extent = x.shape[axis]
+        shorter = max(extent - 1, 0) if known(extent) else te.maximum(extent - 1, 0)
+        x = te.compute(
+            along(drop(x.shape, axis), axis, shorter), lambda *i, x=x: x[along(drop(i, axis), axis, i[axis] + 1)] - x[i]
+        )  # fmt: skip
+    return te.compute(x.shape, lambda *i: x[i]) if n == 0 else x
+
+
+def _panels(y: te.Tensor, x: te.Tensor | None, dx: float, axis: int) -> tuple[Any, Callable[[tuple[Any, ...]], Any]]:
+    """How many panels lie between the points of `axis`, and the area of the one at an index."""
+    if x is not None:
+        vector = x.ndim == 1
+        shaped(x, (y.shape[axis],) if vector else y.shape, "one point per value along the axis, or the shape of y")
+
+    def area(i: tuple[Any, ...]) -> Any:
+        after = along(drop(i, axis), axis, i[axis] + 1)
+        if x is None:
+            return (y[i] + y[after]) * (dx / 2)
+        width = x[i[axis] + 1] - x[i[axis]] if x.ndim == 1 else x[after] - x[i]
+        return (y[i] + y[after]) * width * 0.5
+
+    extent = y.shape[axis]
+    return (max(extent - 1, 0) if known(extent) else te.maximum(extent - 1, 0)), area
+
+
+@te.op
+def trapezoid(y, x=None, *, dx=1.0, axis=-1):
+    """`sum_k (y[k] + y[k + 1]) / 2 * (x[k + 1] - x[k])` along `axis`; points `dx` apart without x; x a vector or of the shape of y."""
+    axis = normalized(axis, y)
+    panels, area = _panels(y, x, dx, axis)
+    return te.compute(drop(y.shape, axis), lambda *i: te.sum(lambda k: area(along(i, axis, k)), panels))
+
+
+@te.op
+def cumulative_trapezoid(y, x=None, *, dx=1.0, axis=-1):
+    """`z[i] = sum over k <= i of (y[k] + y[k + 1]) / 2 * (x[k + 1] - x[k])` along `axis`, whose extent falls by 1; see `trapezoid`."""
+    axis = normalized(axis, y)
+    panels, area = _panels(y, x, dx, axis)
+    areas = te.compute(along(drop(y.shape, axis), axis, panels), lambda *i: area(i), name="areas")
+    return _running(areas, axis, (te.cast(0, y.dtype),), lambda s, p, _: (s[0] + areas[p],), ("sums",))[0]

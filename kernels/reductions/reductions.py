@@ -1,0 +1,312 @@
+"""Reductions over one axis, several or all (`axis=None`), whose extents stay as 1 with `keepdims=True`.
+
+`sum` to `any` are the language's own reductions with the axes that users of NumPy expect. Statistics of float16 and bfloat16 are
+computed in float32 and rounded once. Where a maximum is taken out for stability it cancels, so no derivative goes through it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorexpr as te
+from tensorexpr.kernels.conventions.arguments import bad, known, product
+from tensorexpr.kernels.conventions.axes import several
+
+
+class Fold:
+    """The axes of `x` that a reduction takes: `extents`, `count` of elements per result, `rows` (the shape left over)."""
+
+    def __init__(self, x: te.Tensor, axis: Any, keepdims: bool = False) -> None:
+        self.axes = several(axis, x)
+        self.rank = x.ndim
+        self.extents = tuple(x.shape[d] for d in self.axes)
+        self.count = product(self.extents)
+        self.rows = tuple(extent for d, extent in enumerate(x.shape) if d not in self.axes)
+        self.shape = tuple(1 if d in self.axes else extent for d, extent in enumerate(x.shape)) if keepdims else self.rows
+        self._keepdims = keepdims
+
+    def row(self, index: Sequence[Any]) -> tuple[Any, ...]:
+        """The place among the rows of an element of `x`."""
+        return tuple(i for d, i in enumerate(index) if d not in self.axes)
+
+    def element(self, row: Sequence[Any], inner: Sequence[Any]) -> tuple[Any, ...]:
+        """The element of `x` at a place among the rows and one along the axes."""
+        outer, along = iter(row), iter(inner)
+        return tuple(next(along) if d in self.axes else next(outer) for d in range(self.rank))
+
+    def each(self, body: Callable[..., Any], name: Any = None) -> Any:
+        """The tensor (or tensors) of the result's shape whose element is `body(row)`."""
+        return te.compute(self.shape, lambda *i: body(self.row(i) if self._keepdims else i), name=name)
+
+    def over(self, reduce: Callable[..., Any], row: Sequence[Any], body: Callable[[tuple[Any, ...]], Any]) -> Any:
+        """`reduce` (te.sum and its kin) of `body(element)` over the elements of a row, which is a single one where no axis is taken."""
+        if not self.extents:
+            return reduce(lambda _: body(self.element(row, ())), 1)
+        return reduce(lambda *k: body(self.element(row, k)), self.extents)
+
+
+def wide(value: Any) -> Any:
+    """A float16 or bfloat16 in float32, anything else as it is: what sums are carried in."""
+    return te.cast(value, "float32") if value.dtype.is_float and value.dtype.bits == 16 else value
+
+
+def like(value: Any, x: te.Tensor) -> Any:
+    """The value in the dtype of a floating `x`."""
+    return te.cast(value, x.dtype) if x.dtype.is_float and value.dtype != x.dtype else value
+
+
+def over(value: Any, count: Any) -> Any:
+    """The value divided by a number of elements, in its own dtype also where the number is known only at run time."""
+    if known(count):
+        return value / count
+    return value / te.cast(count, value.dtype if value.dtype.is_float else "float64")
+
+
+def _simple(reduce: Callable[..., Any], x: te.Tensor, axis: Any, keepdims: bool, body: Callable[[Any], Any] = lambda v: v) -> te.Tensor:
+    fold = Fold(x, axis, keepdims)
+    return fold.each(lambda row: fold.over(reduce, row, lambda i: body(x[i])))
+
+
+def _not_empty(name: str, fold: Fold) -> None:
+    """`ArgumentError` for an extreme of provably nothing."""
+    if known(fold.count) and fold.count == 0 and 0 not in [extent for extent in fold.rows if known(extent)]:
+        raise bad(f"{name}: expected at least one element along the axes {fold.axes}, got none")
+
+
+def _extreme(name: str, reduce: Callable[..., Any], x: te.Tensor, axis: Any, keepdims: bool) -> te.Tensor:
+    _not_empty(name, Fold(x, axis))
+    return _simple(reduce, x, axis, keepdims)
+
+
+# ---------------------------------------------------------------------------------------------------- sums and extremes
+
+
+@te.op
+def sum(x, *, axis=None, keepdims=False):
+    """The sum along `axis`, 0 over nothing; integers below 64 bits and bools are summed in 64 bits."""
+    return _simple(te.sum, x, axis, keepdims)
+
+
+@te.op
+def nansum(x, *, axis=None, keepdims=False):
+    """The sum of the elements that are no NaN."""
+    return _simple(te.sum, x, axis, keepdims, lambda v: te.where(te.isnan(v), 0, v))
+
+
+@te.op
+def prod(x, *, axis=None, keepdims=False):
+    """The product along `axis`, 1 over nothing; its gradient is exact where elements are 0."""
+    return _simple(te.prod, x, axis, keepdims)
+
+
+@te.op
+def amax(x, *, axis=None, keepdims=False):
+    """The greatest value along `axis`; NaN if one is. The gradient goes to the first of equals in row-major order."""
+    return _extreme("amax", te.max, x, axis, keepdims)
+
+
+@te.op
+def amin(x, *, axis=None, keepdims=False):
+    """The least value along `axis`; NaN if one is. The gradient goes to the first of equals in row-major order."""
+    return _extreme("amin", te.min, x, axis, keepdims)
+
+
+@te.op
+def argmax(x, *, axis=None, keepdims=False):
+    """The place of the greatest value along `axis`, int64: over several axes their flat place. The first of equals, a NaN before all."""
+    return _extreme("argmax", te.argmax, x, axis, keepdims)
+
+
+@te.op
+def argmin(x, *, axis=None, keepdims=False):
+    """The place of the least value along `axis`; see `argmax`."""
+    return _extreme("argmin", te.argmin, x, axis, keepdims)
+
+
+@te.op
+def all(x, *, axis=None, keepdims=False):
+    """Whether all elements along `axis` are true (not 0); True over nothing."""
+    return _simple(te.all, x, axis, keepdims)
+
+
+@te.op
+def any(x, *, axis=None, keepdims=False):
+    """Whether some element along `axis` is true (not 0); False over nothing."""
+    return _simple(te.any, x, axis, keepdims)
+
+
+@te.op
+def count_nonzero(x, *, axis=None, keepdims=False):
+    """How many elements along `axis` are not 0, int64."""
+    return _simple(te.sum, x, axis, keepdims, lambda v: te.cast(v != 0, "int64"))
+
+
+# ---------------------------------------------------------------------------------------------------- moments
+
+
+@te.op
+def mean(x, *, axis=None, keepdims=False):
+    """The sum along `axis` divided by the number of elements; NaN over nothing. Integers give float64."""
+    fold = Fold(x, axis, keepdims)
+    return fold.each(lambda row: _mean(x, fold, row))
+
+
+def _mean(x: te.Tensor, fold: Fold, row: Sequence[Any]) -> Any:
+    return like(over(fold.over(te.sum, row, lambda i: wide(x[i])), fold.count), x)
+
+
+@te.op
+def nanmean(x, *, axis=None, keepdims=False):
+    """The mean of the elements that are no NaN."""
+    fold = Fold(x, axis, keepdims)
+
+    def body(row: Sequence[Any]) -> Any:
+        total = fold.over(te.sum, row, lambda i: te.where(te.isnan(x[i]), 0, wide(x[i])))
+        return like(total / te.cast(fold.over(te.sum, row, lambda i: ~te.isnan(x[i])), total.dtype), x)
+
+    return fold.each(body)
+
+
+@te.op
+def var(x, *, axis=None, correction=1, keepdims=False):
+    """`sum (x - mean)^2 / max(0, n - correction)` along `axis`: in two passes, the differences squared, not the squares subtracted."""
+    fold = Fold(x, axis, keepdims)
+    total = _squares(x, fold)
+    return fold.each(lambda row: like(over(total[row], _freedom(fold.count, correction)), x))
+
+
+@te.op
+def std(x, *, axis=None, correction=1, keepdims=False):
+    """The square root of `var`; gradient 0 where all elements are equal."""
+    fold = Fold(x, axis, keepdims)
+    total = _squares(x, fold)
+    return fold.each(lambda row: like(_root(over(total[row], _freedom(fold.count, correction))), x))
+
+
+def _squares(x: te.Tensor, fold: Fold) -> te.Tensor:
+    """`sum (x - mean)^2` of each row."""
+    floating = x if x.dtype.is_float else te.compute(x.shape, lambda *i: te.cast(x[i], "float64"))
+    mean = te.compute(fold.rows, lambda *r: over(fold.over(te.sum, r, lambda i: wide(floating[i])), fold.count), name="mean")
+    return te.compute(fold.rows, lambda *r: fold.over(te.sum, r, lambda i: (wide(floating[i]) - mean[r]) ** 2), name="squares")
+
+
+def _freedom(count: Any, correction: float) -> Any:
+    """`max(0, count - correction)`, a divisor."""
+    if isinstance(correction, bool) or not isinstance(correction, (int, float)):
+        raise bad(f"correction: expected a number, got {correction!r}")
+    return max(0, count - correction) if known(count) else te.maximum(count - correction, 0)
+
+
+def _root(value: Any) -> te.Scalar:
+    """The square root, whose derivative at 0 is taken to be 0 (as of a norm), not infinite."""
+    return te.where(value > 0, te.sqrt(value), value)
+
+
+def _parts(x: te.Tensor, fold: Fold, row: Sequence[Any]) -> Any:
+    """Count, mean and sum of squared deviations of a row, merged from those of its parts."""
+
+    def merge(a: Any, b: Any) -> tuple[Any, ...]:
+        count, apart = a[0] + b[0], b[1] - a[1]
+        share = te.where(b[0] == 0, 0, b[0] / te.where(count == 0, 1, count))
+        return count, a[1] + apart * share, a[2] + b[2] + apart * apart * (a[0] * share)
+
+    def one(*inner: Any) -> tuple[Any, ...]:
+        value = wide(x[fold.element(row, inner if fold.extents else ())])
+        return te.cast(1, value.dtype), value, te.cast(0, value.dtype)
+
+    return te.reduce(merge, (0.0, 0.0, 0.0), one, fold.extents or 1)
+
+
+def _of_mean(output, inputs, head, *, axis):
+    """Every element has its share of the mean."""
+    (x,), fold = inputs, Fold(inputs[0], axis)
+    return [te.compute(x.shape, lambda *i: like(over(wide(head[fold.row(i)]), fold.count), x))]
+
+
+@te.op(gradient=_of_mean)
+def _running_mean(x, *, axis):
+    fold = Fold(x, axis)
+    return te.compute(fold.rows, lambda *row: like(_parts(x, fold, row)[1], x))
+
+
+def _of_squares(output, inputs, head, *, axis):
+    """Twice the deviation; nothing through the mean, from which the deviations sum to 0."""
+    (x, mean), fold = inputs, Fold(inputs[0], axis)
+    slope = te.compute(x.shape, lambda *i: like(wide(head[fold.row(i)]) * 2 * (wide(x[i]) - wide(mean[fold.row(i)])), x))
+    return [slope, te.compute(mean.shape, lambda *row: te.cast(0, mean.dtype))]
+
+
+@te.op(gradient=_of_squares)
+def _running_squares(x, mean, *, axis):
+    fold = Fold(x, axis)
+    return te.compute(fold.rows, lambda *row: like(_parts(x, fold, row)[2], x))
+
+
+@te.op
+def var_mean(x, *, axis=None, correction=1, keepdims=False):
+    """Variance and mean of a floating `x` along `axis` from running sums, in any grouping of the elements: a tuple.
+
+    Counts, means and sums of squares of parts are merged (Welford, 1962; Chan, Golub & LeVeque, 1979):
+    `mean = (n1 m1 + n2 m2) / n`, `squares = s1 + s2 + (m2 - m1)^2 n1 n2 / n`, with `n = n1 + n2`. The gradient is the closed form.
+    """
+    if not x.dtype.is_float:
+        raise bad(f"var_mean: expected a floating tensor, got {x.name} of {x.dtype.name}", "te.cast its elements to a float first")
+    fold = Fold(x, axis, keepdims)
+    mean = _running_mean(x, axis=fold.axes)
+    squares = _running_squares(x, mean, axis=fold.axes)
+    return fold.each(lambda row: (over(squares[row], _freedom(fold.count, correction)), mean[row]), ("var", "mean"))
+
+
+# ---------------------------------------------------------------------------------------------------- norms, logsumexp
+
+
+@te.op
+def norm(x, *, p=2, axis=None, keepdims=False):
+    """The vector norm `(sum |x|^p)^(1/p)` along `axis`; p = 0 counts what is not 0, inf and -inf are the extremes of `|x|`.
+
+    A zero vector has gradient 0, and so has an element that is 0 (for `p >= 0`).
+    """
+    if isinstance(p, bool) or not isinstance(p, (int, float)) or math.isnan(p):
+        raise bad(f"norm: expected a number p, got {p!r}", "p may be 0, math.inf and -math.inf; Frobenius is p=2 over two axes")
+    fold = Fold(x, axis, keepdims)
+    if math.isinf(p):
+        _not_empty("norm", fold)
+        return fold.each(lambda row: fold.over(te.max if p > 0 else te.min, row, lambda i: te.abs(x[i])))
+    if p == 0:
+        return fold.each(lambda row: like(fold.over(te.sum, row, lambda i: te.where(x[i] != 0, wide(x[i]) * 0 + 1, 0)), x))
+    if p == 1:
+        return fold.each(lambda row: like(fold.over(te.sum, row, lambda i: te.abs(wide(x[i]))), x))
+
+    def power(v: Any) -> Any:
+        if p == 2:
+            return v**2
+        return te.where(v == 0, 0, te.abs(v) ** p) if p > 0 else te.abs(v) ** p
+
+    total = te.compute(fold.rows, lambda *r: fold.over(te.sum, r, lambda i: power(wide(x[i]))), name="total")
+    if p == 2:
+        return fold.each(lambda row: like(_root(total[row]), x))
+    return fold.each(lambda row: like(te.where(total[row] > 0, total[row] ** (1 / p), total[row]), x))
+
+
+@te.op
+def logsumexp(x, *, axis=None, keepdims=False):
+    """`log sum exp(x)` along `axis` at any magnitude: `m + log sum exp(x - m)`, `m` the maximum; minus infinity over nothing."""
+    fold = Fold(x, axis, keepdims)
+    if known(fold.count) and fold.count == 0:
+        return fold.each(lambda row: te.cast(-math.inf, x.dtype if x.dtype.is_float else "float64"))
+    top = shift(x, fold)
+    return fold.each(lambda row: like(top[row] + te.log(fold.over(te.sum, row, lambda i: te.exp(wide(x[i]) - top[row]))), x))
+
+
+def shift(x: te.Tensor, fold: Fold, value: Callable[[Any], Any] | None = None) -> te.Tensor:
+    """The maximum of each row (of `value(element)`), 0 where it is infinite: what is taken out before `exp`, and not differentiated."""
+
+    def body(*row: Any) -> Any:
+        if known(fold.count) and fold.count == 0:
+            return te.cast(0, x.dtype)
+        top = fold.over(te.max, row, value or (lambda i: wide(x[i])))
+        return te.where(te.isinf(top), 0, top)
+
+    return te.stop_gradient(te.compute(fold.rows, body, name="top"))

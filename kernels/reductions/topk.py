@@ -1,0 +1,134 @@
+"""Order statistics without sorting: every element counts how many stand before it, and goes to that place.
+
+The rank of an element is the number of those that are greater (or less), plus equal ones before it: ranks are a permutation, so
+each place receives one value as it is, and the gradient reads the place an element went to. Counting takes n^2 comparisons
+along the axis, without branches, in vectors, all rows at once. Of equal elements the first stands first. NaN counts as the greatest,
+as in PyTorch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorexpr as te
+from tensorexpr.kernels.conventions.arguments import bad, is_int, known
+from tensorexpr.kernels.conventions.axes import along, drop, normalized
+
+
+def _ranks(x: te.Tensor, axis: int, descending: bool) -> te.Tensor:
+    """How many elements along `axis` stand before each: an int64 tensor of the shape of `x`."""
+
+    def above(a: Any, b: Any) -> Any:
+        """Whether a is greater than b, NaN the greatest."""
+        return (a > b) | (te.isnan(a) & ~te.isnan(b)) if x.dtype.is_float else a > b
+
+    def rank(*i: Any) -> Any:
+        rest, own = drop(i, axis), x[i]
+
+        def before(k: Any) -> Any:
+            other = x[along(rest, axis, k)]
+            first = above(other, own) if descending else above(own, other)
+            behind = above(own, other) if descending else above(other, own)
+            return te.cast(first | (~behind & (k < i[axis])), "int64")
+
+        return te.sum(before, x.shape[axis])
+
+    return te.compute(x.shape, rank, name="rank")
+
+
+def _placed(x: te.Tensor, rank: te.Tensor, axis: int, count: Any, first: Any = 0) -> tuple[te.Tensor, te.Tensor]:
+    """Values and positions of those `count` elements along `axis` whose rank is `first` and on, in order of rank."""
+    shape = along(drop(x.shape, axis), axis, count)
+
+    def place(i: tuple[Any, ...]) -> Any:
+        return rank[i] if is_int(first) and first == 0 else rank[i] - first
+
+    def sent(value: Callable[[tuple[Any, ...]], Any], name: str) -> te.Tensor:
+        return te.scatter(
+            shape, lambda *i: (along(drop(i, axis), axis, place(i)), value(i)), x.shape, name=name,
+            where=lambda *i: (place(i) >= 0) & (place(i) < count),
+        )  # fmt: skip
+
+    return sent(lambda i: x[i], "values"), sent(lambda i: i[axis], "indices")
+
+
+@te.op
+def sort(x, *, axis=-1, descending=False):
+    """`(values, indices)`: the elements along `axis` in order, and where they stood (int64). Stable; n^2 comparisons along the axis."""
+    axis = normalized(axis, x)
+    return _placed(x, _ranks(x, axis, descending), axis, x.shape[axis])
+
+
+@te.op
+def argsort(x, *, axis=-1, descending=False):
+    """The positions (int64) of the elements along `axis` in order; see `sort`."""
+    axis = normalized(axis, x)
+    return _placed(x, _ranks(x, axis, descending), axis, x.shape[axis])[1]
+
+
+@te.op
+def topk(x, *, k, axis=-1, largest=True):
+    """`(values, indices)`: the `k` greatest (or least) elements along `axis` in order, and where they stood (int64).
+
+    Of equal elements the first comes first. Gradients go to the elements chosen.
+    """
+    axis = normalized(axis, x)
+    extent = x.shape[axis]
+    if not is_int(k) or k < 0 or (known(extent) and k > extent):
+        raise bad(f"k: expected a number of elements of axis {axis} of x, from 0 to {extent}, got {k!r}")
+    return _placed(x, _ranks(x, axis, largest), axis, k)
+
+
+def _one(x: te.Tensor, axis: int, place: Any) -> tuple[te.Tensor, te.Tensor]:
+    """The element of rank `place` along `axis`, and its position; the axis is left out."""
+    values, indices = _placed(x, _ranks(x, axis, False), axis, 1, place)
+    rest = drop(x.shape, axis)
+    return (
+        te.compute(rest, lambda *i: values[along(i, axis, 0)]),
+        te.compute(rest, lambda *i: indices[along(i, axis, 0)]),
+    )
+
+
+@te.op
+def kthvalue(x, *, k, axis=-1):
+    """`(values, indices)`: the k-th least element along `axis` (k counted from 1) and its position; the axis is left out."""
+    axis = normalized(axis, x)
+    extent = x.shape[axis]
+    if not is_int(k) or k < 1 or (known(extent) and k > extent):
+        raise bad(f"k: expected a rank on axis {axis} of x, from 1 to {extent}, got {k!r}")
+    return _one(x, axis, k - 1)
+
+
+@te.op
+def median(x, *, axis=-1):
+    """`(values, indices)`: the element in the middle along `axis`, of two the lower, and its position; the axis is left out.
+
+    NaN counts as the greatest (`torch.median` gives NaN as soon as there is one).
+    """
+    axis = normalized(axis, x)
+    extent = x.shape[axis]
+    if known(extent) and extent == 0:
+        raise bad(f"median: expected at least one element on axis {axis} of x, got shape {x.shape}")
+    return _one(x, axis, (extent - 1) // 2)
+
+
+@te.op
+def quantile(x, *, q, axis=-1):
+    """The value below which a share `q` of the elements along `axis` lies, linear between two of them; the axis is left out."""
+    if isinstance(q, bool) or not isinstance(q, (int, float)) or not 0 <= q <= 1:
+        raise bad(f"q: expected a number from 0 to 1, got {q!r}")
+    axis = normalized(axis, x)
+    extent = x.shape[axis]
+    if not known(extent) or extent == 0:
+        raise bad(f"quantile: expected a known number of elements on axis {axis} of x, at least 1, got shape {x.shape}")
+    place = q * (extent - 1)
+    low = min(int(place), max(extent - 2, 0))
+    values, _ = _placed(x, _ranks(x, axis, False), axis, min(2, extent), low)
+    share = place - low
+
+    def between(*i: Any) -> Any:
+        a, b = (values[along(i, axis, min(k, extent - 1))] for k in (0, 1))
+        return a + share * (b - a)
+
+    return te.compute(drop(x.shape, axis), between)

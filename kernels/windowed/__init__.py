@@ -1,0 +1,1 @@
+"""Over windows and grids: convolutions, poolings, stencils, filters, resampling."""

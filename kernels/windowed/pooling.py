@@ -1,0 +1,357 @@
+"""Pooling over one to three axes: maxima, averages and norms of windows, of a given size or of a given number.
+
+Inputs are `[.., places..]`: all axes in front of the places (batch and channels, or none) are pooled separately. One
+definition per kind for every rank. Padding is never read: the windows are cut where they leave the tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorexpr as te
+from tensorexpr.kernels.conventions.arguments import at_least_axes, bad, is_int, known, per_axis, product, shaped
+from tensorexpr.kernels.conventions.windows import PLACES, TAPS, Windows, batch, every, named
+
+
+class _Pool:
+    """The windows of one pooling of `x`: `shape` of the result, and `reduce` over what a window sees."""
+
+    def __init__(
+        self, what: str, x: te.Tensor, rank: int, size: Any, stride: Any, padding: Any = 0, dilation: Any = 1, ceil: bool = False
+    ) -> None:
+        at_least_axes(what, x, rank, f"{rank} of places, after any others")
+        self.x, self.rank, self.lead = x, rank, tuple(x.shape[: x.ndim - rank])
+        self.size = per_axis("kernel_size", size, rank, 1)
+        border = per_axis("padding", padding, rank, 0)
+        spread = per_axis("dilation", dilation, rank, 1)
+        for width, taps, step in zip(border, self.size, spread, strict=True):
+            if 2 * width > (taps - 1) * step + 1:
+                raise bad(f"padding: expected at most half of the window of {(taps - 1) * step + 1}, got {width}")
+        self.windows = Windows(x.shape[x.ndim - rank :], self.size, size if stride is None else stride, spread, border, border, ceil)
+        self.shape = (*self.lead, *self.windows.extents)
+
+    def each(self, body: Callable[[Sequence[Any], Sequence[Any]], Any], name: str | None = None) -> te.Tensor:
+        """The tensor with `body(n, o)` for each window."""
+        count = len(self.lead)
+        element = named(lambda *at: body(at[:count], at[count:]), *batch(count), *PLACES[self.rank])
+        return te.compute(self.shape, element, name=name)
+
+    def reduce(self, function: Callable[..., Any], n: Sequence[Any], o: Sequence[Any], body: Callable[[Any], Any]) -> Any:
+        """`function` (te.max and its kin) over `body` of the elements that the window `o` sees."""
+        names, windows = TAPS[self.rank], self.windows
+        where = named(lambda *r: windows.inside(windows.see(o, r)), *names) if windows.padded else None
+        return function(named(lambda *r: body(self.x[(*n, *windows.see(o, r))]), *names), self.size, where=where)
+
+    def count(self, o: Sequence[Any], include_pad: bool) -> Any:
+        """How many elements the window `o` sees, or with `include_pad` how many of it lie within the padded axes."""
+        windows, fixed, varying = self.windows, 1, []
+        for d, start in enumerate(windows.see(o, (0,) * self.rank)):
+            if not windows.padded or (include_pad and not windows.ceil):
+                fixed *= self.size[d]
+                continue
+            end = te.minimum(start + self.size[d], windows.sizes[d] + (windows.after[d] if include_pad else 0))
+            varying.append(te.cast(end - (start if include_pad else te.maximum(start, 0)), self.x.dtype))
+        return product([*varying, fixed] if fixed > 1 or not varying else varying)
+
+
+# ---------------------------------------------------------------------------------------------------- maxima
+
+
+def _max_pool(what: str, x: Any, rank: int, size: Any, stride: Any, padding: Any, dilation: Any, ceil: bool, indices: bool) -> Any:
+    pool = _Pool(what, x, rank, size, stride, padding, dilation, ceil)
+    best = pool.each(lambda n, o: pool.reduce(te.max, n, o, lambda value: value))
+    if not indices:
+        return best
+    tap = pool.each(lambda n, o: pool.reduce(te.argmax, n, o, lambda value: value), name="tap")
+
+    def place(n: Sequence[Any], o: Sequence[Any]) -> Any:
+        return _flat(pool.windows.see(o, _digits(tap[(*n, *o)], pool.size)), pool.windows.sizes)
+
+    return best, pool.each(place)
+
+
+def _digits(flat: Any, extents: Sequence[Any]) -> tuple[Any, ...]:
+    """The indices along axes of `extents` of an element, from its row-major number."""
+    digits: list[Any] = []
+    for extent in reversed(extents[1:]):
+        digits.append(flat % extent)
+        flat = flat // extent
+    return (flat, *reversed(digits))
+
+
+def _flat(indices: Sequence[Any], extents: Sequence[Any]) -> Any:
+    """The row-major number of an element."""
+    flat = indices[0]
+    for index, extent in zip(indices[1:], extents[1:], strict=True):
+        flat = flat * extent + index
+    return flat
+
+
+@te.op
+def max_pool1d(x, *, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
+    """`y[.., o] = max_r x[.., o * stride + r * dilation - padding]` over the taps r that lie within `x`.
+
+    `x [.., places]`; `stride` is `kernel_size` if not given; the number of outputs is as for a convolution, or rounded up with
+    `ceil_mode` (a window must begin within `x` or its front padding). `return_indices`: also the places (int64) of the maxima; of
+    equal ones the first. `ArgumentError` for numbers that do not fit, among them a padding of more than half a window.
+    """
+    return _max_pool("max_pool1d", x, 1, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+@te.op
+def max_pool2d(x, *, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
+    """`max_pool1d` over two axes: `x [.., h, w]`; indices count row-major within the two axes."""
+    return _max_pool("max_pool2d", x, 2, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+@te.op
+def max_pool3d(x, *, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
+    """`max_pool1d` over three axes: `x [.., d, h, w]`; indices count row-major within the three axes."""
+    return _max_pool("max_pool3d", x, 3, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
+
+
+def _unpool(what: str, x: Any, indices: Any, rank: int, size: Any, stride: Any, padding: Any, output_size: Any) -> te.Tensor:
+    at_least_axes(what, x, rank, f"{rank} of places, after any others")
+    shaped(indices, x.shape, "a place for each value")
+    if not indices.dtype.is_integer:
+        raise bad(f"{what}: expected indices of an integer dtype, got {indices.dtype.name}")
+    sizes = per_axis("kernel_size", size, rank, 1)
+    steps, border = per_axis("stride", size if stride is None else stride, rank, 1), per_axis("padding", padding, rank, 0)
+    first = x.ndim - rank
+    if output_size is None:
+        extents = tuple((x.shape[first + d] - 1) * steps[d] - 2 * border[d] + sizes[d] for d in range(rank))
+    else:
+        extents = per_axis("output_size", output_size, rank, 1)
+
+    def send(*at: Any) -> Any:
+        place = indices[at]
+        return (*at[:first], *_digits(te.cast(place, "int64"), extents)), x[at]
+
+    return te.scatter((*x.shape[:first], *extents), named(send, *batch(first), *PLACES[rank]), x.shape)
+
+
+@te.op
+def max_unpool1d(x, indices, *, kernel_size, stride=None, padding=0, output_size=None):
+    """`y[.., indices[.., o]] = x[.., o]`, zero elsewhere: the values of a maximum pooling put back to their places.
+
+    `indices` as `max_pool1d(..., return_indices=True)` gives them (integers of the shape of `x`); values sent to one place, by
+    windows that overlap, are added. The extent is `(outputs - 1) * stride - 2 * padding + kernel_size`, or `output_size`.
+    `IndexError` as it runs for an index outside.
+    """
+    return _unpool("max_unpool1d", x, indices, 1, kernel_size, stride, padding, output_size)
+
+
+@te.op
+def max_unpool2d(x, indices, *, kernel_size, stride=None, padding=0, output_size=None):
+    """`max_unpool1d` over two axes: indices count row-major within them."""
+    return _unpool("max_unpool2d", x, indices, 2, kernel_size, stride, padding, output_size)
+
+
+@te.op
+def max_unpool3d(x, indices, *, kernel_size, stride=None, padding=0, output_size=None):
+    """`max_unpool1d` over three axes: indices count row-major within them."""
+    return _unpool("max_unpool3d", x, indices, 3, kernel_size, stride, padding, output_size)
+
+
+# ---------------------------------------------------------------------------------------------------- averages and norms
+
+
+def _avg_pool(what: str, x: Any, rank: int, size: Any, stride: Any, padding: Any, ceil: bool, include_pad: bool, divisor: Any) -> te.Tensor:
+    pool = _Pool(what, x, rank, size, stride, padding, 1, ceil)
+    if divisor is not None and (not is_int(divisor) or divisor == 0):
+        raise bad(f"divisor_override: expected an integer other than 0, got {divisor!r}")
+
+    def mean(n: Sequence[Any], o: Sequence[Any]) -> Any:
+        number = pool.count(o, include_pad) if divisor is None else divisor
+        return pool.reduce(te.sum, n, o, lambda value: value) / number
+
+    return pool.each(mean)
+
+
+@te.op
+def avg_pool1d(x, *, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
+    """`y[.., o] = sum_r x[.., o * stride + r - padding] / count` over the taps r that lie within `x`.
+
+    `count` is the number of taps within the padded `x`, or with `count_include_pad=False` within `x`, or `divisor_override`.
+    Shapes, options and errors as `max_pool1d`.
+    """
+    return _avg_pool("avg_pool1d", x, 1, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+
+
+@te.op
+def avg_pool2d(x, *, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
+    """`avg_pool1d` over two axes: `x [.., h, w]`."""
+    return _avg_pool("avg_pool2d", x, 2, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+
+
+@te.op
+def avg_pool3d(x, *, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
+    """`avg_pool1d` over three axes: `x [.., d, h, w]`."""
+    return _avg_pool("avg_pool3d", x, 3, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+
+
+def _lp_pool(what: str, x: Any, rank: int, norm_type: Any, size: Any, stride: Any, ceil: bool) -> te.Tensor:
+    if isinstance(norm_type, bool) or not isinstance(norm_type, (int, float)) or norm_type <= 0:
+        raise bad(f"norm_type: expected a number above 0, got {norm_type!r}")
+    pool = _Pool(what, x, rank, size, stride, 0, 1, ceil)
+
+    def power(value: Any) -> Any:
+        even = is_int(norm_type) and norm_type % 2 == 0
+        return (value if even else te.abs(value)) ** norm_type
+
+    def total(n: Sequence[Any], o: Sequence[Any]) -> Any:
+        """The sum of the powers; of a window that is cut at the edge, scaled to that of a whole one."""
+        powers = pool.reduce(te.sum, n, o, power)
+        return powers * (product(pool.size) / pool.count(o, False)) if pool.windows.padded else powers
+
+    powers = pool.each(total, name="powers")
+    # The root has no derivative at 0: nothing flows back into a window of zeros.
+    return pool.each(lambda n, o: te.where(powers[(*n, *o)] == 0, 0.0, powers[(*n, *o)] ** (1 / norm_type)))
+
+
+@te.op
+def lp_pool1d(x, *, norm_type, kernel_size, stride=None, ceil_mode=False):
+    """`y[.., o] = (sum_r |x[.., o * stride + r]| ** norm_type) ** (1 / norm_type)`; a window cut by `ceil_mode` counts as a whole one.
+
+    Of an odd `norm_type` PyTorch takes the powers without absolute values, which is the same for positive `x`. The gradient at a
+    window of zeros is 0. Shapes and errors as `max_pool1d`, and for a `norm_type` that is not above 0.
+    """
+    return _lp_pool("lp_pool1d", x, 1, norm_type, kernel_size, stride, ceil_mode)
+
+
+@te.op
+def lp_pool2d(x, *, norm_type, kernel_size, stride=None, ceil_mode=False):
+    """`lp_pool1d` over two axes: `x [.., h, w]`."""
+    return _lp_pool("lp_pool2d", x, 2, norm_type, kernel_size, stride, ceil_mode)
+
+
+# ---------------------------------------------------------------------------------------------------- a given number of windows
+
+
+class _Adaptive:
+    """`outputs` windows that cover each axis evenly: window o has the elements from `o * n // m` to `ceil((o + 1) * n / m)`.
+
+    Which are those with `o * n < (i + 1) * m` and `i * m < (o + 1) * n`: conditions that are linear in o and i, so that the
+    windows of an element are found as easily as the elements of a window.
+    """
+
+    def __init__(self, what: str, x: te.Tensor, rank: int, output_size: Any) -> None:
+        at_least_axes(what, x, rank, f"{rank} of places, after any others")
+        self.x, self.rank, self.first = x, rank, x.ndim - rank
+        self.sizes = x.shape[self.first :]
+        wanted = (output_size,) * rank if output_size is None or is_int(output_size) else tuple(output_size)
+        if len(wanted) != rank or not all(m is None or (is_int(m) and m >= 1) for m in wanted):
+            raise bad(f"output_size: expected an integer of at least 1 or None, or {rank} of them, got {output_size!r}")
+        if any(not known(n) and m not in (None, 1) for n, m in zip(self.sizes, wanted, strict=True)):
+            raise bad(f"output_size: expected 1 or None on axes of extents known only at run time, got {output_size!r}")
+        self.outputs = tuple(n if m is None else m for n, m in zip(self.sizes, wanted, strict=True))
+        self.kept = [m is None or (known(n) and n == m) for n, m in zip(self.sizes, wanted, strict=True)]
+        self.extents = tuple(1 if one else n for one, n in zip(self.kept, self.sizes, strict=True))
+
+    def each(self, body: Callable[[Sequence[Any], Sequence[Any]], Any], name: str | None = None) -> te.Tensor:
+        """The tensor with `body(n, o)` for each window."""
+        element = named(lambda *at: body(at[: self.first], at[self.first :]), *batch(self.first), *PLACES[self.rank])
+        return te.compute((*self.x.shape[: self.first], *self.outputs), element, name=name)
+
+    def places(self, o: Sequence[Any], i: Sequence[Any]) -> list[Any]:
+        """The elements at the indices i of a reduction over the window `o`; on an axis that is kept there is one."""
+        return [o[d] if one else i[d] for d, one in enumerate(self.kept)]
+
+    def reduce(self, function: Callable[..., Any], n: Sequence[Any], o: Sequence[Any]) -> Any:
+        """`function` (te.max and its kin) over the elements of the window `o`."""
+        cut = [d for d in range(self.rank) if not self.kept[d] and self.outputs[d] != 1]
+
+        def inside(*i: Any) -> Any:
+            axes = [(i[d], o[d], self.sizes[d], self.outputs[d]) for d in cut]
+            return every(test for i, o, n, m in axes for test in (o * n < (i + 1) * m, i * m < (o + 1) * n))
+
+        names = TAPS[self.rank]
+        body = named(lambda *i: self.x[(*n, *self.places(o, i))], *names)
+        return function(body, self.extents, where=named(inside, *names) if cut else None)
+
+    def count(self, o: Sequence[Any]) -> Any:
+        """How many elements the window `o` has."""
+        fixed: Any = 1
+        varying: list[Any] = []
+        for place, one, n, m in zip(o, self.kept, self.sizes, self.outputs, strict=True):
+            if one:
+                continue
+            if m == 1 or n % m == 0:
+                fixed = fixed * (n if m == 1 else n // m)
+            else:
+                varying.append(te.cast((place * n + (n + m - 1)) // m - place * n // m, self.x.dtype))
+        fixed = fixed if is_int(fixed) else te.cast(fixed, self.x.dtype)
+        return product([*varying, fixed]) if not varying or not is_int(fixed) or fixed > 1 else product(varying)
+
+
+def _adaptive_avg(what: str, x: Any, rank: int, output_size: Any) -> te.Tensor:
+    pool = _Adaptive(what, x, rank, output_size)
+    return pool.each(lambda n, o: pool.reduce(te.sum, n, o) / pool.count(o))
+
+
+def _adaptive_max(what: str, x: Any, rank: int, output_size: Any, indices: bool) -> Any:
+    pool = _Adaptive(what, x, rank, output_size)
+    best = pool.each(lambda n, o: pool.reduce(te.max, n, o))
+    if not indices:
+        return best
+    tap = pool.each(lambda n, o: pool.reduce(te.argmax, n, o), name="tap")
+    return best, pool.each(lambda n, o: _flat(pool.places(o, _digits(tap[(*n, *o)], pool.extents)), pool.sizes))
+
+
+@te.op
+def adaptive_avg_pool1d(x, *, output_size):
+    """`y[.., o]` is the mean of `x[.., i]` over `o * n // m <= i < ceil((o + 1) * n / m)`: m = `output_size` windows that cover n places.
+
+    None keeps the extent. The extents of the places must be known when the op is traced, except where `output_size` is 1 or None.
+    `ArgumentError` for others and for an `output_size` below 1.
+    """
+    return _adaptive_avg("adaptive_avg_pool1d", x, 1, output_size)
+
+
+@te.op
+def adaptive_avg_pool2d(x, *, output_size):
+    """`adaptive_avg_pool1d` over two axes: `x [.., h, w]`."""
+    return _adaptive_avg("adaptive_avg_pool2d", x, 2, output_size)
+
+
+@te.op
+def adaptive_avg_pool3d(x, *, output_size):
+    """`adaptive_avg_pool1d` over three axes: `x [.., d, h, w]`."""
+    return _adaptive_avg("adaptive_avg_pool3d", x, 3, output_size)
+
+
+@te.op
+def adaptive_max_pool1d(x, *, output_size, return_indices=False):
+    """The maxima of the windows of `adaptive_avg_pool1d`; with `return_indices` also their places (int64), of equal ones the first."""
+    return _adaptive_max("adaptive_max_pool1d", x, 1, output_size, return_indices)
+
+
+@te.op
+def adaptive_max_pool2d(x, *, output_size, return_indices=False):
+    """`adaptive_max_pool1d` over two axes; indices count row-major within them."""
+    return _adaptive_max("adaptive_max_pool2d", x, 2, output_size, return_indices)
+
+
+@te.op
+def adaptive_max_pool3d(x, *, output_size, return_indices=False):
+    """`adaptive_max_pool1d` over three axes; indices count row-major within them."""
+    return _adaptive_max("adaptive_max_pool3d", x, 3, output_size, return_indices)
+
+
+@te.op
+def global_avg_pool(x):
+    """The mean over all places of `x [n, c, places..]`, whose extents become 1 (ONNX's GlobalAveragePool)."""
+    return _adaptive_avg("global_avg_pool", x, _places(x), 1)
+
+
+@te.op
+def global_max_pool(x):
+    """The maximum over all places of `x [n, c, places..]`, whose extents become 1 (ONNX's GlobalMaxPool)."""
+    return _adaptive_max("global_max_pool", x, _places(x), 1, False)
+
+
+def _places(x: te.Tensor) -> int:
+    if not 3 <= x.ndim <= 5:
+        raise bad(f"global pooling: expected a batch axis, channels and 1 to 3 axes of places, got {x.name} of {x.ndim} axes")
+    return x.ndim - 2
