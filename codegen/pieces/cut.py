@@ -91,7 +91,8 @@ def _borders(program: Program, ordered: Sequence[Definition]) -> list[int]:
         places = places or [e for e in range(start + MOST + 1, len(ordered) - LEAST) if costs[e] != float("inf")][:1]
         if not places:
             break
-        borders.append(min(places, key=lambda e: costs[e]))
+        alike = len({costs[e] for e in places}) == 1  # nothing says where a part begins: the fewest pieces
+        borders.append(places[-1] if alike else min(places, key=lambda e: costs[e]))
     return [*borders, len(ordered)]
 
 
