@@ -212,7 +212,19 @@ class Survey:
         distances = {cut: self._distance(cut) for cut in dict.fromkeys(found)}
         least = min(distances.values(), default=0.0)
         ordered = sorted(distances, key=distances.__getitem__)
-        return ordered if len(ordered) <= FEW else [cut for cut in ordered if distances[cut] <= FAR * least][:MOST_CUTS]
+        few = len(ordered) <= FEW
+        return [cut for cut in ordered if distances[cut] <= FAR * least or (few and not self._is_stored_across(cut))][:MOST_CUTS]
+
+    def _is_stored_across(self, cut: tuple[str, ...]) -> bool:
+        """Whether lanes store far apart, which no copy of an operand mends."""
+        return any(
+            abs(self.stride(store, name)) > 2
+            for leaf in self.leaves
+            for name in leaf.path
+            if name in cut
+            for store in leaf.stores
+            if store.buffer not in self.locals
+        )
 
     def _cuts(self, names: list[str]) -> Iterator[list[str]]:
         for chosen in product(*(list(self._cut(name)) for name in names)):
