@@ -10,168 +10,168 @@ from tensorexpr.kernels.conventions.broadcasting import pointwise
 
 
 @te.op
-def neg(x):
+def neg(x: te.Tensor) -> te.Tensor:
     """`-x`."""
     return pointwise("neg", lambda v: -v, x)
 
 
 @te.op
-def abs(x):
+def abs(x: te.Tensor) -> te.Tensor:
     """`|x|`; derivative 0 at 0."""
     return pointwise("abs", te.abs, x)
 
 
 @te.op
-def sign(x):
+def sign(x: te.Tensor) -> te.Tensor:
     """-1, 0 or 1; derivative 0."""
     return pointwise("sign", te.sign, x)
 
 
 @te.op
-def square(x):
+def square(x: te.Tensor) -> te.Tensor:
     """`x^2`."""
     return pointwise("square", lambda v: v * v, x)
 
 
 @te.op
-def reciprocal(x):
+def reciprocal(x: te.Tensor) -> te.Tensor:
     """`1 / x`."""
     return pointwise("reciprocal", lambda v: 1 / v, x)
 
 
 @te.op
-def sqrt(x):
+def sqrt(x: te.Tensor) -> te.Tensor:
     """`sqrt(x)`; the derivative at 0 is infinite."""
     return pointwise("sqrt", te.sqrt, x)
 
 
 @te.op
-def rsqrt(x):
+def rsqrt(x: te.Tensor) -> te.Tensor:
     """`1 / sqrt(x)`."""
     return pointwise("rsqrt", te.rsqrt, x)
 
 
 @te.op
-def exp(x):
+def exp(x: te.Tensor) -> te.Tensor:
     """`e^x`."""
     return pointwise("exp", te.exp, x)
 
 
 @te.op
-def exp2(x):
+def exp2(x: te.Tensor) -> te.Tensor:
     """`2^x`."""
     return pointwise("exp2", te.exp2, x)
 
 
 @te.op
-def expm1(x):
+def expm1(x: te.Tensor) -> te.Tensor:
     """`e^x - 1`, exact near 0."""
     return pointwise("expm1", te.expm1, x)
 
 
 @te.op
-def log(x):
+def log(x: te.Tensor) -> te.Tensor:
     """The natural logarithm."""
     return pointwise("log", te.log, x)
 
 
 @te.op
-def log2(x):
+def log2(x: te.Tensor) -> te.Tensor:
     """The logarithm to base 2."""
     return pointwise("log2", te.log2, x)
 
 
 @te.op
-def log1p(x):
+def log1p(x: te.Tensor) -> te.Tensor:
     """`log(1 + x)`, exact near 0."""
     return pointwise("log1p", te.log1p, x)
 
 
 @te.op
-def sin(x):
+def sin(x: te.Tensor) -> te.Tensor:
     """The sine of `x` in radians."""
     return pointwise("sin", te.sin, x)
 
 
 @te.op
-def cos(x):
+def cos(x: te.Tensor) -> te.Tensor:
     """The cosine of `x` in radians."""
     return pointwise("cos", te.cos, x)
 
 
 @te.op
-def tan(x):
+def tan(x: te.Tensor) -> te.Tensor:
     """The tangent of `x` in radians."""
     return pointwise("tan", te.tan, x)
 
 
 @te.op
-def asin(x):
+def asin(x: te.Tensor) -> te.Tensor:
     """The angle in `-pi/2 .. pi/2` whose sine is `x`."""
     return pointwise("asin", te.asin, x)
 
 
 @te.op
-def acos(x):
+def acos(x: te.Tensor) -> te.Tensor:
     """The angle in `0 .. pi` whose cosine is `x`."""
     return pointwise("acos", te.acos, x)
 
 
 @te.op
-def atan(x):
+def atan(x: te.Tensor) -> te.Tensor:
     """The angle in `-pi/2 .. pi/2` whose tangent is `x`."""
     return pointwise("atan", te.atan, x)
 
 
 @te.op
-def sinh(x):
+def sinh(x: te.Tensor) -> te.Tensor:
     """`(e^x - e^-x) / 2`."""
     return pointwise("sinh", te.sinh, x)
 
 
 @te.op
-def cosh(x):
+def cosh(x: te.Tensor) -> te.Tensor:
     """`(e^x + e^-x) / 2`."""
     return pointwise("cosh", te.cosh, x)
 
 
 @te.op
-def tanh(x):
+def tanh(x: te.Tensor) -> te.Tensor:
     """`(e^x - e^-x) / (e^x + e^-x)`, without overflow."""
     return pointwise("tanh", te.tanh, x)
 
 
 @te.op
-def sigmoid(x):
+def sigmoid(x: te.Tensor) -> te.Tensor:
     """`1 / (1 + e^-x)`, without overflow."""
     return pointwise("sigmoid", te.sigmoid, x)
 
 
 @te.op
-def erf(x):
+def erf(x: te.Tensor) -> te.Tensor:
     """The error function, `2 / sqrt(pi)` times the integral of `e^(-t^2)` from 0 to `x`."""
     return pointwise("erf", te.erf, x)
 
 
 @te.op
-def floor(x):
+def floor(x: te.Tensor) -> te.Tensor:
     """The greatest whole number not above `x`; derivative 0."""
     return pointwise("floor", te.floor, x)
 
 
 @te.op
-def ceil(x):
+def ceil(x: te.Tensor) -> te.Tensor:
     """The least whole number not below `x`; derivative 0."""
     return pointwise("ceil", te.ceil, x)
 
 
 @te.op
-def round(x):
+def round(x: te.Tensor) -> te.Tensor:
     """The nearest whole number, of two the even one; derivative 0."""
     return pointwise("round", te.round, x)
 
 
 @te.op
-def trunc(x):
+def trunc(x: te.Tensor) -> te.Tensor:
     """`x` without its fraction; derivative 0."""
     return pointwise("trunc", te.trunc, x)

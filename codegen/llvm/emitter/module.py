@@ -109,7 +109,7 @@ class ModuleEmitter:
         self.nest = nest
         self.machine = machine
         self.stamped = stamped
-        self.module = Module(scales=machine.scales)
+        self.module = self.new_module()
         self.arrays: dict[str, Array] = {}
         self.workspace = Workspace(nest)
         for buffer in (*nest.parameters, *nest.workspace):
@@ -126,6 +126,10 @@ class ModuleEmitter:
         """The symbols of functions by their text without names."""
         self.alike: dict[object, str] = {}
         """The symbols of kernels by what they are known to be like."""
+
+    def new_module(self) -> Module:
+        """A module without functions yet."""
+        return Module(scales=self.machine.scales, vector_bits=self.machine.vector_bits, spread=self.machine.spread)
 
     @staticmethod
     def _array(buffer: Buffer, nest: LoopNest) -> Array:

@@ -21,7 +21,6 @@ from tensorexpr.codegen.llvm.emitter.statements import statements
 from tensorexpr.codegen.llvm.process.background import Job, image_of, submit, withdraw
 from tensorexpr.codegen.llvm.process.jit import ObjectCode
 from tensorexpr.codegen.llvm.process.load import kernel_passes
-from tensorexpr.codegen.llvm.text.builder import Module
 from tensorexpr.codegen.llvm.text.machine import Machine
 from tensorexpr.codegen.memo import Memo
 from tensorexpr.codegen.nest import Buffer, Kernel, LoopNest, Store
@@ -69,7 +68,7 @@ class _UnitEmitter(ModuleEmitter):
         return unit
 
     def _of(self, kernel: Kernel) -> Unit:
-        self.module, self.known, self.ranges = Module(scales=self.machine.scales), {}, 0
+        self.module, self.known, self.ranges = self.new_module(), {}, 0
         self.checked = has_checks(kernel)
         stored = {s.buffer for s in statements(kernel.body) if isinstance(s, Store)}
         self.arrays = {n: replace(self.known_arrays[n], written=n in stored) for n in kernel.buffers}
@@ -83,7 +82,7 @@ class _UnitEmitter(ModuleEmitter):
 
     def entry(self, units: list[Unit]) -> Job:
         """The module of the entry point, which calls the units of all kernels in order."""
-        self.module = Module(scales=self.machine.scales)
+        self.module = self.new_module()
         self.checked = any(unit.checked for unit in units)
         calls = [KernelCall(u.symbol, k.buffers, u.checked) for u, k in zip(units, self.nest.kernels, strict=True)]
         self._entry(calls)
