@@ -70,6 +70,20 @@ def test_builds_take_what_is_clearly_faster():
     assert again == s and te.build(again, [x]).source("nest") == f.source("nest")
 
 
+def test_what_is_made_of_the_elements_of_a_sum_runs_in_its_loops():
+    """A result and what a gradient needs of it read a sum each at its own element: the sum is not stored."""
+    kept = Kept.of_text("""
+x: f32[16, 80] = input()
+h: f32[16, 40] = input()
+T[i, j]: f32[16, 40] = sum(cosh(x[i, j + k]) for k in range(40))
+Y[i, j]: f32[16, 40] = sum(cosh(x[i, j + k]) * x[i, j + k] for k in range(40)) / T[i, j]
+B[i, j]: f32[16, 40] = h[i, j] / T[i, j]
+return Y, B
+""")
+    nest = kept.check(searched(kept.program, FACTS).nest, UNITS)
+    assert "T" not in [buffer.name for buffer in nest.workspace] and len(nest.kernels) == 1
+
+
 @pytest.mark.parametrize("combine", ["all(X[i, k] for k in range(40))", "any(X[i, k] & X[k, i] for k in range(40))"])
 def test_reductions_of_booleans(combine):
     kept = Kept.of_text(f"""
