@@ -74,15 +74,22 @@ class Stages(NamedTuple):
 Made = TypeVar("Made")
 
 
-def made_of_program(program: Program, target: Target, finish: Callable[[Stages], Made], plainly: bool = False) -> tuple[Stages, Made]:
+def made_of_program(
+    program: Program,
+    target: Target,
+    finish: Callable[[Stages], Made],
+    plainly: bool = False,
+    ahead: Callable[[LoopNest], None] = lambda part: None,
+) -> tuple[Stages, Made]:
     """The stages of a program by default, and what `finish` makes of them; of a plain form where either fails.
 
-    Raises what `first_sound` does. With `plainly` the default form is not tried: it failed before.
+    Raises what `first_sound` does. With `plainly` the default form is not tried: it failed before. `ahead` is told of the parts of a long
+    nest as they come.
     """
 
-    forms = [("the default schedule", lambda: _by_default(program, target))]
+    forms = [("the default schedule", lambda: _by_default(program, target, True, ahead))]
     if not target.is_gpu:
-        forms.append(("the schedule of the planners", lambda: _by_default(program, target, searching=False)))
+        forms.append(("the schedule of the planners", lambda: _by_default(program, target, False, ahead)))
     return _made(program, target, finish, forms, plainly)
 
 
@@ -180,13 +187,13 @@ def _whole(program: Program, target: Target, plain: Callable[[], Program], searc
     return _proved(schedule.program, schedule, nest, isinstance(target, Gpu))
 
 
-def _by_default(program: Program, target: Target, searching: bool = True) -> Stages:
+def _by_default(program: Program, target: Target, searching: bool, ahead: Callable[[LoopNest], None]) -> Stages:
     step("simplified")
     simple = simplified(program, target)
     pieces = pieces_of(simple)
     if not pieces or is_tuned(simple, target):
         return _whole(simple, target, lambda: simplify(program, inline=False), searching)
-    nest, verdict = nest_of_pieces(simple, pieces, target, lambda piece, target: _whole(piece, target, lambda: piece, False)[2:4])
+    nest, verdict = nest_of_pieces(simple, pieces, target, lambda piece, target: _whole(piece, target, lambda: piece, False)[2:4], ahead)
     return Stages(simple, lambda: _scheduled(simple, target), verify_nest(nest), verdict)
 
 
