@@ -6,11 +6,11 @@ elsewhere: values keep their bits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from tensorexpr.codegen.lowering import arithmetic
 from tensorexpr.codegen.nest import Alloc, Block, Call, Check, For, If, Stmt, Store
-from tensorexpr.ir import Access, Expr, Index
+from tensorexpr.ir import Access, Expr, Index, conjunction
 from tensorexpr.records import replace
 from tensorexpr.traversal import bottom_up, walk
 
@@ -172,3 +172,16 @@ def _operands(block: Block) -> Iterator[Access]:
                 yield from _operands(s.body)
             case If():
                 yield from _operands((*s.then, *s.otherwise))
+
+
+def under(conditions: Iterable[Expr], block: Block) -> Block:
+    """A block under conditions, of which the first comes first: one that reads data is asked where those before it hold, and not else."""
+    runs: list[list[Expr]] = []
+    for condition in conditions:
+        if not runs or any(isinstance(n, Access) for n in walk(condition)):
+            runs.append([condition])
+        else:
+            runs[-1].append(condition)
+    for run in reversed(runs):
+        block = (If(conjunction(run), block),)
+    return block

@@ -23,12 +23,12 @@ from itertools import groupby
 from tensorexpr.codegen.dependence import Dependences, dependences
 from tensorexpr.codegen.lowering.arithmetic import constant, sub
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, LoopNest, Stmt
-from tensorexpr.codegen.rewrites.expressions import buffers_written, elements_read, expressions_in, map_accesses, stores_in
+from tensorexpr.codegen.rewrites.expressions import buffers_written, elements_read, expressions_in, map_accesses, stores_in, under
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.loops.simplify import decided
 from tensorexpr.codegen.rewrites.paths import Path, loop_at, loop_paths, rewrite_loops, walk_block
 from tensorexpr.codegen.rewrites.refusals import refuse
-from tensorexpr.ir import Access, Expr, Index, conjunction, const
+from tensorexpr.ir import Access, Expr, Index, const
 from tensorexpr.records import record, replace
 from tensorexpr.traversal import negate, walk
 
@@ -197,7 +197,7 @@ def _together(parts: Sequence[Part]) -> Block:
     made: list[Stmt] = []
     for conditions, group in groupby(parts, key=lambda part: part.conditions):
         block: Block = tuple(part.statement for part in group)
-        made += (If(conjunction(conditions), block),) if conditions else block
+        made += under(conditions, block)
     return tuple(made)
 
 

@@ -25,7 +25,7 @@ from collections.abc import Sequence
 
 from tensorexpr.codegen.dependence import dependences
 from tensorexpr.codegen.nest import GRID, Alloc, Block, For, If, LoopNest, Stmt
-from tensorexpr.codegen.rewrites.expressions import buffers_written
+from tensorexpr.codegen.rewrites.expressions import buffers_written, under
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.loops.cuts import extreme
 from tensorexpr.codegen.rewrites.loops.distribute import NotAlone, distributed, is_over, taken_apart
@@ -33,7 +33,7 @@ from tensorexpr.codegen.rewrites.loops.partition import SHARED
 from tensorexpr.codegen.rewrites.loops.simplify import simplified
 from tensorexpr.codegen.rewrites.paths import Path, around, inside, loop_at, loop_paths, put, walk_block
 from tensorexpr.codegen.rewrites.refusals import refuse
-from tensorexpr.ir import Access, Expr, Index, apply, conjunction
+from tensorexpr.ir import Access, Expr, Index, apply
 from tensorexpr.records import replace
 from tensorexpr.traversal import free_names, walk
 
@@ -193,15 +193,11 @@ def _exchanged(outer: For, inner: For, tests: Sequence[Expr], facts: Facts) -> B
     if outer.index in free_names(stop):
         conditions.append(apply("lt", Index(inner.index), stop))
         stop = _hull(stop, outer, True, facts)
-    innermost: Block = inner.body
-    if conditions:
-        innermost = (If(conjunction(conditions), innermost),)
+    innermost = under(conditions, inner.body)
     for alloc in reversed(declared):
         innermost = (replace(alloc, body=innermost),)
-    made: Stmt = replace(inner, start=start, stop=stop, body=(replace(outer, body=innermost),))
-    if ahead:
-        made = If(conjunction(ahead), (made,))
-    return simplified((made,), facts, ended=False)
+    made = replace(inner, start=start, stop=stop, body=(replace(outer, body=innermost),))
+    return simplified(under(ahead, (made,)), facts, ended=False)
 
 
 def _hull(bound: Expr, outer: For, greatest: bool, facts: Facts) -> Expr:
