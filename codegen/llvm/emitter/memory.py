@@ -160,9 +160,9 @@ def _load_vector(b: Builder, binding: Binding, offset: Value, lanes: int, mask: 
         return found if offset.stride == 1 else _reverse(b, found)
     if offset.stride == 2:
         return _load_every_other(b, binding, offset, lanes, mask)
-    start = _row_start(b, binding, offset) if mask is None else None
-    if start is not None:
-        return _load_column(b, binding, offset.stride, start[0], start[1], lanes)
+    row = _row_start(b, binding, offset) if mask is None else None
+    if row is not None:
+        return _load_column(b, binding, offset.stride, row[0], row[1], lanes)
     pointers = _addresses(b, binding, offset, lanes)
     if mask is not None and binding.dtype.itemsize < _LEAST_GATHERED:
         b.module.helper(_ZERO, lambda: f"@{_ZERO} = internal constant [{_LEAST_GATHERED} x i8] zeroinitializer, align {_LEAST_GATHERED}")
