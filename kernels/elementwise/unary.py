@@ -5,6 +5,8 @@ What the language has for one element, for whole tensors of any shape. Accuracy 
 
 from __future__ import annotations
 
+import math
+
 import tensorexpr as te
 from tensorexpr.kernels.conventions.broadcasting import pointwise
 
@@ -175,3 +177,119 @@ def round(x):
 def trunc(x):
     """`x` without its fraction; derivative 0."""
     return pointwise("trunc", te.trunc, x)
+
+
+@te.op
+def log10(x):
+    """The logarithm to base 10."""
+    return pointwise("log10", te.log10, x)
+
+
+@te.op
+def asinh(x):
+    """The inverse of sinh."""
+    return pointwise("asinh", te.asinh, x)
+
+
+@te.op
+def acosh(x):
+    """The inverse of cosh; NaN below 1."""
+    return pointwise("acosh", te.acosh, x)
+
+
+@te.op
+def atanh(x):
+    """The inverse of tanh; NaN beyond 1."""
+    return pointwise("atanh", te.atanh, x)
+
+
+def _erfc_slope(output, inputs, head):
+    return [pointwise("erfc_bar", lambda x, h: h * (-2 / math.sqrt(math.pi)) * te.exp(-x * x), inputs[0], head)]
+
+
+@te.op(gradient=_erfc_slope)
+def erfc(x):
+    """`1 - erf(x)`, accurate where that is small."""
+    return pointwise("erfc", te.erfc, x)
+
+
+def _erfinv_slope(output, inputs, head):
+    return [pointwise("erfinv_bar", lambda y, h: h * (0.5 * math.sqrt(math.pi)) * te.exp(y * y), output, head)]
+
+
+@te.op(gradient=_erfinv_slope)
+def erfinv(x):
+    """The inverse of the error function; NaN beyond 1."""
+    return pointwise("erfinv", te.erfinv, x)
+
+
+def _ndtr_slope(output, inputs, head):
+    return [pointwise("ndtr_bar", lambda x, h: h * (1 / math.sqrt(2 * math.pi)) * te.exp(-0.5 * x * x), inputs[0], head)]
+
+
+@te.op(gradient=_ndtr_slope)
+def ndtr(x):
+    """The distribution function of the normal distribution, `erfc(-x / sqrt(2)) / 2`."""
+    return pointwise("ndtr", te.ndtr, x)
+
+
+def _lgamma_slope(output, inputs, head):
+    return [pointwise("lgamma_bar", lambda x, h: h * te.digamma(x), inputs[0], head)]
+
+
+@te.op(gradient=_lgamma_slope)
+def lgamma(x):
+    """The logarithm of the absolute value of the gamma function."""
+    return pointwise("lgamma", te.lgamma, x)
+
+
+def _digamma_slope(output, inputs, head):
+    return [pointwise("digamma_bar", lambda x, h: h * te.trigamma(x), inputs[0], head)]
+
+
+@te.op(gradient=_digamma_slope)
+def digamma(x):
+    """The derivative of `lgamma`."""
+    return pointwise("digamma", te.digamma, x)
+
+
+@te.op
+def deg2rad(x):
+    """`pi / 180 * x`."""
+    return pointwise("deg2rad", lambda v: v * (math.pi / 180), x)
+
+
+@te.op
+def rad2deg(x):
+    """`180 / pi * x`."""
+    return pointwise("rad2deg", lambda v: v * (180 / math.pi), x)
+
+
+@te.op
+def frac(x):
+    """`x - trunc(x)`."""
+    return pointwise("frac", lambda v: v - te.trunc(v), x)
+
+
+@te.op
+def isnan(x):
+    """Whether an element is NaN."""
+    return pointwise("isnan", te.isnan, x)
+
+
+@te.op
+def isinf(x):
+    """Whether an element is infinite."""
+    return pointwise("isinf", te.isinf, x)
+
+
+@te.op
+def isfinite(x):
+    """Whether an element is neither infinite nor NaN."""
+    return pointwise("isfinite", te.isfinite, x)
+
+
+@te.op
+def logical_not(x):
+    """Whether an element is 0."""
+    return pointwise("logical_not", te.logical_not, x)

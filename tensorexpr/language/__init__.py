@@ -63,13 +63,15 @@ from tensorexpr.language.scalar import Scalar
 from tensorexpr.language.scan import scan
 from tensorexpr.language.scatter import scatter
 from tensorexpr.language.sorting import planned, sort_plan
+from tensorexpr.language.special import acosh, asinh, atanh, digamma, erfc, erfinv, lgamma, log10, ndtr, trigamma
 from tensorexpr.language.tensor import Tensor, constant, dim, placeholder
 
 __all__ = [
-    "Scalar", "Tensor", "abs", "acos", "all", "any", "arccos", "arcsin", "arctan", "arctan2", "argmax", "argmin", "asin", "atan",
-    "atan2", "cast", "ceil", "checkpoint", "clip", "compute", "constant", "cos", "cosh", "dim", "erf", "evaluate", "exp", "exp2",
-    "expm1", "floor", "isfinite", "isinf", "isnan", "let", "lift", "log", "log1p", "log2", "logical_and", "logical_not", "logical_or",
-    "logical_xor", "max", "maximum", "min", "minimum", "names_of", "negative", "placeholder", "planned", "power", "prod", "program_of",
-    "reduce", "round", "rsqrt", "scan", "scatter", "sigmoid", "sign", "sin", "sinh", "sort_plan", "sqrt", "square", "stop_gradient",
-    "sum", "tan", "tanh", "training", "trunc", "where",
+    "Scalar", "Tensor", "abs", "acos", "acosh", "all", "any", "arccos", "arcsin", "arctan", "arctan2", "argmax", "argmin", "asin",
+    "asinh", "atan", "atan2", "atanh", "cast", "ceil", "checkpoint", "clip", "compute", "constant", "cos", "cosh", "digamma", "dim",
+    "erf", "erfc", "erfinv", "evaluate", "exp", "exp2", "expm1", "floor", "isfinite", "isinf", "isnan", "let", "lgamma", "lift", "log",
+    "log10", "log1p", "log2", "logical_and", "logical_not", "logical_or", "logical_xor", "max", "maximum", "min", "minimum", "names_of",
+    "ndtr", "negative", "placeholder", "planned", "power", "prod", "program_of", "reduce", "round", "rsqrt", "scan", "scatter",
+    "sigmoid", "sign", "sin", "sinh", "sort_plan", "sqrt", "square", "stop_gradient", "sum", "tan", "tanh", "training", "trigamma", "trunc",
+    "where",
 ]  # fmt: skip
