@@ -197,7 +197,7 @@ __all__ = [
     "on_progress", "op", "parse_program", "placeholder", "planned", "power", "print", "prod", "program_of", "reduce",
     "register_replacement", "round", "rsqrt", "save_function", "save_state", "scan", "scatter", "schedule", "sigmoid", "sign", "sin",
     "sinh", "sort_plan", "sqrt", "square", "state_dict", "stop_gradient", "sum", "summary", "synchronize", "tan", "tanh", "training",
-    "trigamma",    "trunc", "tune", "uint16", "uint32", "uint64", "uint8", "value_and_grad", "vjp", "where", "while_loop",
+    "trigamma", "trunc", "tune", "uint16", "uint32", "uint64", "uint8", "value_and_grad", "vjp", "where", "while_loop",
 ]  # fmt: skip
 
 LATER: dict[str, str] = {  # public names that load their room on first use, and the room

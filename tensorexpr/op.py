@@ -33,7 +33,7 @@ from tensorexpr.ir import Program
 from tensorexpr.language import Tensor, compute, constant, program_of
 from tensorexpr.markup import code, formula, listed, or_reason, page, paragraph, table
 from tensorexpr.op_arguments import check_integer, tree_text, weak_floats
-from tensorexpr.op_conventions import fixed, is_plain, own_name
+from tensorexpr.op_conventions import apart, fixed, is_plain, own_name
 from tensorexpr.op_names import imported, name_of
 from tensorexpr.op_rules import Rule, article, refusing
 from tensorexpr.op_specs import Spec, argument_error, dtype_of, is_scalar, opened, placeholders_of, spec_of
@@ -276,9 +276,12 @@ class Op(Entered):
         named: dict[str, Any] = {}
         if keywords and not all(name in static for name in keywords):
             keywords = self._own_names(keywords)
-        behind = given[len(self.parameters) :] if self.rest is None else []
-        if behind and len(behind) <= len(static) and is_plain(behind):
-            del given[len(self.parameters) :]
+        if self.static and self.rest is None and self.derived is None:
+            twice = any(name in keywords for name in self.parameters[: len(given)])
+            tensors, behind = apart(given, len(self.parameters), len(self.parameters) - len(self.optional), twice)
+            if len(behind) > len(static) or not is_plain(behind):
+                tensors, behind = given, []
+            given = tensors
             for name, value in zip(static, behind, strict=False):
                 if name in keywords:
                     raise argument_error(f"{self.name}: expected one value for {name}, got two", term=self._term)

@@ -28,3 +28,30 @@ def fixed(value: Any) -> Any:
 def is_plain(values: Sequence[Any]) -> bool:
     """Whether values are none of them arrays or tensors, which static arguments are not."""
     return not any(hasattr(value, "shape") or hasattr(type(value), "__tensor__") for value in values)
+
+
+def apart(values: Sequence[Any], tensors: int, required: int, named: bool) -> tuple[list[Any], list[Any]]:
+    """Positional arguments as tensors and static ones, for `tensors` places of tensors, of which `required` have to be there.
+
+    What fits is all tensors, since numbers and tuples may be. Where there are more values than places, where a keyword has one of the
+    places (`named`), or where a text or a shape stands in a place that may be left out, those that are no tensors are static: behind
+    tensors, or between them, as axes stand in PyTorch's calls.
+    """
+    given = list(values)
+    if len(given) <= tensors and not named and not any(map(_is_shape, given[required:])):
+        return given, []
+    found = [value for value in given if _is_tensor(value)]
+    if len(found) < required:  # numbers in the places of tensors
+        return given[:tensors], given[tensors:]
+    return found, [value for value in given if not _is_tensor(value)]
+
+
+def _is_tensor(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(map(_is_tensor, value))
+    return value is None or hasattr(value, "shape") or hasattr(type(value), "__tensor__")
+
+
+def _is_shape(value: Any) -> bool:
+    """Whether a value is no tensor by its look: a text, or whole numbers."""
+    return isinstance(value, str) or (isinstance(value, (list, tuple)) and len(value) > 0 and all(type(one) is int for one in value))

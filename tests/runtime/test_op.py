@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
+from tensorexpr import kernels
 
 RNG = np.random.default_rng(0)
 
@@ -234,6 +235,12 @@ def test_calls_as_in_numpy_and_pytorch():
     (x_bar,) = te.vjp(summed)(x, np.ones(3, x.dtype), dim=1)
     np.testing.assert_array_equal(x_bar, np.ones_like(x))
     assert summed.trace(x, dim=1) == summed.trace(x, axis=1)
+    index = np.array([[1, 0, 2, 1]])
+    np.testing.assert_array_equal(kernels.gather(x, 0, index), kernels.gather(x, index, axis=0))
+    np.testing.assert_array_equal(kernels.layer_norm(x, (4,)), kernels.layer_norm(x, normalized_shape=(4,)))
+    np.testing.assert_array_equal(kernels.sum(np.float32(3), 0), np.float32(3))
+    with pytest.raises(te.ArgumentError, match=r"expected a tensor with axes, got x without any and axis 1"):
+        kernels.sum(np.float32(3), 1)
 
 
 def test_calls_that_do_not_fit():
