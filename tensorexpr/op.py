@@ -277,8 +277,8 @@ class Op(Entered):
         if keywords and not all(name in static for name in keywords):
             keywords = self._own_names(keywords)
         if self.static and self.rest is None and self.derived is None:
-            twice = any(name in keywords for name in self.parameters[: len(given)])
-            tensors, behind = apart(given, len(self.parameters), len(self.parameters) - len(self.optional), twice)
+            covered = any(name in keywords for name in self.parameters[: len(given)])
+            tensors, behind = apart(given, len(self.parameters), len(self.parameters) - len(self.optional), covered)
             if len(behind) > len(static) or not is_plain(behind):
                 tensors, behind = given, []
             given = tensors

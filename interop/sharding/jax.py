@@ -120,7 +120,9 @@ class Uniform:
         if len(self.programs) == 1:
             results = self._bind(self.programs[0], *taken)
         else:
-            place = functools.reduce(lambda flat, one: flat * one[1] + jax.lax.axis_index(one[0]), zip(names, plan.counts, strict=True), 0)
+            place: Any = 0
+            for name, count in zip(names, plan.counts, strict=True):
+                place = place * count + jax.lax.axis_index(name)
             branches = [functools.partial(self._bind, program) for program in self.programs]
             results = jax.lax.switch(jnp.asarray(self.table)[place], branches, *taken)
         return [self._combined(result, layout, names) for result, layout in zip(results, plan.outputs, strict=True)]
