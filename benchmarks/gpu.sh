@@ -2,7 +2,7 @@
 # All that GPU minutes are worth, most telling first; each step writes as it goes and takes its share of the time that is left.
 #   benchmarks/gpu.sh FOLDER [SECONDS [OPTION...]]
 # FOLDER gets machine.txt, STEP.txt for every step, gpu.json and gpu.txt (the rows), facts/NAME.json (what the GPU reaches at most: put into
-# codegen/auto/gpus/). SECONDS are 570, a call of ten minutes. Options are those of tensorexpr.benchmarks.gpu. The steps, in $GPU_STEPS:
+# codegen/auto/gpus/). SECONDS are 570, a call of ten minutes. Options are those of tensorexpr.benchmarks.gpu.run. The steps, in $GPU_STEPS:
 #   contact    instructions of the prelude, threads, streams, graphs and checks, each against a reference
 #   sanitizer  memcheck, racecheck and synccheck of compute-sanitizer on four functions
 #   tests      the tests that run kernels, each with a time-out, in processes that end after an error of the GPU
@@ -11,7 +11,7 @@
 #   ncu        six functions through Nsight Compute
 #   tiles      a search around the default tiles of products
 #   compiled   the workloads beside torch.compile and JAX, which compile for long
-#   predict    the predicted time of every row (needs no GPU: python -m tensorexpr.benchmarks.gpu FOLDER --predict does it anywhere)
+#   predict    the predicted time of every row (needs no GPU: python -m tensorexpr.benchmarks.gpu.run FOLDER --predict does it anywhere)
 # Several calls share a folder: rows that are there are not measured again. Uses the `python3` that is there, or $PYTHON, and installs
 # nothing: the packages are laid out in a scratch folder. $GPU_TESTS are the tests of that step.
 set -uo pipefail
@@ -88,7 +88,7 @@ sanitize() {
   for tool in memcheck racecheck synccheck; do
     for name in "gemm bf16" softmax convolution sort; do
       echo "-- $tool: $name"
-      timeout 60 compute-sanitizer --tool "$tool" --error-exitcode 9 "$python" -m tensorexpr.benchmarks.gpu_kernels "$name" --tiny || bad=1
+      timeout 60 compute-sanitizer --tool "$tool" --error-exitcode 9 "$python" -m tensorexpr.benchmarks.gpu.kernels "$name" --tiny || bad=1
     done
   done
   return $bad
@@ -101,7 +101,7 @@ profile() {
   for name in "gemm bf16" "gemm f32" softmax convolution sort attention; do
     echo "-- $name"
     timeout 60 ncu --clock-control none --kernel-name-base function --kernel-name regex:^k --section SpeedOfLight --section Occupancy \
-      --section MemoryWorkloadAnalysis --section WarpStateStats "$python" -m tensorexpr.benchmarks.gpu_kernels "$name" $tiny
+      --section MemoryWorkloadAnalysis --section WarpStateStats "$python" -m tensorexpr.benchmarks.gpu.kernels "$name" $tiny
   done
 }
 # Rows in turns: an error of the GPU ends a process, what is measured stays, and the next one goes on behind it.
@@ -109,7 +109,7 @@ rows() {
   local until=$((SECONDS + $1)) ended=0
   for _ in 1 2 3 4 5 6 7 8 9 10; do
     [ $((until - SECONDS)) -gt 5 ] || break
-    "$python" -m tensorexpr.benchmarks.gpu "$out" --seconds $((until - SECONDS - 5)) --resume --turn "$2" ${options[@]+"${options[@]}"}
+    "$python" -m tensorexpr.benchmarks.gpu.run "$out" --seconds $((until - SECONDS - 5)) --resume --turn "$2" ${options[@]+"${options[@]}"}
     ended=$?
     [ $ended -gt 1 ] || break
   done
@@ -146,10 +146,10 @@ step sanitizer 20 bash -c "$(in_bash sanitize)"
 # shellcheck disable=SC2086
 step tests 40 env -u TENSOREXPR_CUDA "${pytest[@]}" ${GPU_WORKERS-$workers} $tests
 step rows 60 bash -c "$(in_bash rows "$(share 60)" 1)"
-step ceilings 25 "$python" -m tensorexpr.benchmarks.gpu_ceilings "$out/facts" $tiny
+step ceilings 25 "$python" -m tensorexpr.benchmarks.gpu.ceilings "$out/facts" $tiny
 step ncu 35 bash -c "$(in_bash profile)"
 step tiles 30 bash -c "$(in_bash tiles)"
 step compiled 85 bash -c "$(in_bash rows "$(share 85)" 2)"
-step predict 95 "$python" -m tensorexpr.benchmarks.gpu "$out" --predict ${options[@]+"${options[@]}"}
+step predict 95 "$python" -m tensorexpr.benchmarks.gpu.run "$out" --predict ${options[@]+"${options[@]}"}
 [ ! -e "$out/gpu.txt" ] || cat "$out/gpu.txt"
 exit $status

@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tensorexpr.benchmarks import products, report
+from tensorexpr.benchmarks import report
 from tensorexpr.benchmarks.peers import PACKAGES
 from tensorexpr.benchmarks.run import FORMAT
+from tensorexpr.benchmarks.subjects import products
 
 RESULTS = Path(__file__).resolve().parent / "results"
 

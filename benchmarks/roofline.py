@@ -2,7 +2,7 @@
 
 The kernels are texts of LLVM IR in the vectors of this machine: independent accumulators that never leave registers, a copy
 and a triad `a = b + s c`, each with ordinary and with non-temporal stores. Streams are timed at several sizes, since a
-workload that fits in the last cache is to be held against that cache. Several threads run a part each.
+workload that fits in the last cache is to be compared with that cache. Several threads run a part each.
 """
 
 from __future__ import annotations

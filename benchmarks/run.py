@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import tensorexpr as te
-from tensorexpr.benchmarks import keeping, page, peers, report, startup, worker, workloads
+from tensorexpr.benchmarks import keeping, page, peers, report, worker, workloads
 from tensorexpr.benchmarks.harness import SETTLE, Effort, machine
+from tensorexpr.benchmarks.subjects import startup
 from tensorexpr.cli import output
 from tensorexpr.errors import ArgumentError
 

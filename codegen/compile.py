@@ -44,7 +44,7 @@ def build(
 
     One tensor (or a schedule of one) gives a function that returns an array, a list or tuple of tensors one that returns a
     tuple. Without `inputs` the arguments are the placeholders in order
-    of appearance. What hangs on constants alone is computed now (not where a schedule is given: that says what is computed).
+    of appearance. What depends on constants alone is computed now (not where a schedule is given: that says what is computed).
 
     `precision="tf32"` lets a GPU round the factors of sums of products of float32 to ten bits of fraction, for its tensor cores;
     sums stay float32, and so does everything else. On the CPU it changes nothing. Without it, float32 is float32.
@@ -237,7 +237,7 @@ def build_program(program: Program, single: bool = False, target: str = "cpu", p
 
 
 def fold_constants(program: Program) -> Program:
-    """The program with what hangs on constants alone computed, as code of this CPU computes it."""
+    """The program with what depends on constants alone computed, as code of this CPU computes it."""
 
     def run(part: Program, arrays: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
         results: Sequence[np.ndarray] = build_program(part)(*arrays)

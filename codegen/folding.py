@@ -1,4 +1,4 @@
-"""What hangs on constants alone is computed when a program is compiled, and its result is a constant of the compiled function.
+"""What depends on constants alone is computed when a program is compiled, and its result is a constant of the compiled function.
 
 Whole definitions that read nothing but constants, and inside of the others the largest expressions over elements of constants
 (the scale of a normalisation from its variance) at indices that are plain loops over whole ranges, so that they may be
@@ -56,7 +56,7 @@ def folded(program: Program, run: Run) -> Program:
 
 
 def fold(program: Program, run: Run) -> Program:
-    """The program with constants for what hangs on constants alone; `run` computes a program on its inputs.
+    """The program with constants for what depends on constants alone; `run` computes a program on its inputs.
 
     Requires: nothing. Ensures: inputs, outputs and values are kept, bit for bit but for sums of floats, which have the order that the
     schedule of the folded part gives them. A program whose folded part would fail (an index out of bounds) stays as it is.
@@ -98,7 +98,7 @@ def _all_in(definition: Definition, names: Mapping[str, object]) -> bool:
 
 
 def _made_of(program: Program) -> dict[str, frozenset[str]]:
-    """For each tensor that hangs on constants alone, those constants."""
+    """For each tensor that depends on constants alone, those constants."""
     found = {c.name: frozenset([c.name]) for c in program.constants}
     for definition in program.definitions:
         sources = reads(definition)

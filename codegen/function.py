@@ -33,7 +33,7 @@ from tensorexpr.codegen.profiling import Profile, Stamped, counted, median_call,
 from tensorexpr.codegen.schedule import Planned
 from tensorexpr.errors import ArgumentError, OutOfBoundsError, TargetError, user_location
 from tensorexpr.hints import suggestion
-from tensorexpr.integers.effort import DomainTooComplex, at_most
+from tensorexpr.integers.solving.effort import DomainTooComplex, at_most
 from tensorexpr.interpret import extent_value
 from tensorexpr.ir import Const, Program
 from tensorexpr.markup import code, or_reason, page, paragraph

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from tensorexpr.codegen.cost import Points, count_of, work
 from tensorexpr.codegen.nest import GRID, LANES, THREADS, Alloc, Block, Buffer, For, If, LoopNest, Stmt, Store
 from tensorexpr.codegen.nest_text import print_block
-from tensorexpr.integers.effort import DomainTooComplex, at_most
+from tensorexpr.integers.solving.effort import DomainTooComplex, at_most
 from tensorexpr.ir import Access, Axis, Const, Expr, conjuncts
 from tensorexpr.markup import MOST_ROWS, more, one_line, page, paragraph, table
 from tensorexpr.records import record
@@ -166,7 +166,7 @@ def _lines(block: Block, depth: int, axes: tuple[Axis, ...], guards: tuple[Expr,
 
 
 def _is_exact(axis: Axis) -> bool:
-    """Whether integer sets know the bounds of a loop, which hang on no data."""
+    """Whether integer sets know the bounds of a loop, which depend on no data."""
     data = any(isinstance(node, Access) for e in (axis.start, axis.stop) for node in walk(e))
     return not data and bound_constraints(axis.index, axis)[1]
 

@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeVar
 
 from tensorexpr.codegen.auto.search import faster
 from tensorexpr.codegen.handle import Schedule
+from tensorexpr.codegen.handle.translate import in_words
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest, Store
 from tensorexpr.codegen.nest_proofs import Verdict, prove
@@ -162,7 +163,8 @@ def _default_schedule(
     except (ScheduleError, DefinitionError) as error:  # ours: no user made this schedule, nor its terms
         raise InternalError(f"{SEARCH}: {error.message}", hint=error.hint) from error
     if found is None or not _is_short(found.nest):
-        return planned, nest
+        words = in_words(planned, nest) if alike is target or in_words(_scheduled(program, alike)) is not None else None
+        return (planned, nest) if words is None else (words, words.nest)
     schedule = Schedule.of_candidate(program, target, found, origin=SEARCH)
     return schedule, schedule.nest
 

@@ -25,7 +25,7 @@ from tensorexpr.errors import ArgumentError, DefinitionError, InternalError, use
 from tensorexpr.freezing import with_constants, with_literals
 from tensorexpr.ir import Const, Input, Program, content_of
 from tensorexpr.language import Tensor
-from tensorexpr.language.modes import MODE_PATH, asked_for
+from tensorexpr.language.definitions.modes import MODE_PATH, asked_for
 from tensorexpr.parse import parse_program
 from tensorexpr.simplify import remove_dead_definitions
 from tensorexpr.text import print_program, print_type
@@ -46,7 +46,7 @@ def compile(
 ) -> CompiledFunction:
     """Compiles a program, or tensors as a function of `inputs` as `te.build` does, for runs in contexts.
 
-    No array is needed and none is made: placeholders are types. What hangs on constants alone is computed now. `mode`
+    No array is needed and none is made: placeholders are types. What depends on constants alone is computed now. `mode`
     is what `te.training()` asks for. `updates` maps placeholders to tensors: in mode "training" a run computes them too, and then
     stores them in the context's arrays of the placeholders; in mode "inference" they are left out. `precision` is that of `te.build`.
 

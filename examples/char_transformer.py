@@ -5,7 +5,7 @@
 Interrupted, the same command goes on from its last checkpoint.
 
 The model is modules that hold variables (`Block`, `Transformer`). A training step is one traced function: loss, gradients and the
-optimizer's update become one compiled function, one call from Python. What a step sees hangs on its number alone, and the number, the
+optimizer's update become one compiled function, one call from Python. What a step sees depends on its number alone, and the number, the
 weights and the optimizer's moments are in the checkpoint: a run that was interrupted goes on, bit for bit, as if it had not been.
 """
 
@@ -120,7 +120,7 @@ class Training(te.Module):
 
 
 class Text:
-    """Characters as numbers. A batch hangs on its number and the seed alone."""
+    """Characters as numbers. A batch depends on its number and the seed alone."""
 
     def __init__(self, text: str) -> None:
         self.characters = "".join(sorted(set(text)))

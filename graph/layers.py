@@ -154,5 +154,5 @@ def dropout(x, key, *, p):
 
 
 def uniform(key: Any, place: Any) -> Any:
-    """A float32 in [0, 1) that hangs on an integer key and an integer place alone."""
+    """A float32 in [0, 1) that depends on an integer key and an integer place alone."""
     return unit(mixed(mixed(te.cast(place, "uint32") + np.uint32(0x9E3779B9)) + mixed(te.cast(key, "uint32"))))

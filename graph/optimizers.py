@@ -3,7 +3,7 @@
 An update is written for one element: `advance` takes the element of the gradient, of the variable and of its slots, and gives the new
 slots; `move` takes the new slots, and gives the new value. So all that an update does to a variable is one loop over its elements, which
 reads each array once and writes each once, and those of all variables, whatever their shapes, are one kernel. What is the same for all
-elements (the rate, corrections that hang on the number of steps, the factor that bounds the norm) are scalars computed beforehand.
+elements (the rate, corrections that depend on the number of steps, the factor that bounds the norm) are scalars computed beforehand.
 `apply` is a traced function: called in a training step it is part of that, called by itself on arrays it is a step of its own.
 """
 

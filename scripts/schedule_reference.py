@@ -139,7 +139,7 @@ i_o j_o k     352,256  1.19 ms  arithmetic     1.18 ms  458 us            74 us 
 `s.cost.at(threads=8, n=4096)` is the cost on more threads and at other open sizes; without, an open size counts 1000, a loop whose bounds
 are data 8 iterations, a condition on data as true in half of them. Arrays are taken to be where the last call left them. What the machine
 is able to do is measured when a cost is first asked for, in a second, and kept in the cache folder; with `TENSOREXPR_MEASURE=0` shipped
-figures of the nearest machine count. A GPU's are published ones, and its costs have not been held against a clock.
+figures of the nearest machine count. A GPU's are published ones, and its costs have not been compared with a clock.
 """
 
 

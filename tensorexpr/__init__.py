@@ -149,7 +149,7 @@ from tensorexpr.language import (
     trunc,
     where,
 )
-from tensorexpr.language.habits import MAKERS
+from tensorexpr.language.core.habits import MAKERS
 from tensorexpr.latex import latex
 from tensorexpr.op import Op, op
 from tensorexpr.parse import parse_program

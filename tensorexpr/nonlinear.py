@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Iterator
 
 from tensorexpr import dtypes
-from tensorexpr.integers.simplex import Polyhedron
+from tensorexpr.integers.solving.simplex import Polyhedron
 from tensorexpr.ir import Apply, Axis, Cast, Const, Expr, Index, Size, apply, conjuncts
 
 Monomial = tuple[str, ...]

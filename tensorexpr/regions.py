@@ -17,7 +17,7 @@ from functools import lru_cache
 
 from tensorexpr import dtypes
 from tensorexpr.integers import Affine, Constraint, Domain, FloorDiv, eq, ge, gt, le, lt
-from tensorexpr.integers.affine import Interval
+from tensorexpr.integers.forms.affine import Interval
 from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Expr, Index, Param, Size, apply, conjuncts, const
 from tensorexpr.records import field, record
 from tensorexpr.traversal import map_children, size_names, walk

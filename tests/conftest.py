@@ -3,7 +3,7 @@
 What a file of tests compiled is forgotten at its end: a process that runs thousands of tests would carry gigabytes of programs, and every
 collection of garbage would walk through them. What is there before the first test is left out of these walks, which are made less often.
 
-Generators of random numbers that a file's tests share are set back before each test: what one draws hangs on no other one, nor on which
+Generators of random numbers that a file's tests share are set back before each test: what one draws depends on no other one, nor on which
 of them run.
 
 Tests start some hundred interpreters, which take six times as long where they compile all they import. Who wants no bytecode beside the

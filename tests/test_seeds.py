@@ -1,4 +1,4 @@
-"""What a test draws from a generator of its file hangs on no other test, nor on the order in which they run."""
+"""What a test draws from a generator of its file depends on no other test, nor on the order in which they run."""
 
 import numpy as np
 import pytest

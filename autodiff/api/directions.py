@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from tensorexpr.autodiff.local.batching import batch, fresh_axes
 from tensorexpr.autodiff.local.workspace import Workspace, plain_axes
 from tensorexpr.ir import Access, Axis, Define, Definition, Expr, Index
-from tensorexpr.language.renaming import ProgramRenaming
+from tensorexpr.language.core.renaming import ProgramRenaming
 from tensorexpr.records import field, record
 from tensorexpr.traversal import reads
 

@@ -24,7 +24,7 @@ from tensorexpr.fallback import first_sound
 from tensorexpr.hints import checked, suggestion
 from tensorexpr.ir import Access, Apply, Definition, Expr, Index, Program
 from tensorexpr.language import Tensor, lift, program_of
-from tensorexpr.language.sorting import plan_of
+from tensorexpr.language.definitions.sorting import plan_of
 from tensorexpr.markup import listed
 from tensorexpr.simplify import simplify
 from tensorexpr.text import print_program
@@ -51,7 +51,7 @@ def gradient(
     `override` gives tensors a rule of their own, `rule(output, inputs, head) -> list`, one tensor (or None for zero) for each
     input: `{tensor: rule}` for the tensors it reads, `{tensor: (inputs, rule)}` to make all between these inputs and the tensor
     one unit. `lowering` forces one form on every read: "segments" (sorted by where it reads,
-    deterministic, as reads at places that hang on data are by themselves) or "atomics" (a scatter in any order).
+    deterministic, as reads at places that depend on data are by themselves) or "atomics" (a scatter in any order).
 
     Raises `DifferentiationError` for outputs or `wrt` that are not floating tensors, a computed tensor that the outputs have nothing to
     do with, a missing or misshapen head, and rules that give the wrong number, shapes or dtypes.

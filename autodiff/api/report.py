@@ -31,11 +31,11 @@ class Row(NamedTuple):
 
     `lowering` is how its adjoint is computed: "substitute", "reshape", "lattice", "residues", "pieces" (gathers), "segments"
     (sorted by the places that are read) or "atomics" (a scatter). `iterations` is what the derived loops visit, innermost, and the
-    rounds of loops around that come to nothing because a loop in them is empty there; `reads` how often the forward pass reads as
+    rounds of loops around that are empty because a loop in them is empty there; `reads` how often the forward pass reads as
     it is written. Conditions on data are not regarded. A reduction that does not depend on all the loops around it is computed
     once for the indices that it does depend on, forward and backward; both numbers count it once for each point of these loops,
     as written. They are numbers, or a `Count` of the symbolic sizes: `row.reads(m=7)` is the exact number and `str(row.reads)` the
-    formula; where the bounds of a loop hang on data, a `DataCount` of what they read: `row.reads(offsets=array)`.
+    formula; where the bounds of a loop depend on data, a `DataCount` of what they read: `row.reads(offsets=array)`.
     """
 
     tensor: str

@@ -17,9 +17,9 @@ from tensorexpr.autodiff.local.workspace import Workspace
 from tensorexpr.errors import DifferentiationError, user_location
 from tensorexpr.ir import Definition, Expr, Index, Program, Scan
 from tensorexpr.language import Tensor, program_of
-from tensorexpr.language.renaming import ProgramRenaming, local_names
-from tensorexpr.language.tensor import Ruled, step_of
-from tensorexpr.language.tracing import Frame, binding, inside
+from tensorexpr.language.core.renaming import ProgramRenaming, local_names
+from tensorexpr.language.core.tensor import Ruled, step_of
+from tensorexpr.language.core.tracing import Frame, binding, inside
 from tensorexpr.records import field, record
 from tensorexpr.text import print_type
 from tensorexpr.traversal import map_expressions, substitute

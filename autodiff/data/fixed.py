@@ -1,4 +1,4 @@
-"""Reads whose data is known at every element: what hangs on data is then a number like any other, and nothing is sorted.
+"""Reads whose data is known at every element: what depends on data is then a number like any other, and nothing is sorted.
 
 In `X[b, i + s[b]]` the element's first index is b, so `s[b]` is known there and `i = p - s[b]`; in `X[t, ids[t]]` each element
 compares its second index with `ids[t]` (owner computes); a slice that starts at data is a shift. Such data stands for itself
@@ -34,7 +34,7 @@ def pinned_axes(c: Contribution, target: Sequence[Axis]) -> dict[str, Axis]:
 def fixed_gathers(
     c: Contribution, target: tuple[Axis, ...], steps: Sequence[Axis], reserved: tuple[str, ...], invert: Invert
 ) -> tuple[Gather, ...] | None:
-    """The gathers of a read whose data hangs on axes that the element settles; None where it is none.
+    """The gathers of a read whose data depends on axes that the element settles; None where it is none.
 
     No axis of the contribution has the name of one of the target.
     """

@@ -16,7 +16,7 @@ from tensorexpr.autodiff.local.spans import spans
 from tensorexpr.autodiff.local.workspace import Place, Workspace, all_of
 from tensorexpr.errors import DifferentiationError
 from tensorexpr.ir import Access, Const, Expr, Index, Scatter, TensorType, apply, conjuncts, const
-from tensorexpr.language.tensor import name_of
+from tensorexpr.language.core.tensor import name_of
 from tensorexpr.records import replace
 from tensorexpr.traversal import bound_names, rename_bound
 

@@ -1,4 +1,4 @@
-"""Reads at places that hang on data, turned around by sorting: all that meets at an element stands in one segment.
+"""Reads at places that depend on data, turned around by sorting: all that meets at an element stands in one segment.
 
     Y[t, d] reads W[ids[t], d]        offsets, order = segments[extent](ids[t] for t in range(n))
                                       W_bar[v, d] = sum(Y_bar[order[k], d] for k in range(offsets[v], offsets[v + 1]))
@@ -26,7 +26,7 @@ from tensorexpr.autodiff.local.contributions import Contribution
 from tensorexpr.autodiff.local.workspace import Workspace, all_of, shifted
 from tensorexpr.bounds import PROVED, check_access, implied
 from tensorexpr.ir import Access, Axis, Expr, Index, Segments, apply, const, product
-from tensorexpr.language.renaming import renamed
+from tensorexpr.language.core.renaming import renamed
 from tensorexpr.records import record, replace
 from tensorexpr.regions import Opaque, cases_of, domain_of
 from tensorexpr.traversal import bottom_up, free_names, fresh_name, read_occurrences, substitute
@@ -40,7 +40,7 @@ def sorted_gathers(
 ) -> tuple[Gather, ...] | None:
     """The gathers at the elements `target` of what reads there, through a plan that the workspace has or gets.
 
-    With `every` all indices count as hanging on data. None where no box is known.
+    With `every` all indices count as depending on data. None where no box is known.
     """
     names = _apart(contribution, target, workspace)
     c = _renamed(contribution, names)

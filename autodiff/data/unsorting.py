@@ -3,7 +3,7 @@
     sum(Y[order[k]] for k in range(offsets[v], offsets[v + 1]))     is     sum(Y[t] for t in range(n) if ids[t] == v)
 
 so what such a sum reads is turned around as what reads at `t` is, with `v` known to be `ids[t]`: the second derivative of a
-read that hangs on data is again a read of that kind.
+read that depends on data is again a read of that kind.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tensorexpr.traversal import free_names, fresh_name, map_children, substitut
 
 
 def unsorted(contribution: Contribution, workspace: Workspace) -> Contribution:
-    """The contribution over the points of a plan, where the place that it reads hangs on their order; else as it is."""
+    """The contribution over the points of a plan, where the place that it reads depends on their order; else as it is."""
     plans = {plan.name: plan for plan in (*workspace.plans, *workspace.given_plans)}
     found = contribution
     for axis in contribution.axes:

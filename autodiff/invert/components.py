@@ -53,7 +53,7 @@ class Component:
 def components(
     indices: Sequence[Expr], axes: Sequence[Axis], guards: Sequence[Expr], target: Sequence[Axis]
 ) -> tuple[tuple[Component, ...], tuple[Expr, ...]]:
-    """The components of a read, those of the tensor's axes first, and the guards that hang on data alone.
+    """The components of a read, those of the tensor's axes first, and the guards that depend on data alone.
 
     Every axis of the loops and of the tensor is in one component.
     """

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from tensorexpr.autodiff.invert.pieces import hangs_on_data, narrowed, split
+from tensorexpr.autodiff.invert.pieces import depends_on_data, narrowed, split
 from tensorexpr.autodiff.local.contributions import Contribution
 from tensorexpr.bounds import implied
 from tensorexpr.errors import ArgumentError
 from tensorexpr.integers import Domain, DomainTooComplex, ge
 from tensorexpr.integers.closed_form import closed_form, tidied
-from tensorexpr.integers.formulas import text, to_sympy
-from tensorexpr.integers.polynomial import Polynomial, names_in
+from tensorexpr.integers.counting.formulas import text, to_sympy
+from tensorexpr.integers.counting.polynomial import Polynomial, names_in
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import (
     Access,
@@ -124,7 +124,7 @@ class Count:
 
 @record(slots=False)
 class DataCount:
-    """The number of points of spaces whose bounds hang on data: `count(offsets=array)`, by going through the points.
+    """The number of points of spaces whose bounds depend on data: `count(offsets=array)`, by going through the points.
 
     `tensors` are those that the bounds read, with the names that users see; sizes that no array tells are given by name too.
     """
@@ -202,13 +202,13 @@ def reads_of(contribution: Contribution) -> list[Space]:
     guards = narrowed(contribution.axes, contribution.guards)
     if guards is None:
         return []
-    known = tuple(part for guard in guards for part in conjuncts(guard) if not hangs_on_data(part))
+    known = tuple(part for guard in guards for part in conjuncts(guard) if not depends_on_data(part))
     pieces = split((), contribution.axes, known)
     return [(contribution.axes, guards) for _, guards in pieces or [((), known)]]
 
 
 def points(axes: Sequence[Axis], guards: Sequence[Expr]) -> Domain:
-    """The points of axes and those guards that are affine; what hangs on data is left out."""
+    """The points of axes and those guards that are affine; what depends on data is left out."""
     region = domain_of(axes, guards)
     return _without(region.domain, set(region.opaque.names.values()))
 

@@ -81,7 +81,7 @@ def _united(gathers: tuple[Gather, ...]) -> tuple[tuple[Gather, tuple[int, ...]]
 def union(a: Gather, b: Gather) -> Gather | None:
     """A gather over exactly the points of both, None where there is none or it has more loops."""
     if a.points is None or b.points is None or set(a.points.sizes) != set(b.points.sizes):
-        return None  # one hangs on a size or on the step of a scan that the other does not know
+        return None  # one depends on a size or on the step of a scan that the other does not know
     if not a.axes and not b.axes and a.points.solved != b.points.solved:
         return None  # neighbors in a stencil: together they would be a loop where none is needed
     try:

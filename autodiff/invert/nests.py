@@ -1,7 +1,7 @@
 """The loops over the integer points of a gather: in which order, and over which unknowns.
 
 What is left free of a read runs in loops whose bounds are exact, so that the innermost body runs once for each read. A loop
-around may still go around in vain: where the loop inside is empty. That hangs on the order of the loops and, where they run
+around may still go around in vain: where the loop inside is empty. That depends on the order of the loops and, where they run
 over a lattice, on its basis: of a reduced one `x[2*i + 2*j + 3*r]` may run over i + j first, which some r do not allow. Where
 rounds are in vain, other orders are tried, then the bases in echelon form for each choice of axes (the first loop settles the
 first axis, the second loop the second one). Others do without vain rounds, or the first choice stays.

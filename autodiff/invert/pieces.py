@@ -2,7 +2,7 @@
 
 A minimum, maximum, absolute value, sign or selection in an index, and a disjunction or negation among the guards, is split
 into its cases; each case becomes a guard. The pieces are disjoint and together are all points, so every read stands in
-exactly one. What hangs on data is not split: it stays a condition, or makes the read one that cannot be inverted. What such
+exactly one. What depends on data is not split: it stays a condition, or makes the read one that cannot be inverted. What such
 a condition says of the indices all the same is made a guard of its own first (`narrowed`).
 """
 
@@ -65,7 +65,7 @@ def _cases(indices: tuple[Expr, ...], guards: tuple[Expr, ...]) -> list[Piece] |
 
 def _turned(piece: Piece, axes: Sequence[Axis], target: Sequence[Axis]) -> list[Piece] | None:
     indices, guards = piece
-    inexact = [guard for guard in guards if not constraints_of(guard)[1] and not hangs_on_data(guard)]
+    inexact = [guard for guard in guards if not constraints_of(guard)[1] and not depends_on_data(guard)]
     found = turns((*indices, *inexact), axes, guards, target)
     if found is None:
         return None
@@ -77,19 +77,19 @@ def _turned(piece: Piece, axes: Sequence[Axis], target: Sequence[Axis]) -> list[
 
 
 def narrowed(axes: Sequence[Axis], guards: Sequence[Expr]) -> tuple[Expr, ...] | None:
-    """The guards with what those that hang on data say of indices and sizes alone, as further guards; None where they never hold.
+    """The guards with what those that depend on data say of indices and sizes alone, as further guards; None where they never hold.
 
     Only a guard that is left one case by the others says anything: `i < 2 and data or i > 7` for i < 5 says i < 2.
     """
     parts = [part for guard in guards for part in conjuncts(guard)]
-    if not any(map(hangs_on_data, parts)):
+    if not any(map(depends_on_data, parts)):
         return tuple(guards)
-    domain = domain_of(axes, [part for part in parts if not hangs_on_data(part)]).domain
+    domain = domain_of(axes, [part for part in parts if not depends_on_data(part)]).domain
     sizes = {name for e in (*parts, *(end for axis in axes for end in (axis.start, axis.stop))) for name in size_names(e)}
     found: list[Expr] = []
     for part in parts:
         found.append(part)
-        if not hangs_on_data(part):
+        if not depends_on_data(part):
             continue
         opaque = Opaque()
         cases = cases_where(part, opaque)
@@ -109,7 +109,7 @@ def _replaced(expr: Expr, values: dict[Expr, Expr]) -> Expr:
 
 
 def _choices(exprs: Iterable[Expr]) -> list[Expr]:
-    """The choices to be made next: innermost ones, those with affine conditions first, in order; none that hangs on data."""
+    """The choices to be made next: innermost ones, those with affine conditions first, in order; none that depends on data."""
     affine, other = [], []
     for expr in exprs:
         for node in walk(expr):
@@ -117,12 +117,12 @@ def _choices(exprs: Iterable[Expr]) -> list[Expr]:
             if cases and all(affine_of(value) is not None for _, value in cases):
                 if all(constraints_of(condition)[1] for condition, _ in cases):
                     affine.append(node)
-                elif not any(hangs_on_data(condition) for condition, _ in cases):
+                elif not any(depends_on_data(condition) for condition, _ in cases):
                     other.append(node)
     return affine + other
 
 
-def hangs_on_data(expr: Expr) -> bool:
+def depends_on_data(expr: Expr) -> bool:
     """Whether an expression is about more than indices and sizes."""
     return any(isinstance(node, Access) or node.dtype.is_float for node in walk(expr))
 
@@ -152,8 +152,8 @@ def _values(node: Expr) -> list[tuple[Expr, Expr]]:
 
 
 def _disjuncts(guard: Expr) -> list[tuple[Expr, ...]] | None:
-    """Disjoint alternatives that together are a guard over indices, None where it is none or hangs on data."""
-    if not isinstance(guard, Apply) or hangs_on_data(guard):
+    """Disjoint alternatives that together are a guard over indices, None where it is none or depends on data."""
+    if not isinstance(guard, Apply) or depends_on_data(guard):
         return None
     match guard.op.name:
         case "and":

@@ -324,7 +324,7 @@ class _Radices(Numerals):
             self._inside(form) for form, _ in self.late.values()
         )
         left = tuple(Axis(axis.index, settled(axis.start), settled(axis.stop)) for axis in axes.values())
-        # Where a length is data, read at an axis that hangs on this one, the bounds of the only one left cannot be known before it.
+        # Where a length is data, read at an axis that depends on this one, the bounds of the only one left cannot be known before it.
         alone = len(left) == 1 and linear and left[0].index not in (*free_names(left[0].start), *free_names(left[0].stop))
         return Reduced(
             left,

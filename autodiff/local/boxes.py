@@ -1,7 +1,7 @@
 """Loops of any shape as boxes: ranges 0 ... extent - 1 known before the program runs, and conditions on the points in them.
 
 A loop that starts at others is counted from where it starts, so that a window of 3 points is 3 long; other bounds that depend on
-loops are replaced by their hull. Where a bound hangs on data, the extents of what is read at every point say how far it can run.
+loops are replaced by their hull. Where a bound depends on data, the extents of what is read at every point say how far it can run.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import Any
 
 from tensorexpr.autodiff.local.workspace import Workspace
 from tensorexpr.ir import Definition, Expr, Index, Scan
-from tensorexpr.language.renaming import local_names
+from tensorexpr.language.core.renaming import local_names
 from tensorexpr.records import field, record, replace
 from tensorexpr.traversal import substitute
 

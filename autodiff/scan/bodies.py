@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tensorexpr.autodiff.local.overrides import Override, inputs_within
 from tensorexpr.autodiff.local.workspace import Workspace, plain_axes
 from tensorexpr.ir import Access, Define, Definition, Expr, Index, Scan, apply, const
-from tensorexpr.language.renaming import ProgramRenaming, local_names
+from tensorexpr.language.core.renaming import ProgramRenaming, local_names
 from tensorexpr.records import replace
 from tensorexpr.traversal import bottom_up, map_expressions, reads
 

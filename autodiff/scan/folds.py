@@ -27,7 +27,7 @@ from tensorexpr.ir import (
     const,
     product,
 )
-from tensorexpr.language.tensor import name_of
+from tensorexpr.language.core.tensor import name_of
 from tensorexpr.records import replace
 from tensorexpr.traversal import bottom_up, bound_names, fresh_name, substitute, walk
 

@@ -45,7 +45,7 @@ from tensorexpr.ir import (
     conjuncts,
     const,
 )
-from tensorexpr.language.renaming import local_names
+from tensorexpr.language.core.renaming import local_names
 from tensorexpr.records import field, record, replace
 from tensorexpr.simplify.expressions import simplify_expr
 from tensorexpr.traversal import bottom_up, free_names, fresh_name, map_expressions, read_occurrences, reads, rename_bound, substitute, walk

@@ -30,7 +30,7 @@ from tensorexpr.ir import (
     apply,
     const,
 )
-from tensorexpr.language.renaming import ProgramRenaming, local_names
+from tensorexpr.language.core.renaming import ProgramRenaming, local_names
 from tensorexpr.records import record, replace
 from tensorexpr.traversal import map_expressions, reads, substitute, walk
 

@@ -7,7 +7,7 @@ over those that looked at it. Where the window is symmetric these are the same p
     -->  sum(f(x[i], x[i + k - 2]) + where(i + k >= 2 and i + k < 10, g(x[i], x[i + k - 2]), 0) for k in range(5))
 
 That is done where both compute the same function of the pair (an exponential, say), which is most of the work; no user wrote either
-sum, so none wrote an order of their terms. For the same reason what such sums multiply by a dear value is summed before.
+sum, so none wrote an order of their terms. For the same reason what such sums multiply by a costly value is summed before.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ Term = tuple[int, tuple[Expr, ...]]
 
 
 def in_step(definition: Define, new_name: Callable[[str, str], str]) -> list[Define]:
-    """The definition with sums over the same neighbors as one, and dear values factored out of its sums; behind what becomes a
+    """The definition with sums over the same neighbors as one, and costly values factored out of its sums; behind what becomes a
     definition of its own of it."""
     terms = list(_added(definition.value))
-    dear = [k for k, term in enumerate(terms) if isinstance(term, Reduce) and _is_dear(term)]
+    costly = [k for k, term in enumerate(terms) if isinstance(term, Reduce) and _is_costly(term)]
     changed: dict[int, Expr | None] = {}
-    for k in dear:
+    for k in costly:
         host = terms[k]
         if k in changed or not isinstance(host, Reduce) or not _is_box(host.axes):
             continue
-        for other in dear:
+        for other in costly:
             guest = terms[other]
             joint = _joined(host, guest, definition.axes) if isinstance(guest, Reduce) and other not in changed and other != k else None
             if joint is not None:
@@ -54,14 +54,14 @@ def in_step(definition: Define, new_name: Callable[[str, str], str]) -> list[Def
 
 
 def _apart(term: Expr, definition: Define, parts: list[Define], new_name: Callable[[str, str], str]) -> Expr:
-    """A term with its dear values factored out; a sum for some points alone, which is the same at all of them, as a definition of its own:
+    """A term with its costly values factored out: a sum for some points alone, the same at all of them, as a definition of its own:
 
     where(i == 0, sum(f(j, k) for k), 0) -> where(i == 0, border[j], 0)
     """
     if isinstance(term, Reduce):
         return _factored_sum(term)
     match term:
-        case Apply(args=(condition, Reduce() as value, otherwise)) if term.op.name == "where" and _is_dear(value):
+        case Apply(args=(condition, Reduce() as value, otherwise)) if term.op.name == "where" and _is_costly(value):
             value, free = _factored_sum(value), set(free_names(value))
             if free & set(free_names(condition)):
                 return apply("where", condition, value, otherwise)
@@ -72,7 +72,7 @@ def _apart(term: Expr, definition: Define, parts: list[Define], new_name: Callab
     return term
 
 
-def _is_dear(term: Reduce) -> bool:
+def _is_costly(term: Reduce) -> bool:
     return _is_plain(term) and any(_dear_values(term.values[0]))
 
 
@@ -206,7 +206,7 @@ def _factored_sum(term: Reduce) -> Reduce:
 
 
 def _factored(value: Expr) -> Expr:
-    """e * a + e * b -> e * (a + b) for a dear e, and what is common to a and b in the same way"""
+    """e * a + e * b -> e * (a + b) for a costly e, and what is common to a and b in the same way"""
     terms = list(_terms(value, 1))
     if not any(sum(e in factors for _, factors in terms) > 1 for e in dict.fromkeys(_dear_values(value))):
         return value
@@ -244,7 +244,7 @@ def _factors(value: Expr) -> Term:
 
 
 def _sum(terms: Sequence[Term]) -> tuple[int, Expr]:
-    """The sign and the rest of the sum of products, with the factor taken out that most terms share, dear ones first, elements of tensors
+    """The sign and the rest of the sum of products, with the factor taken out that most terms share, costly ones first, elements of tensors
     last: `d * (e * a) + e` is one operation less than `e * (d * a) + e` where a term is an element alone."""
     shared: dict[Expr, tuple[bool, int, bool]] = {}
     for _, factors in terms:

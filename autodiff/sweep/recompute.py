@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from tensorexpr.autodiff.local.overrides import Override
 from tensorexpr.autodiff.local.workspace import Workspace
 from tensorexpr.ir import Define, Definition, Scan, Scatter, apply
-from tensorexpr.language.renaming import ProgramRenaming, local_names
+from tensorexpr.language.core.renaming import ProgramRenaming, local_names
 from tensorexpr.records import replace
 from tensorexpr.traversal import reads
 

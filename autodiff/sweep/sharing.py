@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensorexpr.autodiff.invert.pieces import hangs_on_data
+from tensorexpr.autodiff.invert.pieces import depends_on_data
 from tensorexpr.autodiff.local.contributions import Contribution
 from tensorexpr.autodiff.local.derivatives import plus
 from tensorexpr.autodiff.local.workspace import Workspace, guarded
@@ -59,8 +59,8 @@ def united(a: Contribution, b: Contribution) -> Contribution | None:
 
 
 def _known(guards: Sequence[Expr]) -> list[Expr]:
-    """What conditions say that does not hang on data."""
-    return [part for guard in guards for part in conjuncts(guard) if not hangs_on_data(part)]
+    """What conditions say that does not depend on data."""
+    return [part for guard in guards for part in conjuncts(guard) if not depends_on_data(part)]
 
 
 def one_of(guards: Sequence[Sequence[Expr]]) -> tuple[Expr, ...]:

@@ -6,7 +6,7 @@
 
 That is the chain rule at a[i, k] -> exp(a[i, k]), and what comes out where the exponential has a name. Terms are those of which the
 simplifier makes tensors (`simplify.terms`), where each of their elements is read: the derivative at one that is not would be zero times
-whatever it is. So the conditions under which a term is computed must hang on its own indices: its adjoint goes on under these.
+whatever it is. So the conditions under which a term is computed must depend on its own indices: its adjoint goes on under these.
 """
 
 from __future__ import annotations

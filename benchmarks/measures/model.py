@@ -40,7 +40,7 @@ SCHEDULES = 10
 DRAWS = 60
 """Schedules that are drawn at most for those."""
 UNKNOWN = 8
-"""Iterations of a loop whose bounds hang on others."""
+"""Iterations of a loop whose bounds depend on others."""
 Predictor = Callable[[LoopNest], float]
 
 

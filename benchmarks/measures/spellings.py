@@ -1,4 +1,4 @@
-"""How much speed hangs on how an operation is written: time per unit of work of a variant over that of its base.
+"""How much speed depends on how an operation is written: time per unit of work of a variant over that of its base.
 
 Rows are workloads of the benchmark's table and samples of the library (in a checkout), each in the variants of
 `tensorexpr.benchmarks.samples.variants`, forward and gradient. Base and variant are timed in turns on the same values. Where a variant

@@ -2,7 +2,7 @@
 
 Rows are those of the case table that have PyTorch's side as text, made larger by rule (`tensorexpr.benchmarks.samples.growth`): "small"
 is within a second cache, "medium" within a third, "large" beyond; "odd" is medium at prime extents. Candidates take turns on the same
-arrays, and their results are compared; a peer that differs has no time, and ours is held against its plain nest then.
+arrays, and their results are compared; a peer that differs has no time, and ours is compared with its plain nest then.
 
 All run where the allocator of C keeps memory on large pages (`worker.KEEPS`), as our pool does: a peer does not pay for pages at each call.
 Ours is measured once more with stock malloc and without the pool, in a process of its own: what the pool gives is that line, and no part of

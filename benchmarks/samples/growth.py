@@ -90,7 +90,7 @@ def changed(shapes: Sequence[Shape], joint: Joint, extent: int) -> list[Shape]:
 
 
 def work(traced: Traced) -> tuple[int, int]:
-    """Operations and bytes, counted from the program as it is written; loops that hang on data count as one iteration."""
+    """Operations and bytes, counted from the program as it is written; loops that depend on data count as one iteration."""
     cost = cost_of(program_of(traced.outputs, traced.inputs))
     assert isinstance(cost.operations, int) and isinstance(cost.bytes, int)
     return cost.operations, cost.bytes

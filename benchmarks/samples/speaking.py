@@ -43,7 +43,7 @@ from tensorexpr.ir import (
     const,
 )
 from tensorexpr.ir import integer as integer_of
-from tensorexpr.language.scalar import Scalar, build
+from tensorexpr.language.core.scalar import Scalar, build
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import free_names, reads, walk
 
@@ -114,7 +114,7 @@ AS_IT_IS = Layout()
 
 @dataclass(frozen=True)
 class Words:
-    """What a speaker is told; see the top of this file. `named`: subexpressions with the axes that they hang on."""
+    """What a speaker is told; see the top of this file. `named`: subexpressions with the axes that they depend on."""
 
     layouts: Mapping[str, Layout] = field(default_factory=dict)
     batch: int = 0

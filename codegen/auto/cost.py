@@ -35,7 +35,7 @@ LEVELS = ("from L2", "from L3", "from memory")
 SPARE = 6
 """Registers that hold operands, masks and constants while others hold sums."""
 FORETOLD = 24
-"""Iterations up to which the end of a loop is foretold (branch histories of current cores hold some dozens)."""
+"""Iterations up to which the end of a loop is predicted (branch histories of current cores hold some dozens)."""
 INTERLEAVED = 4
 """Registers that LLVM goes through in one iteration of a loop of which it makes vectors."""
 _ARITHMETIC, _SHUFFLE, _DIVIDE, _LOAD, _STORE, _BRANCH, _ORDER, _CHAIN = range(len(PORTS))

@@ -61,7 +61,7 @@ class Facts:
     iteration: float
     """The branch back of a loop."""
     mispredicted: float
-    """A branch that goes the other way than was foretold."""
+    """A branch that goes the other way than was predicted."""
     window: int
     """Instructions that are under way at once: so far ahead chains overlap."""
     caches: tuple[int, ...]

@@ -234,7 +234,7 @@ done:
         return {"aarch64": "w", "arm64": "w"}.get(self.machine.architecture, "v" if self.machine.vector_bits == 512 else "x")
 
     def _mispredicted(self) -> float:
-        """What a branch costs that goes both ways by chance, of which half are foretold, beside one that always goes the same way."""
+        """What a branch costs that goes both ways by chance, of which half are predicted, beside one that always goes the same way."""
         body = """  %p = getelementptr i8, ptr %b, i64 %i
   %x = load i8, ptr %p, align 1
   %is = icmp eq i8 %x, 0

@@ -427,6 +427,10 @@ class _Reader:
         if at.turned:
             self._add(at, changed, operations.SHUFFLE, self._size(e.tensor), TURNED)
             stride = 1.0
+        elif at.lanes is not None and stride > 2 and stride * self._size(e.tensor) <= self.machine.spread:
+            # Rows are loaded whole and shared by those who read other elements of them: as many shuffles each, few loads.
+            self._add(at, changed, operations.SHUFFLE, self._size(e.tensor), stride - 2.0)
+            stride = 2.0
         self._add(at, changed, LOAD, self._size(e.tensor), 1.0, stride, aligned, () if e.tensor in self.written else self._meets(e, at))
         self._touch(e.tensor, e.indices, at, False)
         return changed
@@ -540,7 +544,7 @@ class _Reader:
 
 
 def _names_that_matter(body: Block) -> frozenset[str]:
-    """The loops whose indices bounds and conditions of others hang on."""
+    """The loops whose indices bounds and conditions of others depend on."""
     found: set[str] = set()
     for s in inside_of(body):
         match s:

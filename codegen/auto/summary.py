@@ -10,7 +10,7 @@ for many tile sizes at once (`features.Plan`), so loops say where they stand, no
 one *axis*, the inner one moves the axis by 1, the outer one by the extents of those inside. Whether a split is legal is not asked here.
 
 Work is executed as compilers place it: outside of loops that do not change it, once for lanes that share it (`Plan` says how). Extents
-are means: of a loop whose bounds hang on outer loops over the iterations of these, so that products of extents are numbers of iterations.
+are means: of a loop whose bounds depend on outer loops over the iterations of these, so that products of extents are numbers of iterations.
 """
 
 from __future__ import annotations

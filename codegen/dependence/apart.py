@@ -14,7 +14,7 @@ from tensorexpr.codegen.facts.places import Loop, Touch
 from tensorexpr.codegen.facts.questions import Questions
 from tensorexpr.codegen.facts.scope import mentioned
 from tensorexpr.integers import Affine
-from tensorexpr.integers.affine import Atom
+from tensorexpr.integers.forms.affine import Atom
 from tensorexpr.ir import Const, Expr, Index, apply, const
 from tensorexpr.records import record
 from tensorexpr.regions import Opaque, affine_of

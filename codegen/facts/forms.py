@@ -17,7 +17,7 @@ from functools import cached_property
 from tensorexpr import dtypes
 from tensorexpr.codegen.facts.scope import Fact, Interval, Scope
 from tensorexpr.integers import Affine, FloorDiv, take
-from tensorexpr.integers.affine import Atom
+from tensorexpr.integers.forms.affine import Atom
 from tensorexpr.ir import Apply, Axis, Const, Expr, Index, Size, apply, integer
 from tensorexpr.records import field, record
 from tensorexpr.regions import Opaque, affine_of, split_modulos

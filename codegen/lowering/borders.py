@@ -148,7 +148,7 @@ def _leaves(expr: Expr) -> Iterator[Affine]:
 
 
 def _undecided(form: Affine, index: str, ranges: Mapping[str, Range]) -> tuple[int, int] | None:
-    """The values of an index from the first to behind the last at which the sign of a form hangs on other indices."""
+    """The values of an index from the first to behind the last at which the sign of a form depends on other indices."""
     least = greatest = form.constant
     for name in form.names():
         if name == index:

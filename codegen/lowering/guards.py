@@ -115,7 +115,7 @@ def beyond_extents(
 
     def is_there(access: Access, inner: Iterable[Axis]) -> bool:
         block = kept.get(access.tensor)
-        return block is None or not any(_hangs_on(access.indices[along], inner) & beyond - block.blocks for along in block.along)
+        return block is None or not any(_depends_on(access.indices[along], inner) & beyond - block.blocks for along in block.along)
 
     if any(map(reads_data, group.guard)):
         return frozenset()
@@ -132,8 +132,8 @@ def _last(axis: Axis, stop: int, factor: int) -> int:
     return stop + missing if end is None else max(-(-stop // factor) * factor, end + missing)
 
 
-def _hangs_on(index: Expr, axes: Iterable[Axis]) -> set[str]:
-    """The names that an index hangs on, by itself or by where axes begin and end; the axes innermost last."""
+def _depends_on(index: Expr, axes: Iterable[Axis]) -> set[str]:
+    """The names that an index depends on, by itself or by where axes begin and end; the axes innermost last."""
     names = set(free_names(index))
     for axis in reversed(tuple(axes)):
         if axis.index in names:

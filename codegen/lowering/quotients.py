@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, Kernel, Stmt, Store
-from tensorexpr.integers.affine import Interval
+from tensorexpr.integers.forms.affine import Interval
 from tensorexpr.records import replace
 from tensorexpr.regions import affine_of, within
 

@@ -226,7 +226,7 @@ class Scope:
         return Index(LOOP + loop)
 
     def decided(self, condition: Expr) -> bool | None:
-        """Whether a condition holds at all points of the open loops inside, or at none: it hangs on the residue class alone."""
+        """Whether a condition holds at all points of the open loops inside, or at none: it depends on the residue class alone."""
         if any(isinstance(n, Access | Param) for n in walk(condition)) or not all(n in self.axes for n in free_names(condition)):
             return None
         found = substituted(condition, self.spread, lambda p: p, lambda a: a)

@@ -84,7 +84,7 @@ def _kept(state: State) -> int:
 
 
 def _is_even(state: State, root: str) -> bool:
-    """Whether iterations of a parallel loop take equally long: no bound or condition of a sum hangs on what differs between them."""
+    """Whether iterations of a parallel loop take equally long: no bound or condition of a sum depends on what differs between them."""
     stage = state.stage(root)
     moving = {a for x in stage.order if stage.kind(x) == "parallel" for a in stage.axes_of(x)}
     here, there = _limits(stage), (e for s in state.placed_in(root) for e in _limits(s))

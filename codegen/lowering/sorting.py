@@ -16,7 +16,7 @@ points to count them by itself, then each block of keys by itself, as above.
     for c in parallel: points and keys of chunk c to their places
     for block in parallel: counting sort of its points, which are still in order
 
-The result is the same for any number of chunks: there is only one order that is sorted and stable. Time hangs on neither keys nor
+The result is the same for any number of chunks: there is only one order that is sorted and stable. Time depends on neither keys nor
 collisions, and each step but the sums of `starts` runs on all cores.
 """
 

@@ -38,7 +38,7 @@ from tensorexpr.codegen.nest_proofs.races import AT_ONCE
 from tensorexpr.codegen.nest_proofs.spans import Filling, Store
 from tensorexpr.enumeration import NotEnumerable, enumerate_points, evaluate_on
 from tensorexpr.integers import Affine, Constraint, Domain, FloorDiv, lt, take
-from tensorexpr.integers.affine import Atom
+from tensorexpr.integers.forms.affine import Atom
 from tensorexpr.ir import Access, Apply, Axis, Const, Expr, Index, Size, apply, const, integer
 from tensorexpr.records import replace
 from tensorexpr.regions import Case, affine_of, alternatives, expression_of

@@ -7,7 +7,7 @@ from itertools import pairwise
 from math import prod
 
 from tensorexpr.ir import Access, Apply, Const, Define, Definition, Expr, Input, Program, Reduce, Scan, TensorType, integer
-from tensorexpr.language.renaming import index_names, local_names, renamed
+from tensorexpr.language.core.renaming import index_names, local_names, renamed
 from tensorexpr.records import record, replace
 from tensorexpr.traversal import reads, walk
 

@@ -12,7 +12,7 @@ from tensorexpr.codegen.nest_proofs import Verdict
 from tensorexpr.codegen.pieces.cut import Piece
 from tensorexpr.codegen.target import Target
 from tensorexpr.ir import Access, Expr, Program
-from tensorexpr.language.renaming import Renaming, index_names
+from tensorexpr.language.core.renaming import Renaming, index_names
 from tensorexpr.progress import step
 from tensorexpr.records import replace
 from tensorexpr.traversal import expressions, fresh_name, walk

@@ -21,7 +21,7 @@ from tensorexpr.codegen.nest import For, LoopNest, Stmt
 from tensorexpr.codegen.rewrites.expressions import buffers_written
 from tensorexpr.codegen.rewrites.paths import Path, inside
 from tensorexpr.integers import Affine, FloorDiv
-from tensorexpr.integers.affine import Interval
+from tensorexpr.integers.forms.affine import Interval
 from tensorexpr.ir import Access, Apply, Const, Expr, conjuncts, integer
 from tensorexpr.regions import Opaque, affine_of, expression_of, split_modulos
 from tensorexpr.traversal import free_names, negate, size_names, walk
@@ -51,6 +51,7 @@ class Facts:
         self.conditions: frozenset[Expr] = frozenset()
         self.denied: tuple[tuple[Expr, ...], ...] = ()
         self._decided: dict[Expr, bool | None] = {}
+        self._natural: dict[tuple[Affine, int | None], bool] = {}
 
     @classmethod
     def at(cls, nest: LoopNest, path: Path) -> Facts:
@@ -107,7 +108,7 @@ class Facts:
         made = Facts(self.written, self.opaque)
         made.loops = self.loops if loop is None else (*self.loops, loop)
         made.box = dict(self.box)
-        made.floors, made.conditions, made.denied = (*self.floors, *floors), self.conditions | parts, self.denied
+        made.floors, made.conditions, made.denied = tuple(dict.fromkeys((*self.floors, *floors))), self.conditions | parts, self.denied
         for form in floors:
             made._narrow(form)
         return made
@@ -175,7 +176,9 @@ class Facts:
 
     def _know(self, expr: Expr) -> None:
         for name in size_names(expr):
-            self.box.setdefault(name, (0, None))
+            if name not in self.box:
+                self.box[name] = (0, None)
+                self._natural.clear()
 
     def _range(self, name: str) -> Interval:
         return self.box.get(name, (None, None))
@@ -193,6 +196,12 @@ class Facts:
 
     def is_natural(self, form: Affine, depth: int | None = None) -> bool:
         """Whether a form is known to be never negative; `depth` counts the loops whose indices may still be replaced."""
+        found = self._natural.get((form, depth))
+        if found is None:
+            found = self._natural[form, depth] = self._is_natural(form, depth)
+        return found
+
+    def _is_natural(self, form: Affine, depth: int | None) -> bool:
         if self.interval(form)[0] >= 0:
             return True
         if not form.terms:

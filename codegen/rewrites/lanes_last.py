@@ -6,7 +6,7 @@
             s[i, j] = ...                                              s[j, i] = ...
 
 Nothing but the nest sees a local buffer, so its layout is free. Its axes stay as they are where lanes go along several of them, or with
-another step than 1, and where an instruction takes the buffer as it lies.
+another step than 1, where an element is said by its position alone, and where an instruction takes the buffer as it lies.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tensorexpr.codegen.nest import LANES, Alloc, Block, For, If, Store
-from tensorexpr.codegen.rewrites.expressions import expressions_of, map_accesses
+from tensorexpr.codegen.rewrites.expressions import elements_read, expressions_of, map_accesses, stores_in
 from tensorexpr.integers import Affine
 from tensorexpr.ir import Access, Expr
 from tensorexpr.records import replace
@@ -32,7 +32,7 @@ def lanes_last(s: Alloc) -> Alloc:
         axes.add(axis)
         if len(axes) > 1 or axis in (_NONE, rank - 1):
             return s
-    if not axes:
+    if not axes or any(len(a.indices) != rank for a in _elements(s.body, name)):
         return s
     order = [*(axis for axis in range(rank) if axis not in axes), *axes]
 
@@ -41,6 +41,11 @@ def lanes_last(s: Alloc) -> Alloc:
 
     buffer = replace(s.buffer, shape=tuple(s.buffer.shape[axis] for axis in order))
     return replace(s, buffer=buffer, body=map_accesses(s.body, moved))
+
+
+def _elements(block: Block, name: str) -> Iterator[Access | Store]:
+    yield from (a for a in elements_read(block) if a.tensor == name)
+    yield from (s for s in stores_in(block) if s.buffer == name)
 
 
 _NONE = -1

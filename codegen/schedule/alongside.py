@@ -13,8 +13,8 @@ from tensorexpr.records import replace
 def alongside(state: State, name: str, other: str, refuse: Callable[..., ScheduleError]) -> State:
     """rewrite: kernel P: [i: parallel, ...]; kernel C: [j: parallel, ...] --> one kernel: the iterations of i and of j in any order.
 
-    For definitions that do not hang on each other: all cores meet once for both, and a GPU is asked once. How long the loops are does not
-    matter. Definitions without loops are one iteration, in order, so they may hang on each other; several can run alongside one. The
+    For definitions that do not depend on each other: all cores meet once for both, and a GPU is asked once. How long the loops are does not
+    matter. Definitions without loops are one iteration, in order, so they may depend on each other; several can run alongside one. The
     region stands where the last of them stands; one that something before it waits for stays a kernel of its own.
     """
     stage, host = state.stage(name), state.stage(other)
@@ -33,12 +33,12 @@ def alongside(state: State, name: str, other: str, refuse: Callable[..., Schedul
     for member in (other, *(s.name for s in state.stages if s.alongside == other and s.name != name)):
         if not stage.order and not state.stage(member).order:
             continue
-        if hangs_on(state, name, member) or hangs_on(state, member, name):
-            raise refuse(stage, f"expected definitions that do not hang on each other, got {name} and {member}")
+        if depends_on(state, name, member) or depends_on(state, member, name):
+            raise refuse(stage, f"expected definitions that do not depend on each other, got {name} and {member}")
     return state.with_stage(replace(stage, alongside=other))
 
 
-def hangs_on(state: State, name: str, other: str) -> bool:
+def depends_on(state: State, name: str, other: str) -> bool:
     """Whether a definition, or what is computed in its loops, reads another or what is computed there, itself or through others."""
     facts = program_facts(state.program)
     wanted = {other, *(m.name for m in state.placed_in(other))}

@@ -1,7 +1,7 @@
 """Definitions that a primitive writes anew: what was said of them before stays, or the primitive is refused.
 
 `inline`, `stage`, `rfactor` and their like change what a definition computes, and its loops are plain again. How its results are written,
-what it runs beside and what it fetches ahead is kept, and checked again, for it may read something else now. What hangs on its loops
+what it runs beside and what it fetches ahead is kept, and checked again, for it may read something else now. What depends on its loops
 (what is computed in them, copied in them, runs as an instruction) would be lost, so it has to be said later.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensorexpr.codegen.schedule.alongside import groups, hangs_on
+from tensorexpr.codegen.schedule.alongside import depends_on, groups
 from tensorexpr.codegen.schedule.compute_with import joined_groups, waits
 from tensorexpr.codegen.schedule.fetching import distance
 from tensorexpr.codegen.schedule.legality import refuse
@@ -48,7 +48,9 @@ def written_anew(before: State, after: State, word: str) -> State:
 
 
 def _said(stage: Stage, found: str, word: str) -> Exception:
-    return refuse(stage, f"expected loops of {stage.name} that nothing hangs on, for they are made anew, got {found}", hint=f"{word} first")
+    return refuse(
+        stage, f"expected loops of {stage.name} that nothing depends on, for they are made anew, got {found}", hint=f"{word} first"
+    )
 
 
 def _of_loops(stage: Stage) -> Iterator[str]:
@@ -71,7 +73,7 @@ def _check_fetched(state: State, stage: Stage, word: str) -> None:
 
 
 def _check_beside(state: State, changed: set[str], word: str) -> None:
-    """Raises where a definition that was changed hangs on one that it runs beside."""
+    """Raises where a definition that was changed depends on one that it runs beside."""
     for together, forbidden in ((groups(state), _hangs), (joined_groups(state), waits)):
         for names in (names for names in together if changed & {*names}):
             for one in names:
@@ -85,5 +87,5 @@ def _check_beside(state: State, changed: set[str], word: str) -> None:
 
 
 def _hangs(state: State, name: str, other: str) -> bool:
-    """Whether a definition that runs alongside another hangs on it; those without loops run in order."""
-    return bool(state.stage(name).order or state.stage(other).order) and hangs_on(state, name, other)
+    """Whether a definition that runs alongside another depends on it; those without loops run in order."""
+    return bool(state.stage(name).order or state.stage(other).order) and depends_on(state, name, other)

@@ -390,7 +390,7 @@ def _share(s: Planned, table: dict[str, Define], reader: Define, name: str) -> b
             break
         depth += 1
         loops.append(outer[-1])
-    if depth == 0 or not _worth_sharing(s, reader, depth) or _is_dear(s, source):
+    if depth == 0 or not _worth_sharing(s, reader, depth) or _is_costly(s, source):
         return False
     placed = {m.place.loop for m in s.state.placed_in(reader.name) if m.place is not None}
     # On a GPU the innermost loop is then a block's, whose threads run along the rows that are there, or a thread's own.
@@ -417,11 +417,11 @@ def _leading_axis(reader: Define, access: Access, depth: int) -> bool:
 
 def _rows_enough(target: Target) -> int:
     """Rows from which a loop over them alone has work for all. Of a CPU the same for any number of cores: what is computed in whose
-    loops decides the order of sums, and results must not hang on how many cores a process may use."""
+    loops decides the order of sums, and results must not depend on how many cores a process may use."""
     return 2 * target.cores if isinstance(target, Gpu) else ENOUGH_ROWS
 
 
-def _is_dear(s: Planned, source: Define) -> bool:
+def _is_costly(s: Planned, source: Define) -> bool:
     """Whether so much is computed per byte that a definition touches that it does not matter whether it is near."""
     types, stage = s.state.program.types, s.state.stage(source.name)
     touched = sum(bytes_of(types[n]) for n in dict.fromkeys((source.name, *reads(source))))

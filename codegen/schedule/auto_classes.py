@@ -1,4 +1,4 @@
-"""Residue classes as loops: an axis along which what is computed hangs on the remainder is split, and its classes are copied out."""
+"""Residue classes as loops: an axis along which what is computed depends on the remainder is split, and its classes are copied out."""
 
 from __future__ import annotations
 

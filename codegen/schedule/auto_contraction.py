@@ -74,9 +74,9 @@ WAYS = 8
 LINE_CYCLES = 1.5
 """What a cache line costs that comes from the second level, beside arithmetic."""
 AFAR = 3.0
-"""How much dearer a line is that what goes through the second level in between may have pushed out."""
+"""How much costlier a line is that what goes through the second level in between may have pushed out."""
 CROSSED, GAPS = 1.5, 3.0
-"""Lines per vector that is not aligned, and how much dearer lines are with gaps between them."""
+"""Lines per vector that is not aligned, and how much costlier lines are with gaps between them."""
 WALK = 30.0
 """What a page costs that is not at hand."""
 FRESH = 300.0
@@ -92,7 +92,7 @@ apart the steps are."""
 COPY, COPY_ACROSS = 1.0, 1.6
 """Cycles per element of a copy, in rows and turned around."""
 COPY_FAR = 2.0
-"""How much dearer it is beyond the second level."""
+"""How much costlier it is beyond the second level."""
 SCATTER = 20.0
 """Cycles for storing a vector of elements that lie apart."""
 MASKED = 1.0
@@ -113,7 +113,7 @@ ALIKE = 1.01
 DOUBT = 1.25
 """How much cheaper loops without a plan must be: what they cost is known less well."""
 BORDERS = 1.02
-"""What rows cost that conditions hang on, in parts of a whole: tiles at a border are computed by themselves."""
+"""What rows cost that conditions depend on, in parts of a whole: tiles at a border are computed by themselves."""
 
 
 @record

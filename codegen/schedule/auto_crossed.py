@@ -1,7 +1,7 @@
 """Sums over the rows and over the columns of the same pairs: one pass over the pairs for both.
 
 The gradients of what compares every point with every other one are sums over the others: for each row over the columns, and for each
-column over the rows. Each by itself computes the dear values of all pairs (an exponential of a distance) again. In one pass the sums of
+column over the rows. Each by itself computes the costly values of all pairs (an exponential of a distance) again. In one pass the sums of
 rows stay in registers, those of a block of columns in the first cache, a vector of rows for each:
 
     A[i] = sum(f(i, j) for j);  B[j] = sum(g(i, j) for i)
@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from math import prod
 
-from tensorexpr.codegen.schedule.alongside import hangs_on
+from tensorexpr.codegen.schedule.alongside import depends_on
 from tensorexpr.codegen.schedule.auto_parts import LEAST_WORK
 from tensorexpr.codegen.schedule.auto_passes import is_plain
 from tensorexpr.codegen.schedule.legality import is_ordered
@@ -70,7 +70,7 @@ def crossed_sums(s: Planned, shapes: Mapping[str, tuple[Expr, ...]]) -> set[str]
     planned: set[str] = set()
     while found:
         host = found.pop(0)
-        free = [x for x in found if not hangs_on(s.state, x.name, host.name) and not hangs_on(s.state, host.name, x.name)]
+        free = [x for x in found if not depends_on(s.state, x.name, host.name) and not depends_on(s.state, host.name, x.name)]
         same = [host, *(x for x in free if x.extents == host.extents and x.values & host.values)]
         across = [x for x in free if x.extents == host.extents[::-1] and x.turned & host.values]
         for rows, columns in ((same, across), (across, same)) if across else ():

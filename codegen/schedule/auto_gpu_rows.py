@@ -76,7 +76,7 @@ def fused(s: Planned, name: str, loops: list[str]) -> str:
 
 
 def row_axes(stage: Stage, axes: tuple[str, ...]) -> tuple[str, ...]:
-    """The innermost of some axes, as many as make a row long; one of open extent, or whose bounds hang on others, stays by itself."""
+    """The innermost of some axes, as many as make a row long; one of open extent, or whose bounds depend on others, stays by itself."""
     found: tuple[str, ...] = ()
     points = 1
     for index in reversed(axes):

@@ -120,7 +120,7 @@ def plan_gpu_scatter(s: Planned, scatter: Scatter) -> None:
 
 
 def _hangs(bound: Expr, inner: set[str]) -> bool:
-    """Whether a bound of an axis hangs on other axes or on data."""
+    """Whether a bound of an axis depends on other axes or on data."""
     return any(isinstance(n, Access) for n in walk(bound)) or bool(inner & set(free_names(bound)))
 
 

@@ -46,8 +46,8 @@ FAR_LINE = 7.0
 BROADCAST = 0.7
 """What a load of one element for all lanes costs: it comes with the arithmetic."""
 APART, PAGE = 1.5, 4096
-"""How much dearer lines of many rows are that lie a page or more apart: each row is a stream of its own, more than a processor sees coming,
-and they may fall on one place of the first level."""
+"""How much costlier lines of many rows are that lie a page or more apart: each row is a stream, more than a processor sees coming, and
+they may fall on one place of the first level."""
 STREAMS = 8
 """Rows from which on that is so."""
 NEAR = 8
@@ -209,7 +209,7 @@ class Planner:
         self.exprs = exprs
         self.reads = reaches(exprs, shapes)
         self.lane_count = self.target.lanes(self.dtype)
-        # Where the bounds of a reduction hang on data that an axis chooses, its points have loops of their own.
+        # Where the bounds of a reduction depend on data that an axis chooses, its points have loops of their own.
         bounds = [(a, {n for e in (a.start, a.stop) for n in free_names(e)}) for g in self.parts.groups for a in g.axes]
         self.apart = {
             a.index for a in self.data if any(a.index in names and window(r, frozenset({a.index})) is None for r, names in bounds)
@@ -302,7 +302,7 @@ class Planner:
             for axis in self.main.axes:
                 lanes = self._lanes(axis.index)
                 if axis.index in around:
-                    continue  # lanes are innermost, and where another axis ends hangs on this one
+                    continue  # lanes are innermost, and where another axis ends depends on this one
                 if axis.index in unproved or self.lengths[axis.index] < lanes // 2:
                     continue
                 rounds = max(1.0, self.lengths[axis.index] / lanes)

@@ -136,7 +136,7 @@ def fetch_indexed(s: Planned) -> None:
 
 
 def read_throughout(s: Planned) -> dict[str, None]:
-    """The inputs that some read meets at places that do not hang on data."""
+    """The inputs that some read meets at places that do not depend on data."""
     inputs = {i.name for i in s.state.program.inputs}
     reads = (access for name in s.stages for access in accesses_of(s.state.program, name))
     return dict.fromkeys(

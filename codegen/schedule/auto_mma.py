@@ -75,7 +75,7 @@ def _tensor(factor: Expr) -> str:
 
 
 def mma_tiles(s: Planned, name: str, view: View, shapes: Shapes) -> list[Tile]:
-    """The tiles of a contraction on tensor cores, best first; none where it is no such product, or small, or has conditions that hang on
+    """The tiles of a contraction on tensor cores, best first; none where it is no such product, or small, or has conditions that depend on
     more of a tile than its columns."""
     stage = s.state.stage(name)
     (group,) = stage.parts.groups

@@ -2,12 +2,12 @@
 
 Iterations of data loops are what runs on all cores. Where these are fewer than a machine may have cores, and the reduction
 is long, partial results give it more (`rfactor`): blocks of its outermost axis that is long enough, each a piece of
-memory of its own; of an axis whose bounds hang on others blocks of all that they ever hold (`spans`). How many there are follows
+memory of its own; of an axis whose bounds depend on others blocks of all that they ever hold (`spans`). How many there are follows
 from extents, not from the number of cores or threads: a result has the same bits for any of them. On a GPU a row has a block of
 threads, and is taken apart where blocks are few and rows long (`auto_gpu_rows`).
 
 Parts are also what keeps rounding errors small: a sum in one accumulator errs more with each of its points. Lanes are accumulators side
-by side; what has none (places that are checked, combiners of users, short axes whose ends hang on others) has shorter parts, and these
+by side; what has none (places that are checked, combiners of users, short axes whose ends depend on others) has shorter parts, and these
 again parts of their own where they are long.
 """
 

@@ -8,7 +8,7 @@ other definition runs in the same blocks, and both in the same loops (`compute_w
 
 How many blocks there are follows from extents, not from the number of cores.
 
-Reductions whose loops came out alike, and which compute the same dear value at each point (the exponential of a distance, for a result
+Reductions whose loops came out alike, and which compute the same costly value at each point (the exponential of a distance, for a result
 and for gradients by it), run in the same loops as well: the value is computed once.
 """
 
@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
-from tensorexpr.codegen.schedule.alongside import hangs_on
+from tensorexpr.codegen.schedule.alongside import depends_on
 from tensorexpr.codegen.schedule.auto_flat import is_elementwise
 from tensorexpr.codegen.schedule.auto_memory import bytes_of
 from tensorexpr.codegen.schedule.auto_parts import LEAST_WORK, MOST_PARTS, even_block
@@ -106,7 +106,7 @@ def _beside(s: Planned, host: str) -> list[str]:
         if [a.stop for a in other.axes] != [a.stop for a in made.axes] or not is_elementwise(other, types) or len(other.axes) > 1:
             continue
         large = {n for n in facts.producers[name] if bytes_of(types[n]) > s.target.l2_bytes}
-        if large and large <= around and not hangs_on(s.state, name, host) and not hangs_on(s.state, host, name):
+        if large and large <= around and not depends_on(s.state, name, host) and not depends_on(s.state, host, name):
             found.append(name)
     return found
 
@@ -143,7 +143,7 @@ def _hosts(s: Planned, definition: Define) -> list[str]:
         if s.state.stage(name).extent(other.axes[0].index) != extent or is_contraction(s.state, name):
             continue
         shared = sum(bytes_of(s.state.program.types[n]) for n in sorted(rows & _rows_of(s, name)))
-        if shared > s.target.l2_bytes and not hangs_on(s.state, name, definition.name) and not hangs_on(s.state, definition.name, name):
+        if shared > s.target.l2_bytes and not depends_on(s.state, name, definition.name) and not depends_on(s.state, definition.name, name):
             found.append((-shared, -number, name))
     return [name for _, _, name in sorted(found)]
 
@@ -225,7 +225,7 @@ def join_passes(s: Planned, passes: tuple[Pass, ...]) -> None:
 
 
 def join_alike(s: Planned) -> None:
-    """Runs reductions whose loops are alike in the same ones, where they compute the same dear values of what they go through."""
+    """Runs reductions whose loops are alike in the same ones, where they compute the same costly values of what they go through."""
     if s.target.is_gpu:
         return
     hosts: list[tuple[str, frozenset[Expr]]] = []
@@ -259,7 +259,7 @@ def _joined(s: Planned, name: str, host: str) -> bool:
 
 
 def _dear_values(stage: Stage, definition: Define) -> frozenset[Expr]:
-    """The dear values inside the reductions of a definition, with the places of loops for indices: equal ones are computed at the same
+    """The costly values inside the reductions of a definition, with the places of loops for indices: equal ones are computed at the same
     iterations of loops that are alike."""
     lanes = [stage.extent(loop) for loop in stage.order if stage.kind(loop) == "vectorize"]
     axes = (*stage.parts.axes, *(a for g in stage.parts.groups if g.scope is None for a in g.axes))

@@ -124,12 +124,12 @@ def _take_apart(s: Planned, scatter: Scatter) -> None:
         s[scatter.name].partition(s[scatter.name].split(first, even_block(extent, CHUNKS))[0], width, room, share)
 
 
-def _results(points: int, elements: int, dear: bool) -> tuple[int, int]:
-    """How many parts of a scatter have results of their own, if any, and how many each. What is `dear` to compute waits for no addition."""
+def _results(points: int, elements: int, costly: bool) -> tuple[int, int]:
+    """How many parts of a scatter have results of their own, if any, and how many each. What is `costly` waits for no addition."""
     if not 0 < elements <= points:
         return 0, 1
     times = points // elements
-    if dear or times < 4:
+    if costly or times < 4:
         return min(MOST_PARTS, max(2, times)), 1
     room = min(times, MOST_PARTS * TURNS, max(FEW_RESULTS, min(MANY_RESULTS, times // 2), times // 8))
     turns = TURNS if room >= 2 * TURNS else 2

@@ -36,7 +36,7 @@ SHARE = 4
 MOST_MEMBERS = 64
 """Definitions up to which they run in one loop."""
 GAIN = 1.5
-"""How much dearer the lanes must be that a definition has without a copy."""
+"""How much costlier the lanes must be that a definition has without a copy."""
 
 
 @record
@@ -108,7 +108,7 @@ def _small(s: Planned, definition: Definition, shapes: dict[str, tuple[Expr, ...
 
 
 def _depth(axes: tuple[Axis, ...], access: Access, shape: tuple[Expr, ...]) -> int:
-    """How many leading axes of a definition an access reads at its own element; none where another index or an extent hangs on one."""
+    """How many leading axes of a definition an access reads at its own element; none where another index or an extent depends on one."""
     depth = 0
     while depth < min(len(axes), len(shape)) and access.indices[depth] == Index(axes[depth].index) and shape[depth] == axes[depth].stop:
         depth += 1

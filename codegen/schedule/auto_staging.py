@@ -19,7 +19,7 @@ from tensorexpr.ir import Access, Const, Expr, Index
 READS = 1 << 8
 """Reads of each element from which on a copy is looked at."""
 GAIN = 1.5
-"""How much dearer the lanes must be that the definition has without a copy."""
+"""How much costlier the lanes must be that the definition has without a copy."""
 
 
 def stage_operands(schedule: Planned, name: str, shapes: dict[str, tuple[Expr, ...]]) -> None:

@@ -1,4 +1,4 @@
-"""Definitions that follow each other and do not hang on each other, element by element or row by row: one parallel region for all.
+"""Definitions that follow each other and do not depend on each other, element by element or row by row: one parallel region for all.
 
 The update of every variable of an optimizer is such a definition. One at a time, each would be handed to the cores (to a GPU) by itself,
 and most are too short for that; together they are one range of work, whatever their shapes. Reductions are left out: they are long

@@ -1,6 +1,6 @@
 """How a contraction looks from a tile of two of its axes on a GPU: what its operands are along them, and where its bounds are tested.
 
-Bounds of a reduction may hang on data axes, as those of a convolution's gradient do. What they say of the axes of the grid is the same
+Bounds of a reduction may depend on data axes, as those of a convolution's gradient do. What they say of the axes of the grid is the same
 for all threads of a block, and stays the bound of a loop. Of the axes of the tile a window stays (see `windows`), and a condition on
 each of its points: the loop stands around the steps, so that a thread tests once for each of its rows or columns.
 
@@ -41,7 +41,7 @@ LONG_SIDE = 128
 @record
 class View:
     """A contraction as a tile along `row` and `column` sees it that goes along `step`: residue classes of its axes, points along each
-    axis (of one class), blocks beside those of the tile, its operands, and the axes that conditions hang on which leave out points of
+    axis (of one class), blocks beside those of the tile, its operands, and the axes that conditions depend on which leave out points of
     what it visits."""
 
     row: str

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from tensorexpr.codegen.schedule.windows import alternatives, widest
 from tensorexpr.codegen.schedule.work import has_reduction
 from tensorexpr.integers import Affine, FloorDiv
-from tensorexpr.integers.affine import Interval
+from tensorexpr.integers.forms.affine import Interval
 from tensorexpr.ir import Apply, Axis, Const, Expr, apply, const, integer
 from tensorexpr.records import field, record
 from tensorexpr.regions import affine_of, expression_of
@@ -32,7 +32,7 @@ Ranges = Mapping[str, tuple[Affine | None, Affine | None]]
 
 
 def reads_tensors(expr: Expr) -> bool:
-    """Whether a value hangs on what tensors hold."""
+    """Whether a value depends on what tensors hold."""
     return any(True for _ in read_occurrences(expr, ()))
 
 
@@ -160,7 +160,7 @@ class Site:
     begins: Mapping[str, Begin]
 
     def window(self, spans: Iterable[Span | None], extent: Expr) -> Window | None:
-        """The window of an axis that holds all spans; None where there is none that hangs on the loop and is shorter than the axis."""
+        """The window of an axis that holds all spans; None where there is none that depends on the loop and is shorter than the axis."""
         if not isinstance(extent, Const):
             return None
         found = [None if span is None else self.ranged(span) for span in spans]

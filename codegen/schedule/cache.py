@@ -33,7 +33,7 @@ def cache(state: State, name: str, tensor: str, loop: str, order: tuple[int, ...
         found = ", ".join(dict.fromkeys(a.tensor for a in accesses_of(state.program, name)))
         raise refuse(stage, f"expected a tensor that {name} reads to cache, got {tensor!r}", hint=f"it reads {found or 'none'}")
     if any(affine_of(i) is None for a in reads for i in a.indices):
-        raise refuse(stage, f"expected reads of {tensor} with affine indices to cache it, got one that hangs on data or is no sum", loop)
+        raise refuse(stage, f"expected reads of {tensor} with affine indices to cache it, got one that depends on data or is no sum", loop)
     rank = len(state.program.types[tensor].shape)
     if sorted(order) != list(range(rank)) or not rank:
         raise refuse(stage, f"expected each axis of {tensor} once in its copy, 0 to {rank - 1}, got {order}")

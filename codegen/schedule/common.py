@@ -20,7 +20,7 @@ from tensorexpr.traversal import children, free_names, fresh_name, map_children,
 
 @record
 class Found:
-    """A value in a definition, the axes that it depends on (those of the definition first), and the value under names that do not hang on
+    """A value in a definition, the axes that it depends on (those of the definition first), and the value under names that do not depend on
     what they are called there."""
 
     value: Expr
@@ -29,7 +29,7 @@ class Found:
 
 
 def common(state: State, name: str, others: tuple[str, ...]) -> tuple[State, tuple[str, ...]]:
-    """rewrite: A[i] = sum_k f(e[i, k]); C[i, j] = g(e[i, j]) --> E[i, j] = e; A[i] = sum_k f(E[i, k]); C[i, j] = g(E[i, j]), e dear.
+    """rewrite: A[i] = sum_k f(e[i, k]); C[i, j] = g(e[i, j]) --> E[i, j] = e; A[i] = sum_k f(E[i, k]); C[i, j] = g(E[i, j]), e costly.
 
     Values are alike where they are the same but for the names of indices over equal extents; what they read, they read at these indices
     alone. The definition made has loops of its own: `compute_at` a row of them to keep no more than that.
@@ -48,7 +48,7 @@ def common(state: State, name: str, others: tuple[str, ...]) -> tuple[State, tup
         program = _with(program, packed, value, (name, *others))
         made.append(packed)
     if not made:
-        raise refuse(stage, f"expected dear values that {name} and {', '.join(others)} compute alike, element by element, got none")
+        raise refuse(stage, f"expected costly values that {name} and {', '.join(others)} compute alike, element by element, got none")
     fresh = {s.name: s for s in plain_stages(program, frozenset((*made, name, *others)))}
     table: dict[str, Stage] = {}
     for definition in program.definitions:
@@ -70,7 +70,7 @@ def is_plain(state: State, name: str) -> bool:
 
 
 def _alike(program: Program, name: str, others: tuple[str, ...]) -> list[Found]:
-    """The dear values of a definition that all of the others compute as well."""
+    """The costly values of a definition that all of the others compute as well."""
     shapes = program_facts(program).shapes
     definitions = [program_facts(program).definitions[n] for n in (name, *others)]
     first, *rest = ([*values_of(d, shapes)] if isinstance(d, Define) else [] for d in definitions)
@@ -82,7 +82,7 @@ def _alike(program: Program, name: str, others: tuple[str, ...]) -> list[Found]:
 
 
 def values_of(definition: Define, shapes: Mapping[str, tuple[Expr, ...]]) -> Iterator[Found]:
-    """The outermost dear values that are made of elements at indices alone."""
+    """The outermost costly values that are made of elements at indices alone."""
 
     def visit(node: Expr, axes: tuple[Axis, ...]) -> Iterator[Found]:
         found = _found(node, axes, shapes)

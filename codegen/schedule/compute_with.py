@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tensorexpr.codegen.schedule.alongside import hangs_on
+from tensorexpr.codegen.schedule.alongside import depends_on
 from tensorexpr.codegen.schedule.state import State, definition_named, program_facts
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Define
@@ -14,7 +14,7 @@ from tensorexpr.records import replace
 def compute_with(state: State, name: str, other: str, refuse: Callable[..., ScheduleError]) -> State:
     """rewrite: for i: P[i] = e; for i: C[i] = f --> for i: { P[i] = e; C[i] = f }, and so on inside, as far as loops have the same bounds.
 
-    For definitions that do not hang on each other any order of their iterations is right: what both read is near, and what both
+    For definitions that do not depend on each other any order of their iterations is right: what both read is near, and what both
     compute of it is computed once. Loops of the same bounds and kind become one, from the outermost inwards, those of data and of
     reductions alike; what stands beside them runs in order. A definition may read an earlier one, or what is computed in the loops of that,
     where each iteration has made what it reads; what nothing else reads is then stored nowhere. Where that is not so, where something
@@ -40,14 +40,14 @@ def compute_with(state: State, name: str, other: str, refuse: Callable[..., Sche
 
 
 def waits(state: State, name: str, other: str) -> bool:
-    """Whether a definition hangs on another through more than reading it, or what is computed in its loops."""
-    if not hangs_on(state, name, other):
+    """Whether a definition depends on another through more than reading it, or what is computed in its loops."""
+    if not depends_on(state, name, other):
         return False
     inside = {other, *(m.name for m in state.placed_in(other))}
     own = (name, *(m.name for m in state.placed_in(name)))
     producers = program_facts(state.program).producers
     read = {n for m in own for n in producers.get(m, ()) if n not in inside and n not in own}
-    return any(n in producers and hangs_on(state, n, other) for n in sorted(read))
+    return any(n in producers and depends_on(state, n, other) for n in sorted(read))
 
 
 def joined_groups(state: State) -> list[list[str]]:

@@ -4,7 +4,7 @@ Where the model chooses, it puts what could be done in order, best first, and as
 or with what `Choices` name in front. So the default schedule is a function of program, machine and choices; no choices give the
 model's own. Choices are words (`{"C: tile": "6 i, 32 j"}`): they can be kept, read, and asked for again at other extents. A word
 that is not among the options then is passed over, so choices never make a schedule illegal. Which decisions there are may
-hang on those before; `Decisions.made` tells what came up on the way, which is the space that a search walks through.
+depend on those before; `Decisions.made` tells what came up on the way, which is the space that a search walks through.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The order of the loops of a reduction around a tile: what conditions hang on goes outside, plain counting stays inside.
+"""The order of the loops of a reduction around a tile: what conditions depend on goes outside, plain counting stays inside.
 
 Where padding or a border of a convolution is tested, `y + r >= 1 and z + s < 57` does not change along the channels: with the
 loop over these innermost, the masks of all lanes are computed once for many iterations, and rows without any work are left
@@ -40,7 +40,7 @@ def tested_axes(group: Group, inner: frozenset[str]) -> frozenset[str]:
 
 
 def plain_inside(stage: Stage, loops: list[str], inner: frozenset[str], lengths: Mapping[str, int]) -> list[str]:
-    """The loops with those of each reduction in their places: axes that conditions on `inner` hang on, and short ones, outermost."""
+    """The loops with those of each reduction in their places: axes that conditions on `inner` depend on, and short ones, outermost."""
     order = list(loops)
     for group in stage.parts.groups:
         mine = [x for x in loops if stage.reduces(x, group)]

@@ -113,7 +113,7 @@ class _Maker:
         return total if self.kept is self.reduce.dtype else Cast(self.reduce.dtype, total)
 
     def over(self, level: int, index: str, start: Expr, stop: Expr, at: Expr) -> Reduce:
-        """The sum over points, or over parts of some level, at places that hang on an index."""
+        """The sum over points, or over parts of some level, at places that depend on an index."""
         if level == 0:
             where = None if self.reduce.where is None else substitute(self.reduce.where, {self.k: at})
             value = substitute(self.value, {self.k: at})

@@ -111,7 +111,7 @@ def parts_of(state: State, root: str) -> dict[str, Part]:
     """The parts of all definitions placed in the loops of `root`; remembered, as each of them asks, and as states follow each other."""
     known = state.found.get(("parts of", root))
     if known is None:
-        table, key = program_facts(state.program).parts, _hangs_on(state, root)
+        table, key = program_facts(state.program).parts, _depends_on(state, root)
         known = table.get(key)
         if known is None:
             known = table[key] = _parts_of(state, root)
@@ -119,7 +119,7 @@ def parts_of(state: State, root: str) -> dict[str, Part]:
     return known
 
 
-def _hangs_on(state: State, root: str) -> object:
+def _depends_on(state: State, root: str) -> object:
     """All of a state that `_parts_of` asks about: equal for states of a program in which the parts are the same."""
     consumer = state.stage(root)
     members = tuple((m.name, m.site.loop, outside_readers(state, m.name, root)) for m in state.placed_in(root))

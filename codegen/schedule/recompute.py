@@ -40,7 +40,7 @@ def recompute(state: State, names: tuple[str, ...]) -> State:
 
 
 def share(state: State, name: str) -> State:
-    """rewrite: C[i, c] = sum_j g(e[i, j], c) --> C[i, c] = sum_j g(prod(e[i, j] for p in range(1)), c), for each dear `e`.
+    """rewrite: C[i, c] = sum_j g(e[i, j], c) --> C[i, c] = sum_j g(prod(e[i, j] for p in range(1)), c), for each costly `e`.
 
     What stands after the loop over the single point shares the value, once the loop stands outside of it.
     """
@@ -65,7 +65,7 @@ def share(state: State, name: str) -> State:
 
 
 def repeated_values(definition: Define) -> list[tuple[Expr, tuple[Axis, ...]]]:
-    """The dear values inside the outermost reductions of a definition that stay the same along some data axis that the reduction
+    """The costly values inside the outermost reductions of a definition that stay the same along some data axis that the reduction
     needs, or along all of its own; each with the axes of that reduction."""
     data = {a.index for a in definition.axes}
     found: dict[Expr, tuple[Axis, ...]] = {}
@@ -77,7 +77,7 @@ def repeated_values(definition: Define) -> list[tuple[Expr, tuple[Axis, ...]]]:
         common = needed - free
         if common & {name for a in reduction.axes for bound in (a.start, a.stop) for name in free_names(bound)}:
             return  # lanes along such an axis visit different points
-        if _is_dear(node) and (common or not free & {a.index for a in reduction.axes}):
+        if _is_costly(node) and (common or not free & {a.index for a in reduction.axes}):
             if not is_plain(node):
                 found[node] = reduction.axes
             return
@@ -97,11 +97,11 @@ def repeated_values(definition: Define) -> list[tuple[Expr, tuple[Axis, ...]]]:
     return list(found.items())
 
 
-def _is_dear(value: Expr) -> bool:
+def _is_costly(value: Expr) -> bool:
     """Whether computing a value costs much; its subscripts do not count."""
     if isinstance(value, Access) or not value.dtype.is_float:
         return False
-    return isinstance(value, Reduce) or (isinstance(value, Apply) and value.op.cost >= DEAR) or any(map(_is_dear, children(value)))
+    return isinstance(value, Reduce) or (isinstance(value, Apply) and value.op.cost >= DEAR) or any(map(_is_costly, children(value)))
 
 
 def _once(definition: Define) -> Define:

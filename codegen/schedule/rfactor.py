@@ -5,7 +5,7 @@ A reduction with few results has no data loops to run on all cores. Its partial 
     S = sum(x[k] for k in range(4096))   -->   S_parts[k_o] = sum(x[k_o * 64 + k_i] for k_i in range(64))
                                                S = sum(S_parts[k_o] for k_o in range(64))
 
-Where an axis ends may hang on others (``for j in range(k)``): it is taken apart over all that its bounds ever hold (`spans`), and each
+Where an axis ends may depend on others (``for j in range(k)``): it is taken apart over all that its bounds ever hold (`spans`), and each
 part takes the points that are in both.
 
 The partial results are a definition like any other, with loops of its own. How many there are is said by the split, never by
@@ -88,8 +88,8 @@ def rfactor(state: State, name: str, loop: str, turns: int = 1) -> tuple[State, 
 
     `loop` is a loop of a reduction: one that was split off its axis, or the whole axis. The reduction over the partial results
     takes its place. Gives the names of the definitions that hold them: one for each result that reductions in these loops have.
-    Bounds of the axis may hang on other indices, not on data. Of a scatter `loop` is the outermost loop, and each part adds to a result of
-    its own, or to so many `turns` of them in turns.
+    Bounds of the axis may depend on other indices, not on data. Of a scatter `loop` is the outermost loop, and each part adds to a result
+    of its own, or to one of so many `turns`.
     """
     stage = state.stage(name)
     definition = program_facts(state.program).definitions[name]

@@ -303,7 +303,7 @@ class StageHandle:
         self._schedule.recompute(self.name)
 
     def share(self) -> None:
-        """Computes dear values inside the reductions of the definition once for all points that have them in common.
+        """Computes costly values inside the reductions of the definition once for all points that have them in common.
 
         The list of loops gets a loop over one point for each; what stands after it shares the value.
         """
@@ -403,7 +403,7 @@ class StageHandle:
 
     @checked()
     def compute_with(self, other: object) -> None:
-        """Runs the definition in the loops of another that it does not hang on, as far as the loops of both are alike."""
+        """Runs the definition in the loops of another that it does not depend on, as far as the loops of both are alike."""
         name = self._schedule[other].name
         self._apply("compute_with", compute_with(self._schedule.state, self.name, name, refuse), name)
 

@@ -32,7 +32,7 @@ def span(axis: Axis, around: Iterable[Axis]) -> Axis | None:
     """The axis with bounds of constants and sizes that hold all its points anywhere in the loops `around`, outermost first: it stops where
     it starts, or behind.
 
-    None where they hang on data, or neither grow nor fall along an index.
+    None where they depend on data, or neither grow nor fall along an index.
     """
     if not any(free_names(e) for e in (axis.start, axis.stop)):
         return None if _reads((axis.start, axis.stop)) else axis

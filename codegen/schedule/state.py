@@ -280,7 +280,7 @@ class Facts:
     shapes: Mapping[str, tuple[Expr, ...]]
     read_by: dict[str, tuple[Read, ...]] = field(default_factory=dict)
     parts: dict[object, Any] = field(default_factory=dict)
-    """Parts of placed definitions, by what of a state they hang on (`placement.parts_of`): most primitives change none of that."""
+    """Parts of placed definitions, by what of a state they depend on (`placement.parts_of`): most primitives change none of that."""
 
 
 _facts: WeakKeyDictionary[Program, Facts] = WeakKeyDictionary()

@@ -105,7 +105,7 @@ def _is_even(bound: Expr, inner: frozenset[str]) -> bool:
 
 
 def hull_conditions(axis: Axis, inner: frozenset[str]) -> tuple[Expr, ...]:
-    """What bounds that hang on `inner` say of a point between the least and the greatest of them."""
+    """What bounds that depend on `inner` say of a point between the least and the greatest of them."""
     starts = [compared("ge", axis.index, e) for e in alternatives(axis.start, "maximum") if set(free_names(e)) & inner]
     return (*starts, *(compared("lt", axis.index, e) for e in alternatives(axis.stop, "minimum") if set(free_names(e)) & inner))
 

@@ -3,7 +3,7 @@
 Every candidate runs on the same arrays, of two kinds where they are made up: of both signs, and positive (so that logarithms and
 roots have values). What it gives is compared with what the model's schedule gave, bit for bit (any NaN equals any); with leave to
 reassociate, within the rounding that another order of sums explains. A candidate whose sums are seen to be in another order is
-turned away before it is built, one with the same calls as another takes over its time.
+rejected before it is built, one with the same calls as another takes over its time.
 """
 
 from __future__ import annotations

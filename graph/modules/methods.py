@@ -3,7 +3,7 @@
 A call of a traced function reads variables as they are. Here a method becomes a function of the language, whose placeholders are the
 arguments and, under their paths (`layers.0.w`), the variables that it uses; their values come from a `te.Context` at each run. So one
 compiled method serves any number of sets of weights, can be exported, and some or all of its variables can be made constants
-(`freeze`), on which the compiler then folds what hangs on them alone. What the method assigns to are its updates.
+(`freeze`), on which the compiler then folds what depends on them alone. What the method assigns to are its updates.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tensorexpr.graph.run.function import Function, function
 from tensorexpr.graph.trace.trees import filled
 from tensorexpr.ir import Constant, Input, Program
 from tensorexpr.language import Tensor, lift, program_of
-from tensorexpr.language.renaming import ProgramRenaming
+from tensorexpr.language.core.renaming import ProgramRenaming
 from tensorexpr.markup import code, listed, page
 
 

@@ -64,7 +64,7 @@ class Generator:
 
 
 def mixed(x: Any) -> Any:
-    """murmur3's finalizer: a bijection of 32 bits in which every bit of the result hangs on every bit of `x`."""
+    """murmur3's finalizer: a bijection of 32 bits in which every bit of the result depends on every bit of `x`."""
     x = (x ^ (x >> np.uint32(16))) * np.uint32(0x85EBCA6B)
     x = (x ^ (x >> np.uint32(13))) * np.uint32(0xC2B2AE35)
     return x ^ (x >> np.uint32(16))

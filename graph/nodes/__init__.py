@@ -1,1 +1,1 @@
-"""The graph of a function: its nodes, what they do to the world, calls taken apart, what nobody needs."""
+"""The graph of a function: its nodes, what they do to the world, calls taken apart, dead nodes."""

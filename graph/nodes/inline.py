@@ -17,7 +17,7 @@ from typing import Any
 from tensorexpr.graph.nodes.effects import has_effect
 from tensorexpr.graph.nodes.ir import Call, Compute, Cond, Graph, Node, Renaming, While, WhileGradient, names_in, unused
 from tensorexpr.ir import Constant
-from tensorexpr.language.renaming import ProgramRenaming
+from tensorexpr.language.core.renaming import ProgramRenaming
 
 Decide = Callable[[Call], str]
 

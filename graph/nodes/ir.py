@@ -21,7 +21,7 @@ import numpy as np
 
 from tensorexpr.errors import Location
 from tensorexpr.ir import Constant, Define, Definition, Input, TensorType, integer
-from tensorexpr.language.renaming import ProgramRenaming, local_names
+from tensorexpr.language.core.renaming import ProgramRenaming, local_names
 from tensorexpr.text import print_definition, print_type
 from tensorexpr.traversal import expressions, reads, size_names
 
@@ -341,7 +341,7 @@ def names_in(graph: Graph) -> set[str]:
 
 
 def may_fail(node: Node) -> bool:
-    """Whether running a node can raise: it reads at places that hang on data, checks, or runs graphs or tools."""
+    """Whether running a node can raise: it reads at places that depend on data, checks, or runs graphs or tools."""
     return not isinstance(node, (Read, Assign, Print, Compute)) or (isinstance(node, Compute) and bool(_data_dependent(node.definition)))
 
 

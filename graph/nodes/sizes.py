@@ -13,7 +13,7 @@ from dataclasses import replace
 from tensorexpr.graph.nodes.inline import with_graphs
 from tensorexpr.graph.nodes.ir import Call, Cond, Graph, Node, While, WhileGradient, names_in, sizes_in, unused
 from tensorexpr.ir import Constant, Definition, Input, Program, Size
-from tensorexpr.language.renaming import ProgramRenaming
+from tensorexpr.language.core.renaming import ProgramRenaming
 from tensorexpr.traversal import definition_sizes, size_names
 
 

@@ -55,7 +55,7 @@ from tensorexpr.graph.run.runtime import (
     on_host,
 )
 from tensorexpr.ir import Input, Program
-from tensorexpr.language.renaming import ProgramRenaming
+from tensorexpr.language.core.renaming import ProgramRenaming
 
 
 class Step:

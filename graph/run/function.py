@@ -34,7 +34,7 @@ from tensorexpr.graph.trace.trees import HOLE, filled, form, is_array, leaves, m
 from tensorexpr.graph.trace.values import arithmetic
 from tensorexpr.ir import Const, TensorType, const
 from tensorexpr.language import Tensor
-from tensorexpr.language.tensor import whole
+from tensorexpr.language.core.tensor import whole
 from tensorexpr.markup import code, listed, page, paragraph, table
 from tensorexpr.op_names import imported, name_of
 from tensorexpr.text import print_type

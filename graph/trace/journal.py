@@ -11,7 +11,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from tensorexpr.language.tensor import fresh_key
+from tensorexpr.language.core.tensor import fresh_key
 
 Place = TypeVar("Place")
 

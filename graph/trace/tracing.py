@@ -28,8 +28,8 @@ from tensorexpr.graph.trace.naming import current_scope
 from tensorexpr.graph.trace.values import arithmetic, value_of
 from tensorexpr.ir import Constant, Definition, Input, TensorType
 from tensorexpr.language import Tensor, cast, compute, constant, names_of, program_of
-from tensorexpr.language.renaming import ProgramRenaming
-from tensorexpr.language.tensor import whole
+from tensorexpr.language.core.renaming import ProgramRenaming
+from tensorexpr.language.core.tensor import whole
 from tensorexpr.text import print_type
 from tensorexpr.traversal import reads
 

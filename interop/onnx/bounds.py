@@ -1,7 +1,7 @@
 """What reading a model may take: bytes of constants, steps to compute them and nodes that are run, in proportion to the file.
 
 A few bytes of a model can ask for any number of each: `ConstantOfShape` of 2^40 elements, a sum over three long axes by `Einsum`, functions
-that call one twice, twenty deep. What hangs on constants alone is a definition before it is computed, so its bytes and its steps are
+that call one twice, twenty deep. What depends on constants alone is a definition before it is computed, so its bytes and its steps are
 counted from the definition: every element of every reduction is a step.
 """
 
@@ -29,7 +29,7 @@ _SHORT = 1 << 10
 
 
 def says_what(item: Any) -> bool:
-    """Whether a constant is given as integers that an operator hangs on, such as axes: not those that are data by their number."""
+    """Whether a constant is given as integers that an operator depends on, such as axes: not those that are data by their number."""
     return isinstance(item, np.ndarray) and item.dtype.kind in "iu" and item.ndim <= 1 and item.size <= _SHORT
 
 

@@ -2,7 +2,7 @@
 
 Every scalar expression is a tensor over the axes in scope: dimension k belongs to the k-th axis, and is 1 where the expression does not
 depend on it. An index is an arange; an access is a transposition where its indices are axes, else `GatherND` at computed places; a
-reduction has its axes behind the others, and reduces them away. Reads at places that hang on data are held inside of the tensor: ONNX
+reduction has its axes behind the others, and reduces them away. Reads at places that depend on data are held inside of the tensor: ONNX
 knows no error.
 """
 
@@ -265,7 +265,7 @@ def _bound(expr: Expr, scope: list[tuple[str, int, int]], least: bool) -> int:
     if isinstance(expr, Const):
         return int(expr.value)
     if any(isinstance(node, Access) for node in walk(expr)):
-        raise unsupported("a reduction whose range hangs on data", expr)
+        raise unsupported("a reduction whose range depends on data", expr)
     names = list(dict.fromkeys(node.name for node in walk(expr) if isinstance(node, Index)))
     ranges = {index: range(start, stop) for index, start, stop in scope}
     values = [_evaluated(expr, dict(zip(names, point, strict=True))) for point in itertools.product(*(ranges[n] for n in names))]

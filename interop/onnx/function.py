@@ -1,7 +1,7 @@
 """The function of a model: traced once where shapes say everything, else for each call that is of a new kind.
 
 Sizes that a model leaves open are `te.dim`s where its operators can be written with them. Where they cannot, or where a shape or a number
-of elements hangs on data (`values.Session`), the model is read for the arrays of a call: every question that was asked of them is kept with
+of elements depends on data (`values.Session`), the model is read for the arrays of a call: each question asked of them is kept with
 its program and its answer, and a later call that gives the same answers runs what was made for them. So a plan is a tree: at each node a
 program that answers, below each answer what was made for it.
 """
@@ -120,11 +120,11 @@ class Imported:
 
     @property
     def graph(self) -> Graph:
-        """The graph of the function. Raises `ArgumentError` where it hangs on the arguments of a call."""
+        """The graph of the function. Raises `ArgumentError` where it depends on the arguments of a call."""
         return self.signature().graph
 
     def signature(self) -> Signature:
-        """The function as it was traced. Raises `ArgumentError` where it hangs on the arguments of a call."""
+        """The function as it was traced. Raises `ArgumentError` where it depends on the arguments of a call."""
         if self._whole is None:
             raise ArgumentError(
                 f"{self.__name__}: expected a function with one program for all arguments, got one that is read for each kind of them",

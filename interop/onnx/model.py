@@ -215,7 +215,7 @@ class Model:
         return [*own, *self.bound_arrays.values(), *(np.asarray(head) for head in values[count:])]
 
     def key(self, value: Any) -> Any:
-        """What a program hangs on of what is given: types, and the strings themselves."""
+        """What a program depends on of what is given: types, and the strings themselves."""
         if value is None:
             return None
         if isinstance(value, list):

@@ -29,7 +29,7 @@ from tensorexpr.interop.onnx.values import Coded, Hangs, Option, array_of, is_co
 from tensorexpr.language import Tensor
 
 _SETTLED = 1 << 10
-"""Elements up to which what hangs on constants is computed where it stands."""
+"""Elements up to which what depends on constants is computed where it stands."""
 
 
 class Reader:

@@ -19,7 +19,7 @@ from tensorexpr.interop.onnx.values import Coded, Option, is_narrow, is_text, kn
 from tensorexpr.language import Tensor
 
 Known: TypeAlias = Any
-"""An input whose elements an operator hangs on: an array."""
+"""An input whose elements an operator depends on: an array."""
 Raw: TypeAlias = Any
 """An input as it is."""
 GIVEN = ("outputs", "version", "scope")

@@ -1,9 +1,9 @@
 """What a value of a model is while it is read, and when its elements are known.
 
 A value is a tensor of the trace, an array (a constant), `Coded` (a tensor of the codes of a narrow type: float8, four and two bits), a
-list (a sequence), or `Option` (an optional). An operator that hangs on elements (a shape, axes, how many there are of something) asks
-`known`: those of constants are computed at once, by our own interpreter or compiled code; those that hang on arguments are computed of the
-arguments of the call for which the model is read, and the program that is made holds for this value alone (`Session.demands`). Where a
+list (a sequence), or `Option` (an optional). An operator that depends on elements (a shape, axes, how many there are of something) asks
+`known`: those of constants are computed at once, by our own interpreter or compiled code; those that depend on arguments are computed from
+the arguments of the call for which the model is read, and the program that is made holds for this value alone (`Session.demands`). Where a
 model is read without arguments such a question is `Hangs`, and whoever can reads it at the call.
 """
 
@@ -36,7 +36,7 @@ _NATIVE = {one.numpy for one in DTYPES if one.name != "bfloat16"}
 
 
 class Hangs(TensorExprError):
-    """A value is asked for that hangs on arguments, and there are none."""
+    """A value is asked for that depends on arguments, and there are none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +89,7 @@ class Session:
     _charged: set[Tensor] = field(default_factory=set)
 
     def ask(self, tensor: Tensor) -> np.ndarray:
-        """The elements of a tensor. Raises `Hangs` where there are no arguments that they hang on."""
+        """The elements of a tensor. Raises `Hangs` where there are no arguments that they depend on."""
         found = self.constants.get(tensor)
         if found is None:
             found = self.answers.get(tensor)
@@ -99,7 +99,7 @@ class Session:
             self.constants[tensor] = self._constant(tensor)
             return self.constants[tensor]
         if self.arrays is None or not self._roots(tensor) <= set(self.trace.values):
-            raise Hangs(f"expected a value that hangs on constants, got {print_type(tensor.type)} that hangs on arguments")
+            raise Hangs(f"expected a value that depends on constants, got {print_type(tensor.type)} that depends on arguments")
         before, self.trace.outputs = self.trace.outputs, [tensor]
         try:
             step = compile_graph(self.trace.graph())
@@ -111,7 +111,7 @@ class Session:
         return self.answers[tensor]
 
     def is_free(self, tensor: Tensor) -> bool:
-        """Whether a tensor hangs on constants alone."""
+        """Whether a tensor depends on constants alone."""
         stack = [tensor]
         while stack:
             one = stack[-1]
@@ -130,7 +130,7 @@ class Session:
         return self._free[tensor]
 
     def charge(self, tensor: Tensor) -> None:
-        """Takes what computing a tensor that hangs on constants costs, as far as it was not taken for another one."""
+        """Takes what computing a tensor that depends on constants costs, as far as it was not taken for another one."""
         size, steps, stack = 0, 0, [tensor]
         while stack:
             one = stack.pop()
@@ -143,7 +143,7 @@ class Session:
         self.take(size, steps)
 
     def _roots(self, tensor: Tensor) -> set[Tensor]:
-        """What a tensor hangs on that is neither defined nor constant."""
+        """What a tensor depends on that is neither defined nor constant."""
         found, done, stack = set(), {tensor}, [tensor]
         while stack:
             one = stack.pop()
@@ -202,7 +202,7 @@ def spend(shape: Sequence[int], itemsize: int = 8) -> None:
 
 
 def is_constant(value: Any) -> bool:
-    """Whether the elements of a value hang on constants alone."""
+    """Whether the elements of a value depend on constants alone."""
     if isinstance(value, Coded):
         value = value.codes
     return value.data is not None or session.get().is_free(value) if isinstance(value, Tensor) else isinstance(value, np.ndarray)

@@ -4,11 +4,12 @@
 are for people, and all have one schema. What is computed is in the definition, a text in the graph (`definitions`). So a graph that
 another process made runs here if its operations are to be found, whatever was made before it, and caches that are keyed by graphs are safe.
 A name is made an operator of torch when it is first asked for: kernels for CPU and CUDA, shapes for fake tensors, the
-gradient (the derived operator, a node of its own, so that there are all orders) and a rule for vmap.
+gradient (the derived operator, a node of its own, so that there are all orders), a rule for vmap, and how many operations a call has.
 """
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Sequence
 from keyword import iskeyword
@@ -16,6 +17,8 @@ from typing import Any
 
 import torch
 from torch._ops import _OpNamespace
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+from torch.utils.flop_counter import FlopCounterMode, register_flop_formula
 
 from tensorexpr.interop.torch.functions import batch
 
@@ -54,7 +57,20 @@ class Operators(_OpNamespace):
             if name not in self._being_made:  # torch looks here while it makes one
                 self._being_made.add(name)
                 _define(name, self._find)
+                packet = super().__getattr__(name)
+                formula = register_flop_formula(packet, get_raw=True)(functools.partial(_operations, self._find))
+                for mode in _get_current_dispatch_mode_stack():  # a counter at work has a copy of the formulas that there were
+                    counter = getattr(mode, "counter", None)
+                    if isinstance(counter, FlopCounterMode):
+                        counter.flop_registry[packet] = formula
+                return packet
             return super().__getattr__(name)
+
+
+def _operations(find: Callable[[str], Any], tensors: Sequence[torch.Tensor], definition: str, *_: Any, **__: Any) -> int:
+    """What FlopCounterMode counts for a call."""
+    found: int = find(definition).operations(tensors)
+    return found
 
 
 def _define(name: str, find: Callable[[str], Any]) -> None:

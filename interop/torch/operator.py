@@ -22,6 +22,7 @@ from torch.autograd import forward_ad
 
 from tensorexpr.autodiff.api.vmap import has_rules
 from tensorexpr.codegen.compile import build
+from tensorexpr.codegen.cost import cost_of
 from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.codegen.memo import Memo
 from tensorexpr.dtypes import dtype
@@ -114,7 +115,7 @@ class TorchOperator:
     def read_by_gradient(self, wanted: Mask, tensors: Sequence[torch.Tensor]) -> Mask | None:
         """Which inputs the gradient of those that are wanted reads; None where it reads all, or is not compiled yet.
 
-        None as well for tensors that a graph is made with: extents may be symbols in them, and a graph hangs on nothing that ran before.
+        None as well for tensors that a graph is made with: extents may be symbols in them, and a graph depends on nothing that ran before.
         """
         plain = all([type(tensor) in (_Tensor, _Parameter) for tensor in tensors])
         return self.spares.get((wanted, *_signature(tensors))) if plain else None
@@ -206,6 +207,12 @@ class TorchOperator:
         """The program for arguments of these shapes, in which extents are numbers or the names of open ones, and dtypes."""
         outline = self._outlined(tuple(shape for shape, _ in at), tuple(TO_TORCH[dtype(type_)] for _, type_ in at))
         return program_of(list(outline.outputs), outline.inputs)
+
+    def operations(self, tensors: Sequence[torch.Tensor]) -> int:
+        """Scalar operations of a call, counted exactly: what torch's FlopCounterMode is told."""
+        program = self.program_at([(tuple(int(n) for n in tensor.shape), FROM_TORCH[tensor.dtype].name) for tensor in tensors])
+        found = cost_of(program).operations
+        return found if isinstance(found, int) else found()  # all shapes are numbers: there is no size to ask for
 
     def _check_differentiable(self, tensors: Sequence[torch.Tensor]) -> None:
         """Refuses a tensor that requires grad where there is none, before anything is computed."""

@@ -11,7 +11,7 @@ from tensorexpr.algebra.monoids import Monoid
 from tensorexpr.algebra.sharing import Shared, Site, sharings
 from tensorexpr.algebra.tables import MOST_STEPS, Shapes, Tables
 from tensorexpr.bounds import interval
-from tensorexpr.integers.effort import DomainTooComplex, at_most
+from tensorexpr.integers.solving.effort import DomainTooComplex, at_most
 from tensorexpr.ir import Access, Apply, Axis, Const, Define, Definition, Expr, Program, Reduce, Scan, apply, conjuncts
 from tensorexpr.passes import run_passes
 from tensorexpr.records import replace

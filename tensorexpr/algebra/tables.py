@@ -16,8 +16,8 @@ from tensorexpr.algebra.sharing import Shared
 from tensorexpr.bounds import Proved, check_access
 from tensorexpr.errors import Location
 from tensorexpr.integers import Affine, Constraint, Domain
-from tensorexpr.integers.effort import DomainTooComplex, at_most
-from tensorexpr.integers.loops import Bounds
+from tensorexpr.integers.sets.loops import Bounds
+from tensorexpr.integers.solving.effort import DomainTooComplex, at_most
 from tensorexpr.ir import (
     TRUE,
     Access,

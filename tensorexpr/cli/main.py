@@ -207,9 +207,9 @@ def _bench(options: argparse.Namespace) -> int:
     run = importlib.import_module("tensorexpr.benchmarks.run")
     counts = [run.cores() if count is None else count for count in options.threads or [1]]
     if options.what == "training":
-        return importlib.import_module("tensorexpr.benchmarks.training").main(counts, options.rounds, options.json)
+        return importlib.import_module("tensorexpr.benchmarks.subjects.training").main(counts, options.rounds, options.json)
     if options.what == "products":
-        return importlib.import_module("tensorexpr.benchmarks.products").main(counts, options.rounds, options.json, options.filter)
+        return importlib.import_module("tensorexpr.benchmarks.subjects.products").main(counts, options.rounds, options.json, options.filter)
     return run.main(
         run.Options(
             filter=tuple(options.filter),
@@ -286,13 +286,13 @@ def main(arguments: list[str] | None = None) -> int:
                 return _onnx(options)
             case "bench":
                 if options.what == "derivation":
-                    return importlib.import_module("tensorexpr.benchmarks.derivation").main(options.json)
+                    return importlib.import_module("tensorexpr.benchmarks.subjects.derivation").main(options.json)
                 if options.what == "threads":
-                    return importlib.import_module("tensorexpr.benchmarks.threads").main(options.json)
+                    return importlib.import_module("tensorexpr.benchmarks.subjects.threads").main(options.json)
                 if options.what == "interop":
-                    return importlib.import_module("tensorexpr.benchmarks.interop").main(options.json, options.rounds)
+                    return importlib.import_module("tensorexpr.benchmarks.subjects.interop").main(options.json, options.rounds)
                 if options.what == "cuda-resources":
-                    return importlib.import_module("tensorexpr.benchmarks.cuda_resources").listed(["sm_90"], options.filter, options.json)
+                    return importlib.import_module("tensorexpr.benchmarks.gpu.resources").listed(["sm_90"], options.filter, options.json)
                 return _bench(options)
             case _:
                 return _info(options)

@@ -1,13 +1,13 @@
 """Exact integers: linear algebra, quasi-affine expressions, and sets of integer points with symbolic sizes."""
 
-from tensorexpr.integers.affine import Affine, FloorDiv, Interval
-from tensorexpr.integers.constraint import Constraint, congruent, eq, ge, gt, le, lt
-from tensorexpr.integers.domain import Domain
-from tensorexpr.integers.effort import DomainTooComplex, at_most, take
-from tensorexpr.integers.linear_algebra import hermite_normal_form, kernel_basis, lll, size_reduce, smith_normal_form, solve
-from tensorexpr.integers.loops import Bounds
-from tensorexpr.integers.parametric import Solution, solve_parametric
-from tensorexpr.integers.union import Union
+from tensorexpr.integers.forms.affine import Affine, FloorDiv, Interval
+from tensorexpr.integers.forms.constraint import Constraint, congruent, eq, ge, gt, le, lt
+from tensorexpr.integers.sets.domain import Domain
+from tensorexpr.integers.sets.loops import Bounds
+from tensorexpr.integers.sets.parametric import Solution, solve_parametric
+from tensorexpr.integers.sets.union import Union
+from tensorexpr.integers.solving.effort import DomainTooComplex, at_most, take
+from tensorexpr.integers.solving.linear_algebra import hermite_normal_form, kernel_basis, lll, size_reduce, smith_normal_form, solve
 
 __all__ = [
     "Affine",

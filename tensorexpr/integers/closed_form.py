@@ -19,11 +19,11 @@ from collections.abc import Sequence
 from functools import reduce
 from math import gcd, lcm
 
-from tensorexpr.integers.affine import Affine, FloorDiv
-from tensorexpr.integers.constraint import Constraint, ge
-from tensorexpr.integers.domain import Domain
-from tensorexpr.integers.effort import DomainTooComplex
-from tensorexpr.integers.polynomial import Extreme, Polynomial, extreme
+from tensorexpr.integers.counting.polynomial import Extreme, Polynomial, extreme
+from tensorexpr.integers.forms.affine import Affine, FloorDiv
+from tensorexpr.integers.forms.constraint import Constraint, ge
+from tensorexpr.integers.sets.domain import Domain
+from tensorexpr.integers.solving.effort import DomainTooComplex
 
 MOST_STEPS = 200
 """Variables that are summed away, in all cases together."""

@@ -1,13 +1,16 @@
 """The language: how operations are written as index mathematics.
 
-`scalar` and `functions` are expressions of one value, `tensor` the nodes of the graph, `compute`, `reductions`,
-`combiners`, `borders`, `scatter`, `scan` and `sorting` what makes new ones, `programs` the way to the program IR. Definitions are
-checked as they are completed (`checks`), with names settled by `tracing`.
+`core` has expressions of one value (`scalar`), the nodes of the graph (`tensor`) and the way to the program IR (`programs`);
+`definitions` what makes new ones: `compute`, `reductions`, `combiners`, `scatter`, `scan`, `sorting`. Definitions are checked as they
+are completed (`core.checks`), with names settled by `core.tracing`.
 """
 
-from tensorexpr.language.combiners import reduce
-from tensorexpr.language.compute import compute
-from tensorexpr.language.functions import (
+from tensorexpr.language.core.programs import evaluate, lift, names_of, program_of
+from tensorexpr.language.core.scalar import Scalar
+from tensorexpr.language.core.tensor import Tensor, constant, dim, placeholder
+from tensorexpr.language.definitions.combiners import reduce
+from tensorexpr.language.definitions.compute import compute
+from tensorexpr.language.definitions.functions import (
     abs,
     acos,
     arccos,
@@ -54,17 +57,14 @@ from tensorexpr.language.functions import (
     trunc,
     where,
 )
-from tensorexpr.language.lets import let
-from tensorexpr.language.marks import checkpoint, stop_gradient
-from tensorexpr.language.modes import training
-from tensorexpr.language.programs import evaluate, lift, names_of, program_of
-from tensorexpr.language.reductions import all, any, argmax, argmin, max, min, prod, sum
-from tensorexpr.language.scalar import Scalar
-from tensorexpr.language.scan import scan
-from tensorexpr.language.scatter import scatter
-from tensorexpr.language.sorting import planned, sort_plan
-from tensorexpr.language.special import acosh, asinh, atanh, digamma, erfc, erfinv, lgamma, log10, ndtr, trigamma
-from tensorexpr.language.tensor import Tensor, constant, dim, placeholder
+from tensorexpr.language.definitions.lets import let
+from tensorexpr.language.definitions.marks import checkpoint, stop_gradient
+from tensorexpr.language.definitions.modes import training
+from tensorexpr.language.definitions.reductions import all, any, argmax, argmin, max, min, prod, sum
+from tensorexpr.language.definitions.scan import scan
+from tensorexpr.language.definitions.scatter import scatter
+from tensorexpr.language.definitions.sorting import planned, sort_plan
+from tensorexpr.language.definitions.special import acosh, asinh, atanh, digamma, erfc, erfinv, lgamma, log10, ndtr, trigamma
 
 __all__ = [
     "Scalar", "Tensor", "abs", "acos", "acosh", "all", "any", "arccos", "arcsin", "arctan", "arctan2", "argmax", "argmin", "asin",

@@ -1,7 +1,7 @@
 """About how much work something is: points of loops, elements of tensors, the cost of a value. What passes weigh, never what they prove.
 
-An extent that is known only at run time counts `OPEN`. A bound that hangs on other indices is taken at the middle of their ranges, one that
-hangs on data gives a single iteration: nothing is done for loops of which nothing is known.
+An extent that is known only at run time counts `OPEN`. A bound that depends on other indices counts at the middle of their ranges, one that
+depends on data gives a single iteration: nothing is done for loops of which nothing is known.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ OPEN = 256
 
 
 def amount(expr: Expr, middles: Mapping[str, float]) -> float | None:
-    """About which number an index expression is; None where it hangs on data."""
+    """About which number an index expression is; None where it depends on data."""
     match expr:
         case Const():
             return float(expr.value)

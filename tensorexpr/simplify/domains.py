@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tensorexpr.integers import Affine, Constraint, Domain, DomainTooComplex, FloorDiv, le
-from tensorexpr.integers.loops import Bounds
+from tensorexpr.integers.sets.loops import Bounds
 from tensorexpr.ir import FALSE, TRUE, Apply, Axis, Cast, Const, Expr, Index, Reduce, Scatter, apply, conjunction, conjuncts, const
 from tensorexpr.records import record, replace
 from tensorexpr.regions import alternatives, bound_constraints

@@ -76,7 +76,7 @@ def inline_definitions(program: Program, names: Iterable[str]) -> Program:
             raise DefinitionError("expected a definition that is read by index, got the start of a scan", at=name)
     for name, place in _losing_checks(program, wanted).items():
         raise DefinitionError(
-            f"expected reads of {name} that need no check of their own, got one at a place that hangs on data",
+            f"expected reads of {name} that need no check of their own, got one at a place that depends on data",
             term=place.access,
             at=name,
             location=place.reader.location,

@@ -1,4 +1,4 @@
-"""What inlining must not lose: the check of a place that hangs on data.
+"""What inlining must not lose: the check of a place that depends on data.
 
 In `t[i] = X[i + 1] * 2 for i < 5` read as `t[K[j]]`, the index `K[j]` is checked against 5. Written where it is read, `X[K[j] + 1]` is
 checked against the extent of X, which is another question, and `t[i] = 1.0` leaves nothing to check. So a definition is inlined into such

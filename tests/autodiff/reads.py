@@ -165,7 +165,7 @@ BORDERS = ("wrap", "reflect", "symmetric", "clamp", 0.0)
 
 
 def stepwise_read(seed: int, checkpoint: int | None) -> RandomRead:
-    """A recurrence whose step reads one or two places by cases that hang on the step, inside of `x` or beyond its borders."""
+    """A recurrence whose step reads one or two places by cases that depend on the step, inside of `x` or beyond its borders."""
     rng = random.Random(seed)
     names = ["t", "i", "j"][: rng.choice((2, 2, 3))]
     extents = [rng.randint(4, 7), *(rng.randint(1, 4) for _ in names[1:])]

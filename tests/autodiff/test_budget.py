@@ -6,7 +6,7 @@ import pytest
 import tensorexpr as te
 from tensorexpr.autodiff.invert import components
 from tensorexpr.integers import Affine, Domain, DomainTooComplex, at_most, eq, ge, le
-from tensorexpr.integers.effort import spend
+from tensorexpr.integers.solving.effort import spend
 from tensorexpr.language import program_of
 from tests.autodiff.laws import head_of
 from tests.autodiff.reads import strange_read

@@ -1,4 +1,4 @@
-"""Reports with symbolic sizes: formulas, against brute force at many sizes; counts where bounds hang on data."""
+"""Reports with symbolic sizes: formulas, against brute force at many sizes; counts where bounds depend on data."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_reads_by_data_count_the_points_at_which_they_stand():
     check(row, "4*m", lambda m: 4 * m, {"m": range(5)})
 
 
-def test_bounds_that_hang_on_data_are_counted_with_the_data():
+def test_bounds_that_depend_on_data_are_counted_with_the_data():
     offsets, v = te.placeholder((M + 1,), "int64", name="offsets"), te.placeholder((N,), F64, name="v")
     y = te.compute((M,), lambda s: te.sum(lambda k: v.read(offsets[s] + k, outside=0.0), offsets[s + 1] - offsets[s]), name="y")
     report = te.gradient(y, v, te.placeholder((M,), F64, name="head")).report()

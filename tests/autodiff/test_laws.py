@@ -52,7 +52,7 @@ def check(program: Program, seed: int, sizes: dict[str, int]) -> Program | None:
 
     for received in gathered.received.values():
         for flow in received.flows:
-            if flow.gathers is not None and flow.lowering != "segments":  # what hangs on data is counted in test_segments.py
+            if flow.gathers is not None and flow.lowering != "segments":  # what depends on data is counted in test_segments.py
                 visited = [((*received.target, *gather.axes), gather.outer) for gather in flow.gathers]
                 read = reads_of(flow.contribution)
                 if not data_in_bounds([*visited, *read]):

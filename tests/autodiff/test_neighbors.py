@@ -1,4 +1,4 @@
-"""Sums over neighbors one way and the other as one (`autodiff.neighbors`): the same gradient, each dear value once."""
+"""Sums over neighbors one way and the other as one (`autodiff.sweep.neighbors`): the same gradient, each costly value once."""
 
 import numpy as np
 import pytest

@@ -107,7 +107,7 @@ def test_the_sixteen_reads_of_a_bicubic_interpolation_are_one_sum():
     check(*bicubic(5, 4), sums=1)
 
 
-def test_text_and_time_do_not_hang_on_extents():
+def test_text_and_time_do_not_depend_on_extents():
     def shape_of(n):
         digits = str.maketrans("0123456789", "#" * 10)
         texts = []

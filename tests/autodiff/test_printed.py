@@ -319,7 +319,7 @@ def test_formulas_have_nothing_superfluous(name):
 
 
 LEFT = ("in vain", "one iteration")
-"""What reads that no kernel has may leave: loops around loops that are mostly empty, loops of one point whose bounds hang on others."""
+"""What reads that no kernel has may leave: loops around loops that are mostly empty, loops of one point whose bounds depend on others."""
 
 
 @pytest.mark.parametrize("seed", range(16))

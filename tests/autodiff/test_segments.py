@@ -1,4 +1,4 @@
-"""Reads at places that hang on data: their gradients as sums over sorted segments, exact, checked, with plans used again."""
+"""Reads at places that depend on data: their gradients as sums over sorted segments, exact, checked, with plans used again."""
 
 from __future__ import annotations
 

@@ -8,8 +8,9 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr.autodiff import Row
-from tensorexpr.benchmarks import derivation, operations
+from tensorexpr.benchmarks import operations
 from tensorexpr.benchmarks.samples import library
+from tensorexpr.benchmarks.subjects import derivation
 from tensorexpr.cli.main import main
 
 EXACT = Row("x", "y", "x[i]", "substitute", 8, 8)

@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr.benchmarks import gpu, gpu_peers, gpu_workloads
+from tensorexpr.benchmarks.gpu import peers as gpu_peers
+from tensorexpr.benchmarks.gpu import run as gpu
+from tensorexpr.benchmarks.gpu import workloads as gpu_workloads
 from tensorexpr.codegen.cuda.host import compiler
 from tensorexpr.codegen.cuda.nvidia import nvrtc
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tensorexpr.benchmarks import gpu_ceilings, gpu_kernels
-from tensorexpr.benchmarks.gpu_ceilings import TEXT, Bench, measured
+from tensorexpr.benchmarks.gpu import ceilings as gpu_ceilings
+from tensorexpr.benchmarks.gpu import kernels as gpu_kernels
+from tensorexpr.benchmarks.gpu.ceilings import TEXT, Bench, measured
 from tensorexpr.codegen.auto.gpus import H200, KINDS, facts_of, with_measured
 from tensorexpr.codegen.cuda.host import HostKernels, Memory, compiler
 from tensorexpr.codegen.cuda.launch.device import HostDevice
@@ -60,7 +61,7 @@ def test_what_is_measured_becomes_facts(tmp_path: Path, capsys):
     document = json.loads((tmp_path / "host.json").read_text())
     facts = with_measured(facts_of("sm_90"), document)
     assert facts.name == "host" and facts.memory == document["memory"] and facts.mma == tuple(document["mma"]) and facts.warps == H200.warps
-    assert facts.source.startswith("measured by benchmarks/gpu_ceilings.py on ") and len(document["measured"]) == 11
+    assert facts.source.startswith("measured by benchmarks/gpu/ceilings.py on ") and len(document["measured"]) == 11
     capsys.readouterr()
 
 

@@ -1,4 +1,4 @@
-"""One way to time, under a clock of the test's own: nothing here hangs on how fast anything is."""
+"""One way to time, under a clock of the test's own: nothing here depends on how fast anything is."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from tensorexpr.benchmarks import interop
+from tensorexpr.benchmarks.subjects import interop
 from tensorexpr.cli.main import main
 
 

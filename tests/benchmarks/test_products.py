@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from tensorexpr.benchmarks import products
 from tensorexpr.benchmarks.harness import Effort
+from tensorexpr.benchmarks.subjects import products
 from tensorexpr.cli.main import main
 
 QUICK = Effort(rounds=2, sample=1e-4, settle=0.0, limit=1.0)

@@ -82,7 +82,7 @@ def test_the_summary_names_what_is_behind_and_what_was_left_out():
     assert report.wrong(heavy) and not report.wrong(RUN)
 
 
-def test_bars_that_hang_on_what_a_workload_is():
+def test_bars_that_depend_on_what_a_workload_is():
     """Fused ones are compared with array frameworks alone, small ones with everyone; a peer that is ahead is said once."""
     fused = row("heat", "forward", 0.01, {"numba": 0.012, "jax": 0.025, "torch": 0.5}, group="fused", added=0)
     small = row("add", "forward", 0.01, {"numpy": 0.018}, group="small", added=0)

@@ -8,8 +8,9 @@ import subprocess
 
 import pytest
 
-from tensorexpr.benchmarks import peers, roofline, run, startup, worker, workloads
+from tensorexpr.benchmarks import peers, roofline, run, worker, workloads
 from tensorexpr.benchmarks.harness import Effort
+from tensorexpr.benchmarks.subjects import startup
 from tensorexpr.cli.main import main
 from tensorexpr.codegen.llvm import Machine
 

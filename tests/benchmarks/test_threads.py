@@ -2,7 +2,7 @@
 
 import json
 
-from tensorexpr.benchmarks import threads
+from tensorexpr.benchmarks.subjects import threads
 from tensorexpr.cli.main import main
 
 

@@ -7,8 +7,8 @@ import json
 import numpy as np
 
 import tensorexpr as te
-from tensorexpr.benchmarks import training
 from tensorexpr.benchmarks.harness import Effort
+from tensorexpr.benchmarks.subjects import training
 from tensorexpr.cli.main import main
 from tensorexpr.graph.optimizers import SGD
 

@@ -58,7 +58,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def sources() -> list[tuple[str, int]]:
-    """The files that keys hang on, as they are now."""
+    """The files that keys depend on, as they are now."""
     files = (file for room in ("tensorexpr", "autodiff", "codegen") for file in (ROOT / room).rglob("*.py"))
     return sorted((str(file), file.stat().st_mtime_ns) for file in files)
 
@@ -244,7 +244,7 @@ def test_many_writers_at_once(cache: Path) -> None:
     assert [path.name for path in cache.iterdir()] == ["same.teo"]
 
 
-def test_the_key_hangs_on_all_that_the_code_hangs_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_depends_on_all_that_the_code_depends_on(monkeypatch: pytest.MonkeyPatch) -> None:
     te.build(te.compute((64, 64), lambda i, j: te.exp(1.0 * i * j)))()  # the pool's code and that of calls is kept as well
     pool()
     seen: list[str] = []
@@ -272,7 +272,7 @@ def test_the_key_hangs_on_all_that_the_code_hangs_on(monkeypatch: pytest.MonkeyP
     assert seen[-1] == seen[-2]
 
 
-def test_every_key_hangs_on_what_makes_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_key_depends_on_what_makes_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of programs, of texts of LLVM, of kernels: code that an older version of this package made is not found."""
     made, seen = disk.makers(), []
     monkeypatch.setattr(disk, "load", lambda key: seen.append(key))

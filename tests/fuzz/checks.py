@@ -248,7 +248,7 @@ def run_laid_out(
     once = function(*given)
     for name, one, other, again in zip(program.outputs, results, once, plain, strict=True):
         if one.tobytes() != other.tobytes() or again.tobytes() != other.tobytes():
-            raise Failure(f"{kind}: bits hang on threads", f"{name}: expected the same bits on one thread and two, got others")
+            raise Failure(f"{kind}: bits depend on threads", f"{name}: expected the same bits on one thread and two, got others")
     if any(target.strayed() for target in targets):
         raise Failure(f"{kind}: stray write", "expected nothing around `out` to be written, got other bytes there")
 

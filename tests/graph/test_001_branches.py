@@ -163,6 +163,6 @@ def test_001_42_operations_of_a_loop_are_ordered_by_data_and_resources_alone():
     edges, data = control_edges(loop.body), data_edges(loop.body)
     of = {n.id: n.variable.name for n in loop.body.nodes if isinstance(n, (Read, Assign))}
     assert all(of[s] == of[t] for t, sources in edges.items() for s in sources)
-    # The next x hangs on nothing of y, and neither on an update.
+    # The next x depends on nothing of y, and neither on an update.
     x_next = loop.body.producers[loop.body.outputs[1]].id
     assert data[x_next] == () and edges[x_next] == ()

@@ -73,7 +73,7 @@ def test_the_same_generator_gives_the_same_layer():
     ]  # fmt: skip
 
 
-def test_dropout_hangs_on_its_key_alone():
+def test_dropout_depends_on_its_key_alone():
     x = np.ones((300, 70), "float32")
     dropout = layers.Dropout(0.25)
     one, again, other = (dropout(x, np.int64(key)) for key in (1, 1, 2))

@@ -81,7 +81,7 @@ def test_freezing_makes_constants_of_some_or_all():
     assert not np.allclose(some(X), before) and np.array_equal(compiled(X), net(X))
 
 
-def test_what_hangs_on_constants_alone_is_folded():
+def test_what_depends_on_constants_alone_is_folded():
     net = Net()
     frozen = te.compile_method(net.tables).freeze()
     expected = (net.layers[0].weight.value ** 2).sum(1)

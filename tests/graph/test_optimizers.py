@@ -123,7 +123,7 @@ UPDATES = {  # kernels, the optimizer, the shapes of its variables
 
 @pytest.mark.parametrize("case", UPDATES)
 def test_updates_of_all_variables_are_one_kernel_and_the_same_bits(case):
-    """One for what hangs on the number of steps, where there is such, and one for all elements of all variables and their slots."""
+    """One for what depends on the number of steps, where there is such, and one for all elements of all variables and their slots."""
     kernels, make, shapes = UPDATES[case]
     rng = np.random.default_rng(0)
     values, gradients = ([rng.standard_normal(shape).astype("float32") for shape in shapes] for _ in range(2))

@@ -11,7 +11,7 @@ DTYPES = ("float32", "float64", "float16", "bfloat16", "int64", "uint8", "bool")
 
 
 def random_module(seed, filled=True):
-    """A module of nested containers, modules and ties that hang on the seed alone; zeros instead of values unless `filled`."""
+    """A module of nested containers, modules and ties that depend on the seed alone; zeros instead of values unless `filled`."""
     choices, values = np.random.default_rng(seed), np.random.default_rng([seed, filled])
     made = []
 

@@ -10,8 +10,8 @@ import sympy
 
 from tensorexpr.integers import Affine, Constraint, Domain, eq, ge, le, lt
 from tensorexpr.integers.closed_form import closed_form
-from tensorexpr.integers.formulas import text, to_sympy
-from tensorexpr.integers.polynomial import Polynomial
+from tensorexpr.integers.counting.formulas import text, to_sympy
+from tensorexpr.integers.counting.polynomial import Polynomial
 from tests.integers.oracles import random_affine
 from tests.seeds import share_of
 

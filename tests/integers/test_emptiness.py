@@ -9,10 +9,10 @@ import time
 import pytest
 
 from tensorexpr.integers import Affine, Constraint, Domain, eq, ge, le
-from tensorexpr.integers.bisection import bisect
-from tensorexpr.integers.elimination import irredundant
-from tensorexpr.integers.emptiness import has_integer_point
-from tensorexpr.integers.simplex import Polyhedron
+from tensorexpr.integers.sets.elimination import irredundant
+from tensorexpr.integers.solving.bisection import bisect
+from tensorexpr.integers.solving.emptiness import has_integer_point
+from tensorexpr.integers.solving.simplex import Polyhedron
 from tests.integers.oracles import box_points, isl_expr, isl_set, random_affine, random_domain
 from tests.seeds import share_of
 

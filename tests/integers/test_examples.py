@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tensorexpr.errors import DefinitionError, TensorExprError
-from tensorexpr.integers import Affine, Domain, DomainTooComplex, Union, elimination, eq, ge, le, lt, projection
+from tensorexpr.integers import Affine, Domain, DomainTooComplex, Union, eq, ge, le, lt
+from tensorexpr.integers.sets import elimination, projection
 
 i, j, k, n, o, u, v, x, y = (Affine.of(name) for name in "ijknouvxy")
 

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from tensorexpr.integers import Affine, hermite_normal_form, kernel_basis, lll, size_reduce, smith_normal_form, solve, solve_parametric
-from tensorexpr.integers.linear_algebra import apply, identity, lll_carrying, multiply, transpose
+from tensorexpr.integers.solving.linear_algebra import apply, identity, lll_carrying, multiply, transpose
 
 
 def random_matrix(rng, largest=50, most=6):

@@ -9,8 +9,8 @@ import time
 import pytest
 
 from tensorexpr.integers import Affine, Domain, eq, ge, le, lt
-from tensorexpr.integers.loops import visit
-from tensorexpr.integers.polygon import count_polygon, sum_of_floors
+from tensorexpr.integers.counting.polygon import count_polygon, sum_of_floors
+from tensorexpr.integers.sets.loops import visit
 from tests.integers.oracles import box_points, random_affine, random_domain
 from tests.seeds import share_of
 

@@ -164,7 +164,7 @@ def test_what_was_read_is_copied_and_pickled():
         np.testing.assert_array_equal(again(X), f(X))
 
 
-def test_inputs_that_shapes_hang_on_are_fixed_by_name():
+def test_inputs_that_shapes_depend_on_are_fixed_by_name():
     axes = np.array([1])
     model = one_node("ReduceL1", [X, axes], keepdims=0)
     f = from_onnx(model, constants={"x1": axes})

@@ -102,11 +102,11 @@ def test_a_model_is_called_in_a_function():
     by_w, head = f.gradient("w"), np.ones((2, 3), np.float32)
     np.testing.assert_allclose(te.function(lambda x: by_w(x, head))(x), by_w(x, head), rtol=1e-6)
     asks = from_onnx(parsed("main (float[n] x, int64[2] s) => (float[a, b] y) { y = Reshape (x, s) }"))
-    with pytest.raises(te.TensorExprError, match="expected a value that hangs on constants"):
+    with pytest.raises(te.TensorExprError, match="expected a value that depends on constants"):
         te.function(lambda x, s: asks(x, s))(x.ravel(), np.array([4, 2]))
 
 
-def test_results_whose_size_hangs_on_data_are_counted_then_filled():
+def test_results_whose_size_depends_on_data_are_counted_then_filled():
     f = from_onnx(parsed("main (float[n, 3] x) => (int64[2, m] y) { y = NonZero (x) }"))
     assert not f.is_whole
     for n, seed in ((2, 0), (2, 1), (4, 2), (2, 0)):

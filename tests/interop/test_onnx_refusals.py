@@ -81,9 +81,9 @@ def test_arguments_are_made_up_for_tensors_of_known_rank(graph, argument):
         from_onnx(model).made_up()
 
 
-def test_a_shape_that_hangs_on_an_argument_of_a_trace():
+def test_a_shape_that_depends_on_an_argument_of_a_trace():
     f = from_onnx(parsed("(float[n] x, int64[2] s) => (float[a, b] y) { y = Reshape (x, s) }"))
-    expected = r"expected a value that hangs on constants, got i64\[2\] that hangs on arguments"
+    expected = r"expected a value that depends on constants, got i64\[2\] that depends on arguments"
     with pytest.raises(te.TensorExprError, match=expected):
         te.function(lambda x, s: f(x, s))(np.ones(8, np.float32), np.array([4, 2]))
 

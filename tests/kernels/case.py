@@ -1,7 +1,7 @@
 """A row of the case table: an operation of the library on small inputs, with independent references.
 
 A row says what the operation should equal, as a function of NumPy arrays and as PyTorch, and what its derivative may look like.
-`test_laws` runs every law on every row; `tests/peers` compares value and gradients with PyTorch; `benchmarks/derivation.py`
+`test_laws` runs every law on every row; `tests/peers` compares value and gradients with PyTorch; `benchmarks/subjects/derivation.py`
 times the derivation. This module imports no peer: PyTorch's side is text, evaluated where PyTorch is installed.
 """
 
@@ -58,7 +58,7 @@ class Case:
     tuple of `Data` for an argument that is a tuple). `static`: its keyword arguments. `numpy`: the value as a function of the
     arrays (None left out), written independently of the kernel; `torch`: text of a lambda over the tensors that are given, with
     `torch`, `F` (torch.nn.functional) and `math` in scope, compared in value and all gradients (of floating inputs) at relative
-    1e-9; None where PyTorch has no such operation (then `numpy` must be there). `scatters`: reads that hang on data, so that
+    1e-9; None where PyTorch has no such operation (then `numpy` must be there). `scatters`: reads that depend on data, so that
     their rows are "segments"; all other rows must be gathers with iterations == reads. `kinks`: the op has first derivatives
     that jump or are constant by pieces where finite differences would step over them; the rest of the laws still holds.
     `float32`: the relative accuracy expected of float32 against float64 (None: the op is not run in float32).

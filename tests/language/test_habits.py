@@ -8,7 +8,7 @@ import pytest
 import tensorexpr as te
 from tensorexpr import kernels
 from tensorexpr.errors import CallError, DefinitionError, UnknownNameError
-from tensorexpr.language import habits
+from tensorexpr.language.core import habits
 from tests.messages import said
 
 A = te.placeholder((4, 5), name="A")

@@ -121,7 +121,7 @@ def assert_same(found, expected, what):
 
 
 @pytest.mark.parametrize("dtype", [d for d in dtypes.DTYPES if d.is_float], ids=str)
-def test_a_value_does_not_hang_on_what_it_is_computed_beside(dtype):
+def test_a_value_does_not_depend_on_what_it_is_computed_beside(dtype):
     """Number by number, for arrays, for arrays and a number: NumPy has short ways for some numbers; 16 bits as float32, rounded."""
     with np.errstate(all="ignore"):
         values = np.array(SPECIAL).astype(dtype.numpy)

@@ -157,7 +157,7 @@ def test_names_in_scans():
     assert "for t_1 in range(t):" in str(program) and "s_1: f32 = state(zeros)" in str(program)
 
 
-def test_the_text_does_not_hang_on_how_many_tensors_were_made_before():
+def test_the_text_does_not_depend_on_how_many_tensors_were_made_before():
     def text():
         first, _ = te.scan(lambda t, state: (state[1], state[0]), (zeros(3), zeros(3)), 5, name=("first", "second"))
         return str(te.program_of([first]))

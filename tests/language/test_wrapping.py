@@ -15,7 +15,7 @@ import pytest
 import tensorexpr as te
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Program
-from tensorexpr.language.programs import program_of
+from tensorexpr.language.core.programs import program_of
 from tensorexpr.parse import parse_program
 from tensorexpr.simplify import simplify
 from tensorexpr.text import print_program

@@ -178,7 +178,7 @@ def test_kernels_for_gpus(monkeypatch):
             "cuda" in compiled.source("cuda") or "__global__" in compiled.source("cuda")
             for compiled in function.operator(*tensors).functions
         )
-    # Views that begin anywhere, and what hangs on data.
+    # Views that begin anywhere, and what depends on data.
     x = torch.randn(9)[1:]
     assert x.data_ptr() % 16
     torch.testing.assert_close(as_torch(double, target="cuda")(x), x + x)

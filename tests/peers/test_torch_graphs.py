@@ -283,6 +283,23 @@ def test_traces_and_the_profiler_see_the_operator():
     assert "tensorexpr::mixed" in {event.name for event in profile.events()}
 
 
+def test_operations_are_counted_exactly():
+    """By torch's counter: those of a product and of its gradient as torch counts its own."""
+
+    @te.op
+    def product(a, b):
+        return te.compute((a.shape[0], b.shape[1]), lambda i, j: te.sum(lambda k: a[i, k] * b[k, j], a.shape[1]))
+
+    function = as_torch(product)
+    a, b = (torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in ((3, 5), (5, 7)))
+    totals = []
+    for run in (function, torch.matmul):
+        with torch.utils.flop_counter.FlopCounterMode(display=False) as counter:
+            run(a, b).sum().backward()
+        totals.append(counter.get_total_flops())
+    assert totals == [3 * 2 * 3 * 5 * 7] * 2
+
+
 def test_shapes_without_data():
     with torch._subclasses.FakeTensorMode():
         mean, spread, winner = as_torch(moments)(torch.empty(6, dtype=torch.float32))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr.benchmarks import training
+from tensorexpr.benchmarks.subjects import training
 from tensorexpr.graph.optimizers import SGD, Adam, AdamW
 
 torch = pytest.importorskip("torch")

@@ -11,7 +11,7 @@ from tensorexpr import dtypes
 from tensorexpr.errors import DefinitionError, InternalError, OutOfBoundsError
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Axis, Const, Program, Segments, const
-from tensorexpr.language.renaming import renamed
+from tensorexpr.language.core.renaming import renamed
 from tensorexpr.parse import parse_program
 from tensorexpr.simplify import remove_dead_definitions, share_definitions, simplify
 from tensorexpr.text import print_program

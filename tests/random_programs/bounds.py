@@ -2,7 +2,7 @@
 
 `Near.error` is None where every correct computation gives exactly this value: integers, and floats as long as each rounding on
 the way is exact. Otherwise it is an array: the running error analysis of the operation in its own dtype, in any order of sums, with
-functions as accurate as `ACCURACY` states; infinite where an answer hangs on a rounding (a comparison of what is nearly equal).
+functions as accurate as `ACCURACY` states; infinite where an answer depends on a rounding (a comparison of what is nearly equal).
 With `ideal` every float is a float64, so that what a program means can be compared beyond the accuracy of its dtypes.
 """
 

@@ -48,7 +48,7 @@ _KEPT = 4
 
 
 class TooMuch(Exception):
-    """A program with more points than a reference can afford, or one whose places hang on roundings."""
+    """A program with more points than a reference can afford, or one whose places depend on roundings."""
 
 
 class _Box(Exception):
@@ -150,7 +150,7 @@ class _Machine:
         return _Points(self, inner, None, rank)
 
     def all_points(self, axes: tuple[Axis, ...], env: dict[str, Near], where: Expr | None) -> tuple[_Points, np.ndarray, tuple[int, ...]]:
-        """The points of loops whose bounds may hang on each other, flat in row-major order; which are visited, and the shape of the box."""
+        """The points of loops whose bounds may depend on each other, flat in row-major order; which are visited, and the box's shape."""
         points = _Points(self, dict(env), None, 0).entered(axes)
         shape = np.broadcast_shapes(*(np.shape(points.env[a.index].value) for a in axes), (1,) * len(axes))
         mask = np.broadcast_to(True if points.mask is None else points.mask, shape)
@@ -164,7 +164,7 @@ class _Machine:
     @staticmethod
     def certain(near: Near) -> Any:
         if near.error is not None and np.any(near.error):
-            raise TooMuch("a place that hangs on a rounding")
+            raise TooMuch("a place that depends on a rounding")
         return near.value
 
     def places(self, points: _Points, indices: tuple[Expr, ...], extents: tuple[int, ...], mask: np.ndarray, name: str) -> list[np.ndarray]:
@@ -336,7 +336,7 @@ class _Points:
             near = self.value(index)
             at = np.asarray(near.value).astype(np.int64)
             if near.error is not None and np.any(near.error):
-                raise TooMuch("an index that hangs on a rounding")
+                raise TooMuch("an index that depends on a rounding")
             outside = (at < 0) | (at >= extent)
             if np.any(outside):
                 visited = np.asarray(True if self.mask is None else self.mask)
@@ -387,7 +387,9 @@ class _Points:
             if math.prod(np.broadcast_shapes(np.shape(lengths), step.shape)) > 4 * _BOX:
                 raise _Box
             env[axis.index] = Near(start + step)
-            if longest == 0 or (np.ndim(lengths) and np.any(lengths != longest)):  # of no points none is visited, whatever hangs on others
+            if longest == 0 or (
+                np.ndim(lengths) and np.any(lengths != longest)
+            ):  # of no points none is visited, whatever depends on others
                 visited = step < lengths
                 mask = visited if mask is None else mask & visited
         points = _Points(self.machine, env, mask, self.rank + extra)

@@ -104,7 +104,7 @@ def test_a_bound_is_as_small_as_the_program_is_exact():
     assert np.all(evaluate(program, {"x": noise}, ideal=True)["total"].error < 1e-12 * near.value)
 
 
-def test_what_hangs_on_a_rounding_is_known_to():
+def test_what_depends_on_a_rounding_is_known_to():
     x = te.placeholder((3,), name="x")
     steps = te.compute((3,), lambda i: te.floor(x[i] * 10), name="steps")
     near = evaluate(te.program_of([steps], [x]), {"x": np.array([0.3, 0.35, 0.1], np.float32)})["steps"]
@@ -122,7 +122,7 @@ return Y""")
 
 
 def test_loops_taken_in_pieces_are_the_whole(monkeypatch):
-    """Scatters whose inner loop hangs on the outer one, and gathers by data turned about, in pieces of a few points."""
+    """Scatters whose inner loop depends on the outer one, and gathers by data turned about, in pieces of a few points."""
     x, keys = te.placeholder((5, 40), name="x"), te.placeholder((5, 40), "int32", name="keys")
     scattered = te.scatter(
         (7, 2), lambda i, j: ((keys[i, j], j % 2), x[i, j]), (5, lambda i: 39 - 2 * i), where=lambda i, j: (i + j) % 3 > 0, name="scattered"

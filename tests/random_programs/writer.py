@@ -70,7 +70,7 @@ class Tensor(NamedTuple):
 
 
 class Loop(NamedTuple):
-    """An index in scope, with the text of what it runs to (None: that hangs on others) and how many points it may have."""
+    """An index in scope, with the text of what it runs to (None: that depends on others) and how many points it may have."""
 
     name: str
     stop: str | None

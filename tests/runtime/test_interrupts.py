@@ -126,7 +126,7 @@ def test_a_compilation_ends_at_once_and_can_be_made_again():
 
         outputs, inputs = layers(60, 24)
         te.build(*layers(2))
-        for delay in (0.3, 0.8):
+        for delay in (0.2, 0.4):
             sent = []
             def send():
                 sent.append(time.perf_counter())

@@ -1,4 +1,4 @@
-"""An index that hangs on data is checked against the tensor that it was written for, whatever is inlined."""
+"""An index that depends on data is checked against the tensor that it was written for, whatever is inlined."""
 
 import itertools
 
@@ -84,7 +84,7 @@ def test_schedules_inline_what_a_check_depends_on_behind_the_check():
 
 @pytest.mark.parametrize("open_size", [False, True])
 @pytest.mark.parametrize("value", ["windows", "pairs", "distances"])
-def test_the_default_schedule_stores_what_a_check_hangs_on(value, open_size):
+def test_the_default_schedule_stores_what_a_check_depends_on(value, open_size):
     """Definitions far larger than what they read would be computed again where they are read."""
     n = te.dim("n") if open_size else 150
     x, z, k = (
@@ -114,7 +114,7 @@ def test_the_default_schedule_stores_what_a_check_hangs_on(value, open_size):
 def test_inlining_that_would_lose_a_check_is_refused(value):
     t = te.compute((5,), VALUES[value], name="t")
     y = te.compute((3,), lambda j: t[K[j]], name="y")
-    expected = "expected reads of t that need no check of their own, got one at a place that hangs on data"
+    expected = "expected reads of t that need no check of their own, got one at a place that depends on data"
     with pytest.raises(te.DefinitionError, match=expected) as caught:
         inline_definitions(te.schedule(y).program, ["t"])
     assert "te.clip bounds an index" in str(caught.value)

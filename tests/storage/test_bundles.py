@@ -126,7 +126,7 @@ def test_a_table_that_was_edited_and_has_a_new_digest_is_refused(seed: int, bund
             loaded = tensorexpr_runtime.load(tmp_path / "copy")
         except BundleError:
             refused += 1
-        else:  # the same but for what nothing hangs on: a file that is not looked for any more, a digest given twice
+        else:  # the same but for what nothing depends on: a file that is not looked for any more, a digest given twice
             assert {**json.loads(start + body), "files": 0, "sha256": 0} == {**table, "files": 0, "sha256": 0}
             for found, value in zip(loaded.rows(w, np.arange(3)), wanted, strict=True):
                 np.testing.assert_array_equal(found, value)

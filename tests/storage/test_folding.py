@@ -1,4 +1,4 @@
-"""What hangs on constants alone is computed when a program is compiled or built, and no bit of the results changes by it."""
+"""What depends on constants alone is computed when a program is compiled or built, and no bit of the results changes by it."""
 
 from __future__ import annotations
 

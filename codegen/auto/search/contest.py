@@ -1,24 +1,20 @@
 """The contest between the nest of the search and that of the planners: the former runs where the model of cost says that it is clearly
 faster.
 
-Both are predicted by one model, on one thread and on several, whatever runs now: what is chosen, and with it the order of sums, may not
-depend on how many threads a process has. Nothing is searched where the planners' nest is close to what no nest goes below, where there are
-microseconds to gain, which a search pays back after thousands of calls, where a kernel has many cases, whose pieces take long to search, or
-where sizes are open: rests of unknown length still run without vectors.
+Both are predicted by one model, whatever runs now: clearly faster on one thread, and no slower on several. What is chosen, and with it the
+order of sums, may not depend on how many threads a process has. Nothing is searched where the planners' nest is close to what no nest goes
+below, where there are microseconds to gain, which a search pays back after thousands of calls, where a kernel has many cases, whose pieces
+take long to search, or where sizes are open: rests of unknown length still run without vectors.
 """
 
 from __future__ import annotations
 
-from math import prod
-
 from tensorexpr.codegen.auto.candidate import Candidate
 from tensorexpr.codegen.auto.cost import Model
-from tensorexpr.codegen.auto.features import LINE
-from tensorexpr.codegen.auto.machine import Facts
 from tensorexpr.codegen.auto.measure import facts_here
-from tensorexpr.codegen.auto.operations import ARITHMETIC
 from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.auto.search.searching import searched
+from tensorexpr.codegen.auto.tiles.bound import least
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.plain import plain_nest
 from tensorexpr.codegen.rewrites.kernels import in_memory
@@ -50,28 +46,11 @@ def faster(program: Program, planned: LoopNest) -> Candidate | None:
     if now < WORTH:
         return None
     start = plain_nest(program)
-    bound = least(program, start, facts)
+    bound = least(summary_of(start), facts, {b.name for b in start.parameters})
     statements = [statements_of(kernel.body) for kernel in start.kernels]
     if now <= CLOSE * bound or now - bound < WORTH or max(statements, default=0) > MOST_STATEMENTS or sum(statements) > MOST_TOGETHER:
         return None
     found = searched(program, facts)
     ours = Model(summary_of(in_memory(found.nest)), facts)
-    wins = all(MARGIN * float(ours.times(None, n)[0]) <= float(theirs.times(None, n)[0]) for n in (1, SEVERAL))
-    return found if wins else None
-
-
-def least(program: Program, plain: LoopNest, facts: Facts) -> float:
-    """Nanoseconds on one thread that no nest goes below, by the model: inputs and results once through the level of memory that holds them,
-    and the arithmetic of the program as written, in whole registers. (Where terms are shared a nest may, which then is not looked for.)"""
-    summary = summary_of(plain)
-    parameters = {b.name for b in plain.parameters}
-    arrays = {b.name: prod(b.extents) * b.size for b in summary.buffers if b.name in parameters}
-    levels = (0.0, *facts.lines)
-    at = sum(sum(arrays.values()) > size for size in facts.caches)
-    moved = sum(arrays.values()) / LINE * levels[at]
-    arithmetic = 0.0
-    for work in summary.work:
-        if work.kind == ARITHMETIC:
-            often = prod(summary.loops[loop].extent for loop in work.path if loop in work.changed or summary.loops[loop].extent < 1)
-            arithmetic += often * work.share * work.instructions * work.size * 8 / facts.vector_bits * facts.arithmetic
-    return max(moved, arithmetic)
+    alone, together = (float(theirs.times(None, n)[0]) / float(ours.times(None, n)[0]) for n in (1, SEVERAL))
+    return found if alone >= MARGIN and together >= 1.0 else None

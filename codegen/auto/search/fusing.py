@@ -3,6 +3,8 @@
 for j_o in range(0, n // 64):               lanes go along the blocks: what is read at neighbouring j lies side by side
     max, sum: of 64 neighbouring j
     y[:, 64 neighbouring j]
+
+Siblings are merged with the root, loop by loop; producers are computed in the loops that result. `passes` has groups that take sums apart.
 """
 
 from __future__ import annotations
@@ -10,7 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tensorexpr.codegen.auto.candidate import Candidate
-from tensorexpr.codegen.auto.search.groups import Group, extent_of
+from tensorexpr.codegen.auto.machine import Facts
+from tensorexpr.codegen.auto.search.groups import Group, Member, extent_of
+from tensorexpr.codegen.auto.search.merging import merged, outermost, with_producers
+from tensorexpr.codegen.auto.search.passes import in_passes
 from tensorexpr.codegen.auto.search.repeated import kept
 from tensorexpr.codegen.nest import For
 from tensorexpr.codegen.rewrites.names import fresh
@@ -23,8 +28,11 @@ BLOCK = 128
 lines of each row, from which on fetching ahead pays."""
 
 
-def fused(part: Candidate, group: Group) -> Iterator[Candidate]:
+def fused(part: Candidate, group: Group, facts: Facts) -> Iterator[Candidate]:
     """The ways to compute a group in shared loops of its root."""
+    if group.axis is not None:
+        yield from in_passes(part, group, facts)
+        return
     shared, last = group.shared, _last_axis(group)
     if not shared:
         return
@@ -33,6 +41,8 @@ def fused(part: Candidate, group: Group) -> Iterator[Candidate]:
         yield from _in(part, group, rows, None)
     if last in shared:
         yield from _in(part, group, (*rows, last), BLOCK)
+        if group.beside:
+            yield from _in(part, group, (*rows, last), None)
 
 
 def _last_axis(group: Group) -> str | None:
@@ -46,25 +56,25 @@ def _last_axis(group: Group) -> str | None:
 def _in(part: Candidate, group: Group, shared: tuple[str, ...], block: int | None) -> Iterator[Candidate]:
     try:
         made = outermost(part, tuple(loop.index for loop in group.root.loops), shared)
-        at = shared[-1]
+        host = shared
+        for member in reversed(group.members[:-1]):
+            if member.number in group.beside:
+                made, host = _with_sibling(made, group, member, shared, host)
+        at = host[-1]
         if block is not None:
             made, at = _in_blocks(made, at, block)
     except ScheduleError:
         return
-    for member in reversed(group.members[:-1]):
-        for name in member.stored:
-            if any(name == b.name for b in (*made.nest.workspace, *made.nest.parameters)):
-                try:
-                    made = made.then("fuse_at", name, at)
-                except ScheduleError:
-                    continue
-    yield kept(made, at)
+    yield kept(with_producers(made, group, (at,)), at)
 
 
-def outermost(made: Candidate, loops: tuple[str, ...], first: tuple[str, ...]) -> Candidate:
-    """The candidate with some of the loops around a statement outside of the others."""
-    order = (*first, *(name for name in loops if name not in first))
-    return made if order == loops or len(order) < 2 else made.then("reorder", *order)
+def _with_sibling(
+    made: Candidate, group: Group, member: Member, shared: tuple[str, ...], host: tuple[str, ...]
+) -> tuple[Candidate, tuple[str, ...]]:
+    """The candidate with a sibling in the loops of a host, and the names of these loops."""
+    own = tuple(group.along[member.number][name][0] for name in shared)
+    made = outermost(made, tuple(loop.index for loop in member.loops), own)
+    return merged(made, own, host), own
 
 
 def _in_blocks(made: Candidate, loop: str, block: int) -> tuple[Candidate, str]:

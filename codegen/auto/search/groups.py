@@ -1,22 +1,15 @@
-"""Which kernels of a plain nest run in loops of one of them: groups, from readers to producers.
+"""Groups: kernels of a plain nest that run in loops of one of them, each a nest of its own while it is searched.
 
-    max[j]  = max(x[k, j])              y[i, j] reads all three at its own j: a group with the shared loop j
-    sum[j]  = sum(exp(x[k, j] - max[j]))
-    y[i, j] = exp(x[i, j] - max[j]) / sum[j]
-
-A loop of the reader goes *along* with a producer where everything in the group that reads it does so at the loop's own index, give or take
-a constant: then its iterations need different elements, and computing them there costs nothing twice. A producer whose readers are all in a
-group joins it while a loop is left that goes along with all of its members (greedy, as Mullapudi et al. 2016 group from readers to
-producers). Nothing else is asked: whether a group pays is seen in its cost.
+A *member* is a kernel with what it reads and stores. Its *places* are the loops that its indices are, give or take a constant; where all of
+a group read at the index of a shared loop, that loop goes *along* with them. `joining` says who joins.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from math import prod
 
 from tensorexpr.codegen.lowering.arithmetic import constant, sub
-from tensorexpr.codegen.nest import Buffer, For, Kernel, LoopNest, Stmt
+from tensorexpr.codegen.nest import Alloc, Buffer, For, Kernel, LoopNest, Stmt, Store
 from tensorexpr.codegen.rewrites.expressions import elements_read, stores_in
 from tensorexpr.codegen.rewrites.names import taken_names
 from tensorexpr.dtypes import int64
@@ -24,8 +17,6 @@ from tensorexpr.ir import Access, Expr
 from tensorexpr.records import cached_property, record, replace
 from tensorexpr.regions import affine_of
 
-LEAST_SHARED = 4
-"""Iterations of the shared loops together, below which a group would leave cores and lanes without work."""
 OPEN = 64
 """Iterations that a loop of unknown length counts for, as in the model of cost (`points.OPEN` for sizes)."""
 
@@ -51,6 +42,15 @@ class Member:
         return tuple(found)
 
     @cached_property
+    def reduction(self) -> tuple[For, str] | None:
+        """The outermost loop of its reduction and the accumulator, where there is one inside of all other loops."""
+        block = self.loops[-1].body if self.loops else self.kernel.body
+        if len(block) != 1 or not isinstance(block[0], Alloc):
+            return None
+        inner = [s for s in block[0].body if isinstance(s, For | Alloc)]
+        return (inner[0], block[0].buffer.name) if len(inner) == 1 and isinstance(inner[0], For) else None
+
+    @cached_property
     def reads(self) -> Mapping[str, tuple[Access, ...]]:
         """The elements read, by buffer."""
         found: dict[str, dict[Access, None]] = {}
@@ -59,12 +59,17 @@ class Member:
         return {name: tuple(accesses) for name, accesses in found.items()}
 
     @cached_property
+    def stores(self) -> tuple[Store, ...]:
+        """The stores."""
+        return tuple(stores_in(self.kernel.body))
+
+    @cached_property
     def stored(self) -> Mapping[str, tuple[Place | None, ...]]:
         """For each buffer stored to the place of each axis; None where stores differ or the index is something else."""
         names = {loop.index for loop in self.loops}
         found: dict[str, tuple[Place | None, ...]] = {}
-        for s in stores_in(self.kernel.body):
-            places = tuple(_place(index, names) for index in s.indices)
+        for s in self.stores:
+            places = tuple(place_of(index, names) for index in s.indices)
             old = found.setdefault(s.buffer, places)
             found[s.buffer] = tuple(a if a == b else None for a, b in zip(old, places, strict=True)) if len(old) == len(places) else ()
         return found
@@ -73,10 +78,19 @@ class Member:
 @record(eq=False, slots=False)
 class Group:
     """Kernels in their order, the last of which is the root; loops of the root that go along with all of them, in its order, and for each
-    member the loop that is each of these."""
+    member the loop that is each of these. Where there is an `axis`, it is the one loop that is shared, and reductions along it (`sums`) are
+    taken apart by blocks of it. Members `beside` the others are read by none of them alone."""
 
     members: tuple[Member, ...]
     along: Mapping[int, Mapping[str, Place]]
+    beside: frozenset[int] = frozenset()
+    axis: For | None = None
+    sums: frozenset[int] = frozenset()
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Equal for equal groups of one nest."""
+        return tuple(m.number for m in self.members), self.beside, self.axis and self.axis.index, self.sums
 
     @property
     def root(self) -> Member:
@@ -86,77 +100,12 @@ class Group:
     @cached_property
     def shared(self) -> tuple[str, ...]:
         """The loops of the root that go along with all members."""
+        if self.axis is not None:
+            return (self.axis.index,)
         return tuple(loop.index for loop in self.root.loops if all(loop.index in places for places in self.along.values()))
 
 
-def groups_of(nest: LoopNest) -> tuple[Group, ...]:
-    """The groups of a plain nest, in an order in which each is computed before it is read."""
-    written = {b.name for b in (*nest.parameters, *nest.workspace)}
-    members = [Member(number, kernel) for number, kernel in enumerate(nest.kernels)]
-    readers: dict[str, list[int]] = {}
-    for member in members:
-        for name in member.reads:
-            readers.setdefault(name, []).append(member.number)
-    home: dict[int, int] = {}
-    groups: dict[int, Group] = {}
-    for member in reversed(members):
-        made = [name for name in member.stored if name in written]
-        reading = {n for name in made for n in readers.get(name, ()) if n != member.number}
-        homes = {home[n] for n in reading}
-        grown = _joined(groups[homes.pop()], member, made[0]) if len(homes) == 1 and len(made) == 1 else None
-        if grown is None:
-            grown = Group((member,), {member.number: {loop.index: (loop.index, 0) for loop in member.loops}})
-        home[member.number] = grown.root.number
-        groups[grown.root.number] = grown
-    return tuple(groups[number] for number in sorted(groups))
-
-
-def _joined(group: Group, member: Member, buffer: str) -> Group | None:
-    """The group with one more producer in front; None where no loop goes along with all."""
-    places: dict[str, Place] = {}
-    stored = member.stored[buffer]
-    for loop in group.shared:
-        axes = [n for n in range(len(stored)) if stored[n] is not None and _is_along(group, buffer, loop, n, stored[n])]
-        if axes:
-            axis = axes[0]
-            own = stored[axis]
-            assert own is not None
-            places[loop] = own[0], _shift(group, buffer, loop, axis) - own[1]
-    found = Group((member, *group.members), {**group.along, member.number: places})
-    loops = {loop.index: loop for loop in found.root.loops}
-    return found if found.shared and prod(extent_of(loops[name]) for name in found.shared) >= LEAST_SHARED else None
-
-
-def _reads(group: Group, buffer: str) -> Iterator[tuple[Member, Access]]:
-    for member in group.members:
-        for access in member.reads.get(buffer, ()):
-            yield member, access
-
-
-def _is_along(group: Group, buffer: str, loop: str, axis: int, own: Place | None) -> bool:
-    """Whether all of a group reads an axis of a buffer at a loop's own index and one constant."""
-    shifts = set()
-    for member, access in _reads(group, buffer):
-        place = group.along[member.number].get(loop)
-        if place is None or axis >= len(access.indices):
-            return False
-        found = _place(access.indices[axis], {place[0]})
-        if found is None:
-            return False
-        shifts.add(found[1] + place[1])
-    return own is not None and len(shifts) == 1
-
-
-def _shift(group: Group, buffer: str, loop: str, axis: int) -> int:
-    """The constant by which the element read differs from the root's index."""
-    member, access = next(_reads(group, buffer))
-    name, shift = group.along[member.number][loop]
-    found = _place(access.indices[axis], {name})
-    assert found is not None
-    return found[1] + shift
-
-
-def _place(index: Expr, names: set[str]) -> Place | None:
+def place_of(index: Expr, names: set[str]) -> Place | None:
     """The loop that an index is, and the constant between them."""
     form = affine_of(index)
     if form is None or len(form.terms) != 1 or form.terms[0][1] != 1:

@@ -1,42 +1,154 @@
-"""The search: for each group of kernels the cheapest of a few ways to compute it, by the model of cost."""
+"""The search: for each group of kernels the cheapest of a few ways to compute it, by the model of cost.
+
+Kernels are grouped in several manners (`joining`): producers alone, with siblings, with sums taken apart. Where these differ, the groups of
+each are searched, and those that are cheaper together are taken. Equal groups are searched once.
+"""
 
 from __future__ import annotations
 
-from tensorexpr.codegen.auto.candidate import Candidate, plain
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
+
+from tensorexpr.codegen.auto.candidate import Call, Candidate, plain
 from tensorexpr.codegen.auto.cost import Model
 from tensorexpr.codegen.auto.machine import Facts
 from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.auto.search.fusing import fused
-from tensorexpr.codegen.auto.search.groups import Group, groups_of, joined, part_of
+from tensorexpr.codegen.auto.search.groups import Group, joined, part_of
+from tensorexpr.codegen.auto.search.joining import groups_of, in_order
+from tensorexpr.codegen.auto.search.memory import in_and_out
 from tensorexpr.codegen.auto.tiles import tiled
+from tensorexpr.codegen.auto.tiles.bound import least
 from tensorexpr.codegen.nest import LoopNest
+from tensorexpr.codegen.rewrites.expressions import buffers_written
 from tensorexpr.codegen.rewrites.kernels import in_memory
 from tensorexpr.codegen.rewrites.names import taken_names
 from tensorexpr.ir import Program
+
+MANNERS = ({"siblings": True, "sums": True}, {"siblings": True}, {})
+"""How kernels are grouped, the most at once first."""
+NEAR = 1.25
+"""How far above what no nest goes below one is as good as it gets: loops, rests, and loads beside their arithmetic."""
+SEVERAL = 8
+"""Threads that count as much as one: enough that a nest that leaves cores without work is seen. What is chosen may not depend on how many
+a process has, for the order of sums does."""
+Times = tuple[float, float]
+"""Nanoseconds on one thread and on `SEVERAL`."""
+NUMBERED: Mapping[str, int] = {"merge_kernels": 1, "move_kernel": 2}
+"""Words whose first arguments are numbers of kernels."""
 
 
 def searched(program: Program, facts: Facts) -> Candidate:
     """The nest for a simplified program on a machine, with the rewrites that make it of the plain nest."""
     start = plain(program)
-    taken, parts, calls = taken_names(start.nest), [], []
-    for group in groups_of(start.nest):
-        best = _best(Candidate(part_of(start.nest, group, taken)), group, facts)
+    choice = _Choice(start.nest, facts)
+    groups = choice.groups()
+    names = taken_names(start.nest)
+    taken, parts, done = set(names), [], 0
+    calls = list(_moves(groups))
+    for group in groups:
+        best = choice.best(group)
+        assert best is not None
+        best = best[0]
+        if not (taken_names(best.nest) - names).isdisjoint(taken):
+            best = _best(Candidate(part_of(start.nest, group, taken)), group, facts)
         taken |= taken_names(best.nest)
-        made = tuple(name for member in group.members for name in member.stored if name in taken)
-        calls += [call._replace(arguments=made) if call.word == "simplify" else call for call in best.calls]
+        calls += [_placed(call, group, best.nest, done) for call in best.calls]
+        done += len(best.nest.kernels)
         parts.append(best.nest)
-    return Candidate(joined(start.nest, parts), tuple(calls))
+    return in_and_out(Candidate(joined(start.nest, parts), tuple(calls)), facts)
 
 
-def nanoseconds(nest: LoopNest, facts: Facts, threads: int = 1) -> float:
-    """What a nest costs as it is built: large local buffers in the workspace."""
-    return float(Model(summary_of(in_memory(nest)), facts).times(None, threads)[0])
+class _Choice:
+    """The groups of a plain nest that are cheapest together."""
+
+    def __init__(self, nest: LoopNest, facts: Facts) -> None:
+        self.nest, self.facts = nest, facts
+        self.names = taken_names(nest)
+        self.known: dict[object, tuple[Candidate, Times] | None] = {}
+
+    def best(self, group: Group) -> tuple[Candidate, Times] | None:
+        """The cheapest way to compute a group by itself; None where its members cannot share loops."""
+        if group.key not in self.known:
+            found = _best(Candidate(part_of(self.nest, group, self.names)), group, self.facts)
+            self.known[group.key] = None if found is None else (found, _times(found.nest, self.facts))
+        return self.known[group.key]
+
+    def groups(self) -> tuple[Group, ...]:
+        """The groups that are taken, in an order in which each is computed before it is read."""
+        manners = [groups_of(self.nest, **manner) for manner in MANNERS]
+        taken: list[Group] = []
+        for kernels in _connected(manners):
+            own = [[group for group in groups if group.root.number in kernels] for groups in manners]
+            taken += self._cheapest(own)
+        return in_order(self.nest, taken) or manners[-1]
+
+    def _cheapest(self, manners: Sequence[Sequence[Group]]) -> Sequence[Group]:
+        """The cheapest manner of grouping some kernels; the first that comes close to what no nest goes below."""
+        members = tuple(sorted((m for group in manners[-1] for m in group.members), key=lambda m: m.number))
+        part = part_of(self.nest, Group(members, {}), ())
+        made = {name for member in members for name in member.stored}
+        seen = {b.name for b in (*part.parameters, *part.workspace) if b.name not in made or b.name in part.writes}
+        bound = least(summary_of(part), self.facts, seen)
+        found: list[tuple[float, Sequence[Group]]] = []
+        for groups in manners:
+            times = [best[1] for group in groups if (best := self.best(group)) is not None]
+            if len(times) < len(groups) or any(groups == other for _, other in found):
+                continue
+            one, several = (sum(own) for own in zip(*times, strict=True))
+            found.append((one * several, groups))
+            if one <= NEAR * bound:
+                break
+        return min(found, key=lambda pair: pair[0])[1]
 
 
-def _best(part: Candidate, group: Group, facts: Facts) -> Candidate:
-    """The cheapest way to compute a group: in shared loops, where it has several members, else one after the other."""
-    ways = list(fused(part, group)) if len(group.members) > 1 else []
-    return min((finished(way, facts) for way in ways or [part]), key=lambda one: nanoseconds(one.nest, facts))
+def _connected(manners: Sequence[Sequence[Group]]) -> list[set[int]]:
+    """The kernels in sets of which each manner has whole groups, as small as they can be."""
+    found: list[set[int]] = []
+    for groups in manners:
+        for group in groups:
+            mine = {member.number for member in group.members}
+            for other in [one for one in found if not one.isdisjoint(mine)]:
+                found.remove(other)
+                mine |= other
+            found.append(mine)
+    return sorted(found, key=min)
+
+
+def _moves(groups: Sequence[Group]) -> Iterator[Call]:
+    """The calls that bring the kernels of a plain nest into the order of its groups."""
+    wanted = [member.number for group in groups for member in group.members]
+    now = sorted(wanted)
+    for at, number in enumerate(wanted):
+        if now[at] != number:
+            yield Call("move_kernel", (now.index(number), at))
+            now.insert(at, now.pop(now.index(number)))
+
+
+def _placed(call: Call, group: Group, part: LoopNest, before: int) -> Call:
+    """A call for a part of a nest, that of a group, as one for the whole, in which some kernels stand before."""
+    if call.word == "simplify":
+        stored = [name for member in group.members for name in member.stored]
+        stored += [name for kernel in part.kernels for name in sorted(buffers_written(kernel.body))]
+        return call._replace(arguments=tuple(dict.fromkeys(stored)))
+    count = NUMBERED.get(call.word, 0)
+    return call._replace(arguments=(*(n + before for n in call.arguments[:count]), *call.arguments[count:]))
+
+
+def _times(nest: LoopNest, facts: Facts) -> Times:
+    """Nanoseconds of a nest as it is built, large local buffers in the workspace: on one thread and on several."""
+    model = Model(summary_of(in_memory(nest)), facts)
+    return float(model.times()[0]), float(model.times(None, SEVERAL)[0])
+
+
+def _best(part: Candidate, group: Group, facts: Facts) -> Candidate | None:
+    """The cheapest way to compute a group: in shared loops where it has several members or is taken apart, else, of producers alone, one
+    after the other."""
+    alone = len(group.members) == 1 and group.axis is None
+    ways = [] if alone else list(fused(part, group, facts))
+    if not ways and (group.beside or group.axis is not None):
+        return None
+    return min((finished(way, facts) for way in ways or [part]), key=lambda one: prod(_times(one.nest, facts)))
 
 
 def finished(made: Candidate, facts: Facts) -> Candidate:

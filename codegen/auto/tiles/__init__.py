@@ -8,6 +8,7 @@
 | `sketch` | the summary of a kernel with a tile, before any rewrite |
 | `choose` | structures and sizes by the model of cost |
 | `making` | a tile as rewrites |
+| `bound` | what no nest goes below |
 """
 
 from __future__ import annotations

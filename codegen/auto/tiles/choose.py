@@ -23,10 +23,14 @@ from tensorexpr.codegen.auto.cost import Model
 from tensorexpr.codegen.auto.features import Numbers
 from tensorexpr.codegen.auto.machine import Facts
 from tensorexpr.codegen.auto.points import OPEN
+from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.auto.summary import Summary
+from tensorexpr.codegen.auto.tiles.bound import least
 from tensorexpr.codegen.auto.tiles.sketch import Level, Packed, Tile, sketch
 from tensorexpr.codegen.auto.tiles.survey import DATA, SUM, WINDOW, Survey
 from tensorexpr.codegen.lowering.arithmetic import constant
+from tensorexpr.codegen.nest import Store
+from tensorexpr.ir import Access
 from tensorexpr.records import record, replace
 from tensorexpr.traversal import free_names
 
@@ -39,11 +43,17 @@ BLOCKS = (4, 8, 16, 32, 64, 128)
 """Whole vectors of a block of lanes that is gone through for each row of a sum."""
 WIDE = 4
 """Registers of lanes beside copies: LLVM's code for vectors of more keeps sums in memory (a tile of 2 x 128 takes 2.4 times 4 x 64)."""
+ALIKE = 1.005
+"""Times that the model does not tell apart: then lanes are `WIDE` registers (GELU takes 7.7 ms by 64 lanes, 9.3 by 16, 96 or 128)."""
 SHORT = 4
 """Registers up to which all of a loop is lanes, so that which of them are off is known."""
 MOST_SIZES = 144
 """Combinations of sizes that the model is asked for at once: 0.1 to 0.4 ms each for a kernel of a few statements."""
-MOST_SKELETONS = 16
+MOST_SKELETONS, LEAST_SKELETONS = 16, 4
+FEW_LEAVES = 4
+"""Leaves of a kernel up to which so many skeletons are looked at; of more as many fewer, for each takes as much longer."""
+NEAR = 1.15
+"""How far above what no nest goes below a tile of such a kernel is as good as it gets: loops, rests, and loads beside their arithmetic."""
 MOST_WINDOWS = 2
 """Choices, from the best on, that are tried with windows copied out."""
 COPIED = 0.2
@@ -70,7 +80,13 @@ def choices(survey: Survey, facts: Facts) -> list[Choice]:
     found: list[Choice] = []
     outside = {name for name in survey.loops if survey.bounds_others(name) or survey.length(name) == 0}
     sunk = (tile for tile in _skeletons(survey, facts) if outside.isdisjoint(level.loop for level in tile.levels))
-    found += [_sized(survey, facts, tile) for tile in islice(sunk, MOST_SKELETONS)]
+    few = len(survey.leaves) <= FEW_LEAVES
+    most = MOST_SKELETONS if few else max(LEAST_SKELETONS, MOST_SKELETONS * FEW_LEAVES // len(survey.leaves))
+    enough = 0.0 if few else NEAR * least(summary_of(survey.nest), facts, survey.buffers.keys() - survey.locals.keys())
+    for tile in islice(sunk, most):
+        found.append(_sized(survey, facts, tile))
+        if found[-1].time <= enough:
+            break
     found.sort(key=lambda c: c.time)
     found += [better for choice in found[:MOST_WINDOWS] for better in _with_windows(survey, facts, choice)]
     return sorted(found, key=lambda c: c.time)
@@ -164,7 +180,8 @@ def _across(survey: Survey, cut: Sequence[str]) -> list[str]:
     found: dict[str, None] = {}
     for leaf in survey.leaves:
         lanes = next((name for name in leaf.path if name in cut), None)
-        for access in (*leaf.stores, *leaf.loads) if lanes is not None else ():
+        accesses: tuple[Access | Store, ...] = (*leaf.stores, *leaf.loads) if lanes is not None else ()
+        for access in accesses:
             if abs(survey.stride(access, lanes or "")) > 1:
                 rows = (x for x in leaf.path if x != lanes and survey.kind(x) == DATA and abs(survey.stride(access, x)) == 1)
                 found.update(dict.fromkeys(rows))
@@ -208,13 +225,19 @@ def _sized(survey: Survey, facts: Facts, skeleton: Tile) -> Choice:
         now = {n: level.size for n, level in enumerate(tile.levels)}
         grid = [g for g in grid if room.holds({**now, **g})] or grid[:1]
         times = model.times(_extents(survey, summary, tile, grid))
-        at = int(np.argmin(times))
+        at = min(np.flatnonzero(times <= ALIKE * times.min()), key=lambda n: (_uneven(facts, tile, grid[n]), times[n]))
         tile, time = tile.resized(grid[at]), float(times[at])
     time += sum(_copying(survey, packed) for packed in tile.packed)
     if any(_is_crowded(survey, packed) for packed in tile.packed):
         time *= CROWDED
     levels = tuple(level for level in tile.levels if level.size > 1 or level.kind == "vectorize")
     return Choice(replace(tile, levels=levels), time, skeleton)
+
+
+def _uneven(facts: Facts, tile: Tile, sizes: Mapping[int, int]) -> int:
+    """By how many registers lanes differ from those that run best side by side."""
+    lanes = [size for n, size in sizes.items() if tile.levels[n].kind == "vectorize"]
+    return abs(max(lanes, default=0) * 32 // facts.vector_bits - WIDE)
 
 
 def _few_at_once(groups: Sequence[Sequence[int]], options: Sequence[Sequence[int]]) -> Iterator[Sequence[int]]:

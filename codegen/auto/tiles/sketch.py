@@ -242,8 +242,8 @@ def _linked(summary: Summary, tile: Tile) -> Summary:
         moves = []
         for axis in touch.moves:
             steps: dict[int, float] = {}
-            for loop, step in axis:
-                home = loops[loop].axis
+            for number, step in axis:
+                home = loops[number].axis
                 steps[home] = min(step, steps.get(home, step), key=abs)
             moves.append(tuple(sorted(steps.items())))
         touches.append(touch._replace(moves=tuple(moves)))

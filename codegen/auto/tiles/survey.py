@@ -48,6 +48,10 @@ class Leaf:
     def path(self) -> tuple[str, ...]:
         return tuple(s.index for s in self.loops)
 
+    @property
+    def accesses(self) -> tuple[Access | Store, ...]:
+        return (*self.loads, *self.stores)
+
 
 class Survey:
     """A kernel: `nest` has it alone."""
@@ -191,7 +195,7 @@ class Survey:
                 name = loop.index
                 if constant(sub(loop.stop, loop.start)) == 1:
                     continue  # cut off at a border
-                strides = [self.stride(a, name) for a in (*leaf.loads, *leaf.stores)]
+                strides = [self.stride(a, name) for a in leaf.accesses]
                 if any(x != x for x in strides) and self.kind(name) == DATA:
                     found.setdefault(name)
         return tuple(found)
@@ -208,7 +212,19 @@ class Survey:
         distances = {cut: self._distance(cut) for cut in dict.fromkeys(found)}
         least = min(distances.values(), default=0.0)
         ordered = sorted(distances, key=distances.__getitem__)
-        return ordered if len(ordered) <= FEW else [cut for cut in ordered if distances[cut] <= FAR * least][:MOST_CUTS]
+        few = len(ordered) <= FEW
+        return [cut for cut in ordered if distances[cut] <= FAR * least or (few and not self._is_stored_across(cut))][:MOST_CUTS]
+
+    def _is_stored_across(self, cut: tuple[str, ...]) -> bool:
+        """Whether lanes store far apart, which no copy of an operand mends."""
+        return any(
+            abs(self.stride(store, name)) > 2
+            for leaf in self.leaves
+            for name in leaf.path
+            if name in cut
+            for store in leaf.stores
+            if store.buffer not in self.locals
+        )
 
     def _cuts(self, names: list[str]) -> Iterator[list[str]]:
         for chosen in product(*(list(self._cut(name)) for name in names)):
@@ -228,7 +244,7 @@ class Survey:
         for leaf in self.leaves:
             lanes = next((name for name in reversed(leaf.path) if name in cut), None)
             often = self.often(leaf)
-            for access in (*leaf.loads, *leaf.stores):
+            for access in leaf.accesses:
                 stride = 16.0 if lanes is None else abs(self.stride(access, lanes))
                 total += often * (1.0 if stride <= 1 else 2.0 if stride == 2 else 16.0)
         return total

@@ -132,7 +132,7 @@ def _stores(s: Stmt) -> Iterator[Store]:
 
 
 def _row(access: Access, chain: tuple[For, ...]) -> Row | None:
-    """What an access reads in its loops; None where it does not hang on all of them, or on what is read."""
+    """What an access reads in its loops; None where it does not depend on all of them, or on what is read."""
     own = {loop.index for loop in chain}
     if not own <= {n for i in access.indices for n in free_names(i)} or any(isinstance(n, Access) for i in access.indices for n in walk(i)):
         return None

@@ -8,7 +8,7 @@
 
 The same values are combined in the same order, so results keep every bit. Every warp does this for itself, with the same result: what is
 read afterwards is in a register of each thread, no barrier follows, and a block of one warp needs neither barriers nor shared memory.
-Where a step reads lanes that an earlier one did not combine, what it makes is not asked for: lane 0 hangs on the lanes of its half alone.
+Where a step reads lanes that an earlier one did not combine, what it makes is not asked for: lane 0 depends on the lanes of its half alone.
 
 That L is not asked for again but for its first lane is proved on the nest, else the steps stay as they are.
 """

@@ -47,7 +47,7 @@ class Kernel(Statements):
         self.hanging: set[str] = set()
         """Local buffers whose values come from what other kernels have written."""
         self.hangs = False
-        """Whether places, bounds or arithmetic of integers here hang on what other kernels have written: behind a check that failed that
+        """Whether places, bounds or arithmetic of integers here depend on what other kernels have written: behind a check that failed that
         may be anything, and C says nothing of sums that overflow."""
         self.behind = False
 
@@ -204,7 +204,7 @@ class Kernel(Statements):
                     expression(s.extent)
 
         before = -1
-        while before < len(self.hanging):  # what a loop hangs on may be stored further down
+        while before < len(self.hanging):  # what a loop depends on may be stored further down
             before = len(self.hanging)
             for statement in block:
                 visit(statement)

@@ -2,7 +2,7 @@
 
     for k in 0..15, rh in 0..1, ch in 0..1, lane: acc[..., rh, ..., ch, lane] += f32(A[f(k, rh, lane)] * B[g(k, ch, lane)])
 
-is `mma.m16n8k16` of every warp, where A does not hang on the lane's column (`lane % 4`) nor B on its row (`lane // 4 % 8`): a
+is `mma.m16n8k16` of every warp, where A does not depend on the lane's column (`lane % 4`) nor B on its row (`lane // 4 % 8`): a
 warp holds a tile of 16 rows and 8 columns, lane `4 * r + c` the elements in rows r and r + 8 (`rh`) and columns 2 c and 2 c + 1 (`ch`),
 which is how the instruction spreads its accumulators. Rows and columns have no other meaning, so whatever the accesses ask for, the
 operand of row `8 rh + r` or column `2 c + ch` is the access at that `rh`, `ch` and lane. What is required is decided exactly, by
@@ -14,7 +14,7 @@ factors of ten bits of fraction, so each is rounded to the nearest, away from ze
 memory by `ldmatrix` where they lie side by side along k (or, transposed, along rows or columns), and so do those of float32 along k, each
 as two of 16 bits; else element by element.
 
-A condition around the sum, such as that of a window, may hang on the column: lanes then take in the columns that count.
+A condition around the sum, such as that of a window, may depend on the column: lanes then take in the columns that count.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ KIND_TF32 = Kind("te_mma_tf32", dtypes.float32, 8, 1, "te_tf32", 4, 2, True)
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """An operand: its access; the unrolled loops that it hangs on, `rh` and `ch` aside; and how ldmatrix may load it: "rows" side by
+    """An operand: its access; the unrolled loops that it depends on, `rh` and `ch` aside; and how ldmatrix may load it: "rows" side by
     side along k, "columns" side by side across, or not ("")."""
 
     access: Access
@@ -255,7 +255,7 @@ def _only_store(body: Block) -> tuple[Store | None, Expr | None]:
 
 
 def _is_of_columns(condition: Expr, lane: For, lengths: Mapping[str, int | None], own: set[str]) -> bool:
-    """Whether what a condition says hangs on the column of a lane and on the loops over columns alone, besides loops further out."""
+    """Whether what a condition says depends on the column of a lane and on the loops over columns alone, besides loops further out."""
     found, exact = constraints_of(condition)
     if not exact:
         return False
@@ -291,7 +291,7 @@ def _factors(store: Store) -> tuple[Access, Access] | None:
 
 
 def _points(access: Access, lengths: Mapping[str, int | None]) -> tuple[list[str], list[np.ndarray] | None]:
-    """The loops that an access hangs on and its indices at all points of them; None where they are more than sums and quotients."""
+    """The loops that an access depends on and its indices at all points of them; None where they are more than sums and quotients."""
     # An index of loops further out alone (the stage of a tile) is the same at all points.
     inner = [i if any(n in lengths for n in free_names(i)) else const(0) for i in access.indices]
     names = list(dict.fromkeys(n for i in inner for n in free_names(i)))
@@ -319,7 +319,7 @@ def _value(e: Expr, axes: Mapping[str, np.ndarray]) -> np.ndarray | None:
 
 
 def _is_constant(access: Access, lane: For, lengths: Mapping[str, int | None], column: bool) -> bool:
-    """Whether an access does not hang on the column, or on the row, of a lane."""
+    """Whether an access does not depend on the column, or on the row, of a lane."""
     names, values = _points(access, lengths)
     if values is None:
         return False

@@ -1,6 +1,6 @@
 """Runs the plan of a source: works out grids and arguments, and hands every launch to a device.
 
-The plan's expressions hang on sizes and on the indices of loops that the host runs, and are evaluated here: once for all calls with the
+The plan's expressions depend on sizes and on the indices of loops that the host runs, and are evaluated here: once for all calls with the
 same sizes where the steps of loops are not too many to be kept (`made_ready`).
 """
 

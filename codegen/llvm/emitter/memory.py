@@ -160,6 +160,9 @@ def _load_vector(b: Builder, binding: Binding, offset: Value, lanes: int, mask: 
         return found if offset.stride == 1 else _reverse(b, found)
     if offset.stride == 2:
         return _load_every_other(b, binding, offset, lanes, mask)
+    start = _row_start(b, binding, offset) if mask is None else None
+    if start is not None:
+        return _load_column(b, binding, offset.stride, *start, lanes)
     pointers = _addresses(b, binding, offset, lanes)
     if mask is not None and binding.dtype.itemsize < _LEAST_GATHERED:
         b.module.helper(_ZERO, lambda: f"@{_ZERO} = internal constant [{_LEAST_GATHERED} x i8] zeroinitializer, align {_LEAST_GATHERED}")
@@ -217,9 +220,66 @@ def _shared_start(b: Builder, binding: Binding, offset: Value) -> tuple[Value, i
     low, high = offset.low, offset.high
     if binding.size is None or low is None or high is None or low < 0 or high >= binding.size:
         return None
-    if offset.multiple % 2 == 0:
-        return (offset.base, 0) if high + 1 < binding.size else None
-    return (b.add(offset.base, -1), 1) if b.is_odd(offset.base) and low > 0 else None
+    match b.rest(offset.base, 2):
+        case 0:
+            return (offset.base, 0) if high + 1 < binding.size else None
+        case 1:
+            return (b.add(offset.base, -1), 1) if low > 0 else None
+    return None
+
+
+def _row_start(b: Builder, binding: Binding, offset: Value) -> tuple[Value, int] | None:
+    """Where the row begins that the first lane reads an element of, and how far behind it this is, where lanes read one element each of
+    short rows that lie side by side in the buffer; None where that is not known, or lanes are too far apart."""
+    size, low, high, step = binding.size, offset.low, offset.high, offset.stride
+    itemsize = binding.dtype.itemsize
+    if step < 3 or itemsize < _LEAST_GATHERED or step * itemsize > b.module.spread or size is None or low is None or high is None:
+        return None
+    at = b.rest(offset.base, step)
+    if at is None or low < at or high - at + step > size:
+        return None
+    return b.add(offset.base, -at), at
+
+
+def _load_column(b: Builder, binding: Binding, step: int, start: Value, at: int, lanes: int) -> Value:
+    """One element, that at `at`, of each of `lanes` rows of `step` elements from `start` on.
+
+    Rows are loaded whole, a register at a time; each brings some lanes, which one shuffle puts beside those of the registers before. What
+    reads other elements of the rows finds the registers loaded.
+    """
+    element, one = binding.element, max(1, b.module.vector_bits // 8 // binding.dtype.itemsize)
+    parts = []
+    for first in range(0, lanes, one):
+        count = min(one, lanes - first)
+        found: Value | None = None
+        for block in range(0, count * step, count):
+            here = [lane for lane in range(count) if block <= lane * step + at < block + count]
+            if not here:
+                continue
+            pointer = _address(b, binding, b.add(start, first * step + block), True)
+            row = b.emit(f"load <{count} x {element}>, ptr {pointer}, align {binding.align}", element, count)
+            other = row if found is None else found
+            picks = [lane * step + at - block if lane in here else count + lane if found is not None else 0 for lane in range(count)]
+            order = ", ".join(f"i32 {pick}" for pick in picks)
+            found = b.emit(f"shufflevector {row.typed}, {other.typed}, <{count} x i32> <{order}>", element, count)
+        assert found is not None
+        parts.append(found)
+    return _joined(b, parts)
+
+
+def _joined(b: Builder, parts: list[Value]) -> Value:
+    """Vectors of one length, a power of two of them, as one."""
+    while len(parts) > 1:
+        pairs = zip(parts[::2], parts[1::2], strict=True)
+        parts = [
+            b.emit(
+                f"shufflevector {x.typed}, {y.typed}, <{2 * x.lanes} x i32> <{', '.join(f'i32 {k}' for k in range(2 * x.lanes))}>",
+                x.type,
+                2 * x.lanes,
+            )
+            for x, y in pairs
+        ]
+    return parts[0]
 
 
 def masked_load(b: Builder, pointer: str, mask: Value, element: str, align: int) -> Value:

@@ -91,7 +91,7 @@ class _ModuleEmitter:
         self.nest = nest
         self.machine = machine
         self.stamped = stamped
-        self.module = Module(scales=machine.scales)
+        self.module = Module(scales=machine.scales, vector_bits=machine.vector_bits, spread=machine.spread)
         self.arrays: dict[str, _Array] = {}
         self.workspace = Workspace(nest)
         for buffer in (*nest.parameters, *nest.workspace):

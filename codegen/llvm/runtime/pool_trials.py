@@ -1,6 +1,6 @@
 """Whether a parallel loop goes by all hands or alone, as LLVM IR: the entry of the pool.
 
-Whether a short loop gains by other hands hangs on the machine and on where its data lies, so it is tried: each loop in the code has a
+Whether a short loop gains by other hands depends on the machine and on where its data lies, so it is tried: each loop in the code has a
 place of its own for what was found (`SITE`), where two calls alone and two together are timed, once the workers run, and the faster
 way is taken from then on, until the number of iterations is another or some thousand calls have passed. Calls together are timed on:
 where the workers sleep between them, as they did not while they were tried, the mean rises, and the loop goes alone. Longer loops are

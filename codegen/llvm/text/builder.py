@@ -37,10 +37,13 @@ otherwise take LLVM ten times as long, for the price of as many calls."""
 class Module:
     """The text of a module as it grows: finished functions in order, external declarations, helper functions by name.
 
-    `scales` says that the machine multiplies by powers of two in one instruction of its own (AVX-512's scalef).
+    `scales` says that the machine multiplies by powers of two in one instruction of its own (AVX-512's scalef); its registers have
+    `vector_bits`, and lanes up to `spread` bytes apart are loaded as whole vectors.
     """
 
     scales: bool = False
+    vector_bits: int = 128
+    spread: int = 0
     scalar: bool = False
     """Whether some loop is to stay one iteration after the other (`SCALAR_LOOP`)."""
     functions: list[str] = field(default_factory=list)
@@ -102,8 +105,8 @@ class Builder:
         """Of vectors of int64, by name: the same numbers in 32 bits, from which they were widened."""
         self.known: dict[str, str] = {}
         """Names of results in the block at hand by the instruction: values never change, so the same text is the same value."""
-        self.odd: set[str] = set()
-        """Names of scalars that are known to be odd."""
+        self.rests: dict[str, tuple[int, int]] = {}
+        """Of scalars, by name: what is left of them where they are divided by a number, and this number, where something is."""
         self.parts: dict[str, tuple[str, int]] = {}
         """Scalars (of ramps: their bases) that are another one and a constant."""
         self.divisions = 0
@@ -388,8 +391,10 @@ class Builder:
                 base = a if b.const == 0 else b
             else:
                 base = self._scalar("add", a, b)
-                if (a.multiple % 2 == 0 and self.is_odd(b)) or (b.multiple % 2 == 0 and self.is_odd(a)):
-                    self.odd.add(base.text)
+                by, left = self._rest(a)
+                other, right = self._rest(b)
+                if (common := gcd(by, other)) and (left + right) % common:
+                    self.rests[base.text] = (common, (left + right) % common)
             return Value(base.text, "i64", lanes, stride, base.const, low, high, gcd(a.multiple, b.multiple))
         return self._lanes("add", a, b, low, high)
 
@@ -402,9 +407,16 @@ class Builder:
             return self.vector(value, value.lanes)
         return known(value, None, None, value.multiple & -value.multiple)
 
-    def is_odd(self, value: Value) -> bool:
-        """Whether an int64 value (of a ramp: its base) is known to be odd."""
-        return value.text in self.odd if value.const is None else int(value.const) % 2 == 1
+    def _rest(self, value: Value) -> tuple[int, int]:
+        """A number, and what is left of a value (of a ramp: its base) where it is divided by it; the number of a constant is 0."""
+        if value.const is not None:
+            return 0, int(value.const)
+        return self.rests.get(value.text, (value.multiple, 0))
+
+    def rest(self, value: Value, divisor: int) -> int | None:
+        """What is left of an int64 value (of a ramp: its base) where it is divided by a number; None where that is not known."""
+        by, left = self._rest(value)
+        return left % divisor if by % divisor == 0 else None
 
     def sub(self, a: Operand, b: Operand) -> Value:
         """Difference of int64 values."""

@@ -39,6 +39,13 @@ class Machine:
         """Whether x * y + z, rounded once, is an instruction: without one it is a call of a library for each number."""
         return not self.architecture.startswith(("x86", "i386", "i686")) or "+fma" in self.features.split(",")
 
+    @property
+    def spread(self) -> int:
+        """Bytes up to which the neighbours of a vector may lie apart to be loaded as whole vectors and sorted by shuffles: a vector of
+        every ninth float takes nine loads and eight shuffles, which others of the same rows share. Zen 4 needs as long for a gather of
+        16 floats as for 18 loads (Fog's instruction tables); elsewhere it is about half of that."""
+        return (36 if self.cpu.startswith("znver") else 16) if self.vector_bits >= 256 else 0
+
     def lanes(self, dtype: DType) -> int:
         """Elements of `dtype` in one vector register."""
         return max(1, self.vector_bits // (8 * dtype.itemsize))

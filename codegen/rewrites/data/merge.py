@@ -7,7 +7,8 @@
 
 The second loop goes as far as the first, perhaps from elsewhere on; an iteration of the merged loop does what both did at the same distance
 from their starts. Legal where nothing that an iteration of the second needs, or changes, is done by a later iteration of the first. Loops
-that go on further are cut first (`partition`). What stands between the two moves in front of both, where it may.
+that go on further are cut first (`partition`). What stands between the two moves in front of both where it may, else behind. A local buffer
+around the first alone lives on to the end of the second.
 
 Two kernels that follow each other are one after `merge_kernels`: always legal on a CPU.
 """
@@ -16,12 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensorexpr.codegen.dependence import dependences
+from tensorexpr.codegen.dependence import Dependences, dependences
 from tensorexpr.codegen.lowering.arithmetic import add, constant, sub
-from tensorexpr.codegen.nest import Alloc, Block, For, LoopNest, Stmt
-from tensorexpr.codegen.rewrites.data.places import apart, are_exclusive
+from tensorexpr.codegen.nest import Alloc, Check, For, LoopNest, Stmt
+from tensorexpr.codegen.rewrites.data.places import apart, are_exclusive, shared
 from tensorexpr.codegen.rewrites.expressions import substituted
-from tensorexpr.codegen.rewrites.paths import Path, inside, loop_at, loop_paths, put, statement, walk_nest
+from tensorexpr.codegen.rewrites.paths import Path, loop_at, loop_paths, put, statement, walk_block, walk_nest
 from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.ir import Index
 from tensorexpr.records import replace
@@ -79,7 +80,7 @@ def _has_loop(nest: LoopNest, name: str) -> bool:
 
 def _partner(nest: LoopNest, starts: Sequence[Path], end: Path) -> Path | None:
     """The loop with which one behind it is merged: the nearest that goes through the same range, else the nearest."""
-    before = [path for path in starts if path[:-1] == end[: len(path) - 1] and path < end and _only_locals(nest, path, end)]
+    before = [path for path in starts if path < end and _only_locals(nest, path, end)]
     before = [path for path in before if not are_exclusive(nest, path, end)]
     other = loop_at(nest, end)
     alike = [path for path in before if (one := loop_at(nest, path)).start == other.start and one.stop == other.stop]
@@ -87,12 +88,33 @@ def _partner(nest: LoopNest, starts: Sequence[Path], end: Path) -> Path | None:
 
 
 def _only_locals(nest: LoopNest, first: Path, second: Path) -> bool:
-    """Whether between the block of a first loop and a second one there are declarations of local buffers only."""
-    return all(isinstance(statement(nest, second[:end]), Alloc) for end in range(len(first), len(second)))
+    """Whether between the block that two loops share and each of them there are declarations of local buffers only."""
+    level = shared(first, second)
+    inner = [path[:end] for path in (first, second) for end in range(level + 1, len(path))]
+    if not 0 < level < len(first) or not all(isinstance(statement(nest, path), Alloc) for path in inner):
+        return False
+    kept = {s.buffer.name for end in range(level + 1, len(first)) if isinstance(s := statement(nest, first[:end]), Alloc)}
+    behind = (statement(nest, (*first[:level], at)) for at in range(first[level] + 1, second[level] + 1))
+    return not any(isinstance(x, Alloc) and x.buffer.name in kept for s in behind for _, x in walk_block((s,)))
+
+
+def _widened(nest: LoopNest, first: Path, second: Path) -> tuple[LoopNest, Path]:
+    """The nest with local buffers around a first loop alone around a second one behind it as well, and the path of that."""
+    while (level := shared(first, second)) < len(first) - 1:
+        around = statement(nest, first[: level + 1])
+        assert isinstance(around, Alloc)
+        low, high = first[level] + 1, second[level]
+        more = tuple(statement(nest, (*first[:level], at)) for at in range(low, high + 1))
+        for at in range(high, low - 1, -1):
+            nest = put(nest, (*first[:level], at), ())
+        nest = put(nest, first[: level + 1], (replace(around, body=(*around.body, *more)),))
+        second = (*first[: level + 1], len(around.body) + high - low, *second[level + 1 :])
+    return nest, second
 
 
 def _merged(nest: LoopNest, first: Path, second: Path) -> LoopNest:
     """One pair merged."""
+    nest, second = _widened(nest, first, second)
     one, other = loop_at(nest, first), loop_at(nest, second)
     length, further = sub(one.stop, one.start), sub(other.stop, other.start)
     if constant(sub(length, further)) != 0 and not (one.start == other.start and one.stop == other.stop):
@@ -103,35 +125,46 @@ def _merged(nest: LoopNest, first: Path, second: Path) -> LoopNest:
     found = dependences(nest)
     if shift is None:
         raise refuse(f"expected two loops that start a known distance apart, got {one.index} and {other.index}", other)
-    between = _between(nest, first, second)
-    for s in between:
-        allowed = found.may_move(one, s)
-        if not allowed:
-            raise refuse(f"expected nothing between {one.index} and {other.index} that depends on the first: {allowed}", s)
+    behind = _moved_behind(found, one, other, _between(nest, first, second))
     allowed = found.may_fuse(one, other, -shift)
     if not allowed:
         raise refuse(f"expected iterations of {other.index} that need none of {one.index} to come: {allowed}", other)
     moved = substituted(other.body, {other.index: add(Index(one.index), sub(other.start, one.start))})
-    whole = replace(one, body=(*one.body, *moved))
-    nest = apart(put(put(nest, second, (whole,)), first, ()))
+    nest = put(nest, second, (replace(one, body=(*one.body, *moved)), *(s for _, s in behind)))
+    for path in sorted((first, *(path for path, _ in behind)), reverse=True):
+        nest = put(nest, path, ())
+        if path[:-1] == second[: len(path) - 1]:
+            second = (*path[:-1], second[len(path) - 1] - 1, *second[len(path) :])
+    apart(nest)
     if one.kind not in ("serial", "unroll"):
-        level = len(first) - 1
-        made = loop_at(nest, (*second[:level], second[level] - 1, *second[level + 1 :]))
+        made = loop_at(nest, second)
         allowed = dependences(nest).may_run_in_any_order(made)
         if not allowed:
             raise refuse(f"expected iterations of the merged loop that may run at once: {allowed}", made)
     return nest
 
 
-def _between(nest: LoopNest, first: Path, second: Path) -> Block:
+def _moved_behind(found: Dependences, one: For, other: For, between: Sequence[tuple[Path, Stmt]]) -> list[tuple[Path, Stmt]]:
+    """What stands between two loops and cannot move in front of the first, but behind the second."""
+    behind: list[tuple[Path, Stmt]] = []
+    for path, s in between:
+        allowed = next((a for b in (one, *(b for _, b in behind)) if not (a := found.may_move(b, s))), None)
+        if allowed is None:
+            continue
+        if any(isinstance(x, Check) for _, x in walk_block((s,))) or not found.may_move(s, other):
+            raise refuse(f"expected nothing between {one.index} and {other.index} that depends on the first: {allowed}", s)
+        behind.append((path, s))
+    return behind
+
+
+def _between(nest: LoopNest, first: Path, second: Path) -> list[tuple[Path, Stmt]]:
     """The statements behind a first loop and before a second one, in the blocks of the declarations around that too."""
-    found: list[Stmt] = []
-    block: Block = inside(statement(nest, first[:-1])) if len(first) > 2 else nest.kernels[first[0]].body
+    found: list[tuple[Path, Stmt]] = []
     low = first[-1] + 1
     for level in range(len(first) - 1, len(second)):
-        found += block[low : second[level]]
-        block, low = inside(block[second[level]]), 0
-    return tuple(found)
+        found += [((*second[:level], at), statement(nest, (*second[:level], at))) for at in range(low, second[level])]
+        low = 0
+    return found
 
 
 def merge_kernels(nest: LoopNest, first: int) -> LoopNest:

@@ -180,6 +180,8 @@ def _exchanged(outer: For, inner: For, tests: Sequence[Expr], facts: Facts) -> B
     bounds = [inner.start, inner.stop, *tests, outer.start, outer.stop]
     if any(isinstance(n, Access) and n.tensor in changed for e in bounds for n in walk(e)):
         raise NotAlone(f"expected bounds of {inner.index} that its iterations do not change")
+    ahead = [test for test in tests if outer.index not in free_names(test)]  # holds for all iterations or none, and stays around both
+    tests = [test for test in tests if outer.index in free_names(test)]
     if any(isinstance(n, Access) for n in walk(inner.start)) or any(isinstance(n, Access) for n in walk(inner.stop)):
         if tests or outer.index in (*free_names(inner.start), *free_names(inner.stop)):
             raise NotAlone(f"expected bounds of {inner.index} that depend on no data inside of {outer.index}")
@@ -196,7 +198,9 @@ def _exchanged(outer: For, inner: For, tests: Sequence[Expr], facts: Facts) -> B
         innermost = (If(conjunction(conditions), innermost),)
     for alloc in reversed(declared):
         innermost = (replace(alloc, body=innermost),)
-    made = replace(inner, start=start, stop=stop, body=(replace(outer, body=innermost),))
+    made: Stmt = replace(inner, start=start, stop=stop, body=(replace(outer, body=innermost),))
+    if ahead:
+        made = If(conjunction(ahead), (made,))
     return simplified((made,), facts, ended=False)
 
 

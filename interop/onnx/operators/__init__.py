@@ -1,6 +1,6 @@
 """ONNX's operators, a row each (`tensorexpr.interop.onnx.table`): definitions of index notation, or kernels of the library.
 
-By family: elements, shapes, indexing (and results whose size hangs on data), reductions and norms, windows, recurrent cells,
+By family: elements, shapes, indexing (and results whose size depends on data), reductions and norms, windows, recurrent cells,
 resampling, narrow types and quantization, signals, control and sequences, texts, training and random numbers.
 """
 

@@ -1,4 +1,4 @@
-"""Gathers and scatters, whose places may count from the end, and results whose size hangs on data: these are counted first, and filled when
+"""Gathers and scatters, whose places may count from the end, and results whose size depends on data: these are counted, then filled when
 their number is known."""
 
 from __future__ import annotations

@@ -6,10 +6,11 @@ import pytest
 import tensorexpr as te
 from tensorexpr.codegen.auto.candidate import plain
 from tensorexpr.codegen.auto.machine import SAPPHIRE_RAPIDS
-from tensorexpr.codegen.auto.search import searched
+from tensorexpr.codegen.auto.search import joining, passes, searched
 from tensorexpr.codegen.nest_text import print_nest
 from tensorexpr.codegen.stages import SEARCH
 from tensorexpr.kernels import softmax
+from tensorexpr.records import replace
 from tests.codegen.llvm.nests import run
 from tests.codegen.rewrites.law import UNITS, Kept, kept_of, near
 from tests.seeds import share_of
@@ -23,10 +24,24 @@ FOUND = (9000220,)
 
 @pytest.mark.parametrize("seed", [*share_of(range(240)), *FOUND])
 def test_random_programs_keep_their_values(seed):
+    check(seed, FACTS)
+
+
+@pytest.mark.parametrize("seed", share_of(range(1000, 1240)))
+def test_random_programs_on_a_tiny_machine_keep_their_values(seed, monkeypatch):
+    """Caches of a few lines, and sums that are taken apart however short they are: what large programs meet."""
+    for name, least in (("LEAST_APART", 2), ("LEAST_POINTS", 1), ("FEWER", 0), ("LEAST_SHARED", 1)):
+        monkeypatch.setattr(joining, name, least)
+    monkeypatch.setattr(passes, "LEAST_BLOCKS", 2)
+    check(seed, replace(FACTS, caches=(128, 256, 512)))
+
+
+def check(seed, facts):
+    """That the nest of the search computes a random program, and that its calls make it again."""
     kept = kept_of(seed)
     if kept is None:
         return
-    found = searched(kept.program, FACTS)
+    found = searched(kept.program, facts)
     kept.check(found.nest, UNITS)
     again = plain(kept.program)
     for call in found.calls:

@@ -134,7 +134,7 @@ def test_the_same_calls_make_the_same_nest():
 def test_kinds_of_loops_and_cuts():
     survey = Survey(Kept.of_text(product(32, 64, 48)).nest, 0)
     assert [survey.kind(name) for name in "ijk"] == [DATA, DATA, SUM]
-    assert survey.cuts()[0] == ("j",) and set(survey.cuts()) == {("i",), ("j",), ("k",)}
+    assert survey.cuts()[0] == ("j",) and set(survey.cuts()) == {("j",), ("k",)}  # lanes along i would store far apart
     assert survey.updated("k") == ("sum",)
 
 

@@ -70,7 +70,7 @@ C[i, j]: f32[64, 64] = sum(A[i, k] * B[k, j] for k in range(70))
 D[i, j]: f32[64, 64] = maximum(C[i, j] + b[j], 0.0)
 return D
 """
-# Gradients of convolutions: bounds that hang on the axes of a tile, strides whose residue classes have different bounds.
+# Gradients of convolutions: bounds that depend on the axes of a tile, strides whose residue classes have different bounds.
 WINDOWS = """
 w: f32[32, 28, 3] = input()
 g: f32[32, 30] = input()
@@ -204,7 +204,7 @@ def test_the_threads_of_a_block_have_one_residue_class(text, count):
     s = planned(text)
     made = s.as_python()
     assert f"split('q', {count}, 'guard')" in made
-    # The class is the outermost axis of the grid, and bounds of loops around the steps hang on the block alone.
+    # The class is the outermost axis of the grid, and bounds of loops around the steps depend on the block alone.
     fused = next(line for line in made.splitlines() if ".fuse('q_i'" in line)
     assert fused and "threadIdx" not in "".join(line for line in emit(verify_nest(lower(s))).text.splitlines() if "for (int z" in line)
 

@@ -86,7 +86,7 @@ return z, y
 }
 
 
-def test_what_hangs_on_a_kernel_whose_check_failed_does_not_run():
+def test_what_depends_on_a_kernel_whose_check_failed_does_not_run():
     """On a GPU the launches behind are under way: what a refused one has not written may be anything."""
     made = {}
     for name, text in BEHIND.items():

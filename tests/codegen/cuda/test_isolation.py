@@ -1,4 +1,4 @@
-"""A test that hangs on a GPU, or spoils its context, costs itself: the others run, in another process."""
+"""A test that depends on a GPU, or spoils its context, costs itself: the others run, in another process."""
 
 from __future__ import annotations
 

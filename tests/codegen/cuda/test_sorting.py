@@ -162,7 +162,7 @@ return S
 
 @needs_compiler
 def test_long_segments_are_many_threads_work(monkeypatch):
-    """All points at one place, a few places, none: the interpreter's sums (of integers, which do not hang on the order), and of floats the
+    """All points at one place, a few places, none: the interpreter's sums (of integers, in any order the same), and of floats the
     same bits for any order of threads; no thread adds up more than the parts of a segment and what is beside them."""
     monkeypatch.setattr(auto_gpu_scatters, "PARTS", ((4, (8, 4)),))
     texts = {"all": GRADIENT.format(""), "some": GRADIENT.format(" if ids[t] >= 0")}

@@ -13,7 +13,11 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
+from tensorexpr.codegen.llvm.emitter.module import emit
 from tensorexpr.codegen.llvm.text.dominators import ENTRY, Dominators
+from tensorexpr.codegen.llvm.text.machine import host
+from tensorexpr.codegen.nest_parse import parse_nest
+from tests.codegen.llvm.nests import run
 from tests.seeds import share_of
 
 
@@ -129,10 +133,27 @@ def test_blocks_dominate_as_the_graph_of_jumps_says() -> None:
             assert {n for n in names if tree.dominates(removed, n)} == set(names) - reached
 
 
-def test_entries_of_a_plan_are_divided_in_halves_of_their_lanes():
-    """The plan of a sort holds positions of points, fewer than 2**31: lanes of them are divided in 32 bits, as vectors are not in 64."""
-    x, t = te.placeholder((300, 5)), te.placeholder((70, 121), "int64")
-    head = te.placeholder((70, 121))
-    (gradient,) = te.gradient(te.compute((70, 121), lambda i, j: te.exp(x[t[i, j], 0])), [x], head)
-    text = te.build(gradient, [x, t, head]).source("llvm")
-    assert not [line for line in text.splitlines() if "x i64>" in line and ("sdiv" in line or "udiv" in line)]
+PLAN = """main(X, Y)
+X: parameter(f32[30])
+Y: parameter(f32[64], written)
+T: workspace(i64[64]{within})
+
+def kernel_0() -> T:
+    for i in range(0, 64):
+        T[i] = i * 3 % 210
+
+def kernel_1() -> Y:
+    for i_o in range(0, 4):
+        for i in vectorize(range(0, 16)):
+            Y[i + i_o * 16] = X[T[i + i_o * 16] // 7]
+"""
+
+
+def test_entries_of_a_small_table_are_divided_in_halves_of_their_lanes():
+    """There is no division of vectors of 64 bits; a table whose entries are said to be small is divided in 32."""
+    X = np.arange(30, dtype="float32")
+    for within, found in (("", "x i64> %"), (", within=(0, 209)", "x i32> %")):
+        nest = parse_nest(PLAN.format(within=within))
+        text = emit(nest, host())
+        assert any(found in line for line in text.splitlines() if "sdiv <" in line or "udiv <" in line)
+        assert np.array_equal(run(nest, {"X": X})["Y"], X[np.arange(64) * 3 % 210 // 7])

@@ -75,6 +75,11 @@ def test_an_axis_for_each_of_two_lanes_stays():
     assert lanes_last(s) is s
 
 
+def test_axes_stay_where_an_element_is_said_by_its_position():
+    s = Alloc(S, (loop("i", 4, write(S, [i, j], ZERO), kind="vectorize"), loop("k", 64, write(S, [k], ZERO))))
+    assert lanes_last(s) is s
+
+
 def masked(*inside):
     return loop("i", 8, If(apply("lt", i, const(5)), inside), kind="vectorize")
 

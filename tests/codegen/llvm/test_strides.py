@@ -127,3 +127,36 @@ def test_every_second_of_64_bytes_one_of_which_is_a_number(dtype, lane, between)
     got = run(made, {"S": data})["T"]
     assert np.array_equal(got[::2], np.where(np.arange(64) != lane, data, np.zeros(64, dtype.numpy)))
     assert not between or np.array_equal(got[1::2], data)
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64], ids=str)
+@pytest.mark.parametrize("lanes", [2, 8, 16, 32])
+@pytest.mark.parametrize("step", [3, 4, 9])
+@pytest.mark.parametrize("rows", [32, 37])
+def test_elements_of_short_rows(dtype, lanes, step, rows):
+    """Columns of a table with rows of a few elements, in blocks of lanes of which the last is moved back: rows are loaded whole, up to
+    the last element of the buffer, and never beyond."""
+    source, target = buffer("S", dtype, rows, step), buffer("T", dtype, rows)
+    o, columns = Index("o"), sorted({0, 1, step // 2, step - 1})
+    at = apply("add", apply("minimum", apply("mul", o, const(lanes)), const(rows - lanes)), i)
+    value = read(source, at, const(columns[0]))
+    for weight, column in enumerate(columns[1:], 2):
+        value = apply("add", value, apply("mul", Const(weight, dtype), read(source, at, const(column))))
+    body = loop("i", lanes, write(target, [at], value), kind="vectorize")
+    made = nest([source, target], [target], (loop("o", -(-rows // lanes), body),))
+    zen = Machine("x86_64-unknown-linux-gnu", "znver4", "+avx512f,+avx512vl,+fma", 512)
+    assert ("gather" not in emit(made, zen)) == (step * dtype.itemsize <= zen.spread)
+    data = (np.arange(rows * step) % 13).reshape(rows, step).astype(dtype.numpy)
+    for before in (False, True):
+        got = run(made, {"S": data}, before=before)["T"]
+        assert np.array_equal(got, sum(w * data[:, c].astype(dtype.numpy) for w, c in enumerate(columns, 1)))
+
+
+def test_rows_that_begin_anywhere_are_gathered():
+    """Where a row begins is not known of a place that data says: what lies before it may be another buffer."""
+    source, place, target = buffer("S", dtypes.float32, 80), buffer("P", dtypes.int64, 1), buffer("T", dtypes.float32, 16)
+    at = apply("add", read(place, const(0)), apply("mul", i, const(5)))
+    made = nest([source, place, target], [target], (loop("i", 16, write(target, [i], read(source, at)), kind="vectorize"),))
+    for start in (0, 4):
+        data = np.arange(80, dtype=np.float32)
+        assert np.array_equal(run(made, {"S": data, "P": np.array([start])})["T"], data[start::5])

@@ -334,7 +334,7 @@ def test_a_guard_that_keeps_reads_in_bounds_stays_at_each_point():
     assert "if minimum(j_o * 16, 24) + j_i <= i_i + i_o * 8:" in listing
 
 
-def test_a_tile_keeps_to_its_extent_where_bounds_hang_on_a_loop_around_the_reduction():
+def test_a_tile_keeps_to_its_extent_where_bounds_depend_on_a_loop_around_the_reduction():
     """Points beyond the extent are computed only where all reads are in bounds for any value of the enclosing loop, negative ones, too."""
     s = plain("X: f32[6, 4] = input()\nC[i]: f32[4] = sum(max(X[k, i] for k in range(-j)) for j in range(-2, 2) if i > 2)\nreturn C")
     s["C"].split("i", 8, "guard")

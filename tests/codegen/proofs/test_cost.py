@@ -10,7 +10,7 @@ from tensorexpr.codegen.facts.questions import steps_for
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest_proofs import proof, prove
 from tensorexpr.codegen.schedule import autoschedule, schedule
-from tensorexpr.integers import emptiness
+from tensorexpr.integers.solving import emptiness
 from tensorexpr.simplify import simplify
 from tests.codegen.programs import WIDE
 from tests.codegen.proofs.test_faults import nest_of

@@ -7,7 +7,7 @@ import random
 from collections.abc import Sequence
 from typing import TypeVar
 
-from tensorexpr.codegen.nest import For, If, LoopNest, Store
+from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest, Store
 from tensorexpr.codegen.rewrites.data.contract import contract
 from tensorexpr.codegen.rewrites.data.fuse_at import fuse_at
 from tensorexpr.codegen.rewrites.data.hoist import hoist
@@ -75,10 +75,15 @@ def merged(nest: LoopNest, rng: random.Random) -> LoopNest | None:
     blocks = [b for _, s in walk_nest(nest) for b in (inside(s),)] + [kernel.body for kernel in nest.kernels]
     pairs = []
     for block in blocks:
-        here = [s.index for s in block if isinstance(s, For)]
-        pairs += list(itertools.pairwise(here))
+        pairs += list(itertools.pairwise(_loops_of(block)))
     pair = _any(rng, pairs)
     return None if pair is None else merge(nest, *pair)
+
+
+def _loops_of(block: Block) -> list[str]:
+    """The loops of a block, those in declarations of local buffers as well."""
+    inner = [[s.index] if isinstance(s, For) else _loops_of(s.body) if isinstance(s, Alloc) else [] for s in block]
+    return [name for names in inner for name in names]
 
 
 def hoisted(nest: LoopNest, rng: random.Random) -> LoopNest | None:

@@ -136,6 +136,18 @@ return b
     assert "a: local(f32[3, 4])" in print_nest(kept.check(contract(nest, "a", "i")))
 
 
+def test_sums_become_one_loop_and_what_stores_them_follows():
+    kept = Kept.of_text("""
+x: f32[6, 5] = input()
+a: f32 = sum(x[i, j] for i in range(6) for j in range(5))
+b: f32 = sum(x[i, j] * x[i, j] for i in range(6) for j in range(5))
+return a, b
+""")
+    nest = kept.check(merge(kept.check(merge_kernels(kept.nest, 0)), "i", "i_1"), 4)
+    text = print_nest(kept.check(merge(nest, "j", "j_1"), 4))
+    assert text.count("for i") == text.count("for j") == 1 and text.index("for j") < text.index("a[()] =") < text.index("b[()] =")
+
+
 def test_only_what_an_iteration_keeps_is_computed_ahead():
     kept = Kept.of_text("""
 x: f32[8, 4] = input()

@@ -67,8 +67,8 @@ def test_one_that_something_in_between_waits_for_stays_by_itself():
     "use, message",
     [
         (lambda s: s["W"].alongside("W"), "expected another definition to run W alongside, got itself"),
-        (lambda s: s["Z"].alongside("W"), "expected definitions that do not hang on each other, got Z and W"),
-        (lambda s: s["T"].alongside("Y"), "expected definitions that do not hang on each other, got T and Y"),
+        (lambda s: s["Z"].alongside("W"), "expected definitions that do not depend on each other, got Z and W"),
+        (lambda s: s["T"].alongside("Y"), "expected definitions that do not depend on each other, got T and Y"),
         (lambda s: (s["W"].alongside("Y"), s["Z"].alongside("W")), "expected the first of those that run side by side, got W"),
         (lambda s: (s["W"].alongside("Y"), s["Y"].alongside("S")), "expected a definition that nothing runs alongside yet, got Y"),
         (

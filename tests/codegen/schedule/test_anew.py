@@ -64,7 +64,7 @@ def test_what_is_said_of_tensors_in_any_order_is_kept_or_refused(block: int) -> 
         if seed % 4:
             lower(s)
         else:
-            with suppress(TooMuch):  # places that hang on a rounding
+            with suppress(TooMuch):  # places that depend on a rounding
                 assert_same_meaning(s, seed)
 
 
@@ -144,7 +144,7 @@ REWRITES = [
 
 
 @pytest.mark.parametrize(("word", "rewrite"), REWRITES)
-def test_what_hangs_on_loops_is_said_later(word: str, rewrite) -> None:
+def test_what_depends_on_loops_is_said_later(word: str, rewrite) -> None:
     for name in ("t", "y"):
         s = chain()
         s[name].cache("x", "i", (0, 1))
@@ -153,7 +153,7 @@ def test_what_hangs_on_loops_is_said_later(word: str, rewrite) -> None:
             rewrite(s)
             assert s.state.stage("y").cached
             continue
-        expected = f"expected loops of {name} that nothing hangs on, for they are made anew, got x copied in i"
+        expected = f"expected loops of {name} that nothing depends on, for they are made anew, got x copied in i"
         with pytest.raises(ScheduleError, match=expected) as caught:
             rewrite(s)
         assert caught.value.hint == f"{word} first" and s == before
@@ -167,17 +167,17 @@ def test_guests_stay_where_they_are() -> None:
     y = te.compute((6, 7), lambda i, j: a[i, j] * x[i, j], name="y")
     s = planned([t, y])
     s["t"].compute_at("y", "i")
-    with pytest.raises(ScheduleError, match="expected loops of y that nothing hangs on, for they are made anew, got t computed in i"):
+    with pytest.raises(ScheduleError, match="expected loops of y that nothing depends on, for they are made anew, got t computed in i"):
         s["a"].inline()
     sent = te.scatter((3,), lambda i, j: (i % 3, a[i, j]), (6, 7), name="sent")
     s = planned(sent)
     s["a"].compute_at("sent", "j")
-    with pytest.raises(ScheduleError, match="expected loops of sent that nothing hangs on, for they are made anew, got a computed in j"):
+    with pytest.raises(ScheduleError, match="expected loops of sent that nothing depends on, for they are made anew, got a computed in j"):
         s["sent"].rfactor("i")
 
 
 @pytest.mark.parametrize(("word", "rewrite"), REWRITES)
-def test_what_does_not_hang_on_loops_is_kept(word: str, rewrite) -> None:
+def test_what_does_not_depend_on_loops_is_kept(word: str, rewrite) -> None:
     s = chain()
     s["y"].stream()
     s["y"].prefetch("x", "i", 2)
@@ -215,5 +215,7 @@ def test_what_something_runs_beside_is_not_gone() -> None:
     b, y = te.compute((16,), lambda i: x[i] * 2.0, name="b"), te.compute((16,), lambda i: a[i] * 3.0, name="y")
     s = planned([b, y])
     s["b"].alongside("a")
-    with pytest.raises(ScheduleError, match="expected loops of a that nothing hangs on, for they are made anew, got b running beside them"):
+    with pytest.raises(
+        ScheduleError, match="expected loops of a that nothing depends on, for they are made anew, got b running beside them"
+    ):
         s["a"].inline()

@@ -266,7 +266,7 @@ def test_a_pool_and_its_winners_read_the_picture_together():
     def count(pictures, side, cores):
         return len(pool_with_gradient(pictures, side, Target("cpu", 512, 32, cores, 32 << 10, 1 << 20, 64 << 20)).kernels)
 
-    assert count(64, 112, 2) == count(64, 112, 64) == 2  # sums may not hang on how many cores there are
+    assert count(64, 112, 2) == count(64, 112, 64) == 2  # sums may not depend on how many cores there are
     assert count(2, 32, 2) == 3  # the whole picture stays near
 
 

@@ -138,7 +138,7 @@ def test_python_rebuilds_it_and_a_second_call_replaces_the_first():
         (MATMUL, "s['C'].cache('A', 'i', (0, 1)); s['C'].split('i', 2)", "expected a serial loop to cache A in, got i, split or fused"),
         (MATMUL, "s['C'].vectorize('j'); s['C'].cache('A', 'j', (0, 1))", "expected a serial loop to cache A in, got j, marked vectorize"),
         (CHECKED, "s['C'].cache('A', 'i', (0, 1))",
-         "expected reads of A with affine indices to cache it, got one that hangs on data or is no sum"),
+         "expected reads of A with affine indices to cache it, got one that depends on data or is no sum"),
         (STEPS, "s['g'].cache('X', 'i', (0, 1))", "expected a plain definition outside of scans to cache a tensor for, got g"),
     ],
 )  # fmt: skip

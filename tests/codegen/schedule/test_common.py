@@ -1,4 +1,4 @@
-"""What definitions compute alike becomes a definition of its own: `common`, and the rows that keep dear values by default."""
+"""What definitions compute alike becomes a definition of its own: `common`, and the rows that keep costly values by default."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from tensorexpr import kernels
 from tensorexpr.codegen.schedule import autoschedule
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Apply
-from tensorexpr.language.programs import program_of
+from tensorexpr.language.core.programs import program_of
 from tensorexpr.parse import parse_program
 from tensorexpr.simplify import simplify
 from tensorexpr.traversal import expressions, walk
@@ -56,9 +56,9 @@ def test_values_under_conditions_and_of_three_definitions_are_in_common():
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        ("exp(x[i, 39 - k])", "expected dear values that Y and T compute alike, element by element, got none"),
-        ("exp(x[k % 16, k])", "expected dear values that Y and T compute alike, element by element, got none"),
-        ("x[i, k] * 2.0", "expected dear values that Y and T compute alike, element by element, got none"),
+        ("exp(x[i, 39 - k])", "expected costly values that Y and T compute alike, element by element, got none"),
+        ("exp(x[k % 16, k])", "expected costly values that Y and T compute alike, element by element, got none"),
+        ("x[i, k] * 2.0", "expected costly values that Y and T compute alike, element by element, got none"),
     ],
 )
 def test_values_at_other_places_are_not_alike(other, message):

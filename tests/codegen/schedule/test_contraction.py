@@ -145,7 +145,7 @@ return y
 """
 
 
-def test_what_a_load_costs_beside_hangs_on_how_many_vectors_are_multiplied_in_a_cycle():
+def test_what_a_load_costs_beside_depends_on_how_many_vectors_are_multiplied_in_a_cycle():
     """Rows along images have the same border, and leave out what lies beyond it. Where multiplications take twice as long, loads hide: more
     rows by fewer vectors, of which less comes from the second level."""
     slower = replace(SERVER, l1_bytes=32 << 10, l2_bytes=1 << 20, multiplies=1)

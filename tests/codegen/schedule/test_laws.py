@@ -21,7 +21,7 @@ def assert_same_meaning(s: Planned, seed: int) -> None:
     inputs = random_inputs(program, seed, sizes=sizes)
     nest = lower(s)
     want = meaning(program, inputs, sizes)
-    if want is None:  # no index is met where nothing is computed that hangs on it
+    if want is None:  # no index is met where nothing is computed that depends on it
         with suppress(OutOfBoundsError):
             outputs(nest, program, inputs, sizes)
         return

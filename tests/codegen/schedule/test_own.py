@@ -205,7 +205,7 @@ def test_by_default_rows_own_and_tables_with_many_points_are_in_parts(columns, p
         shape = [e.value for e in made[1].type.shape]
         assert shape == ([parts, turns, columns] if turns > 1 else [parts, columns]) and s.state.stage("b_parts").kind("i_o") == "parallel"
         assert (s.state.stage("b_parts").kind("k_i") == "unroll") == (turns > 1)
-    assert forms[64].state.program == s.state.program  # the order of sums does not hang on cores
+    assert forms[64].state.program == s.state.program  # the order of sums does not depend on cores
     large = [k for k in lower(s).kernels if isinstance(k.body[0], For) and k.body[0].kind == "parallel"]
     assert len(large) >= (2 if parts else 1)
 

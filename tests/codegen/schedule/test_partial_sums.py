@@ -38,7 +38,7 @@ EXTENTS: tuple[Bound, ...] = (
     lambda n, before: before[-1] // 2 + 1,
     lambda n, before: (before[0] + before[-1]) % 7 + 1,
 )
-"""Extents that hang on the axes before, where these have up to n points; written alike for the language and for NumPy."""
+"""Extents that depend on the axes before, where these have up to n points; written alike for the language and for NumPy."""
 CONDITIONS: tuple[Bound, ...] = (
     lambda n, at: at[0] < at[-1],
     lambda n, at: at[0] + at[-1] < n,

@@ -169,7 +169,7 @@ def test_sizes_known_only_at_run_time():
 
 @pytest.mark.parametrize("factor", [1, 3, 8])
 @pytest.mark.parametrize(("name", "axis"), [("S", "k"), ("S", "j"), ("S", "i"), ("R", "j"), ("R", "i"), ("M", "j"), ("M", "i")])
-def test_bounds_that_hang_on_other_axes_are_cut_over_all_that_they_ever_hold(name, axis, factor):
+def test_bounds_that_depend_on_other_axes_are_cut_over_all_that_they_ever_hold(name, axis, factor):
     s = plain(RAGGED)
     s[name].rfactor(axis if factor == 1 else s[name].split(axis, factor)[0])
     assert not [f for f in prove(lower(s)).findings if f.refuted]

@@ -141,7 +141,7 @@ def random_expression(rng: random.Random, depth: int) -> str:
 
 
 def test_which_conditions_a_schedule_settles_changes_no_bit():
-    """Which sums are fused multiply-adds hangs on no product beyond a condition, which is there where lanes are masked alone."""
+    """Which sums are fused multiply-adds depends on no product beyond a condition, which is there where lanes are masked alone."""
     inputs = "".join(f"{name}: f32[67] = input()\n" for name in "xwz")
     for seed in share_of(range(9)):
         rng = random.Random(seed)

@@ -18,7 +18,7 @@ ONES = Data((3, 4), np.array([[0.0, 1, 1, 0], [1, 1, 0, 0], [0, 0, 0, 1]]))
 
 
 def row(name: str, op, inputs, torch: str, **static) -> Case:
-    """A row, whose reads hang on data where the target is one of classes."""
+    """A row, whose reads depend on data where the target is one of classes."""
     left_out = (None,) * (len(op.parameters) - len(inputs))
     return Case(name, op, (*inputs, *left_out), torch, None, static, scatters=inputs[1].draw(np.random.default_rng(0)).dtype.kind == "i")
 

@@ -8,7 +8,7 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr import kernels
-from tensorexpr.benchmarks import cuda_resources
+from tensorexpr.benchmarks.gpu import resources as cuda_resources
 from tensorexpr.cli.main import main
 from tensorexpr.codegen.auto import gpus
 from tensorexpr.codegen.auto.gpus import A100, H200, facts_of

@@ -1,0 +1,1 @@
+"""One subject each: compiling, deriving, calls, products, training steps, threads, what is paid before the first call."""

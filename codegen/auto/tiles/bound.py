@@ -1,0 +1,39 @@
+"""What no nest of some kernels goes below, by the model of cost: where one comes close, a search is over.
+
+Buffers come once through the level of memory that holds them all, and arithmetic is done in whole registers as the program has it. Where
+terms are shared there may be less to do: such nests are not looked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from math import prod
+
+from tensorexpr.codegen.auto.features import LINE
+from tensorexpr.codegen.auto.machine import Facts
+from tensorexpr.codegen.auto.operations import ARITHMETIC
+from tensorexpr.codegen.auto.summary import Summary, Touch
+
+
+def least(summary: Summary, facts: Facts, buffers: Container[str]) -> float:
+    """Nanoseconds on one thread that no nest of the same work goes below, of whose buffers those are in memory."""
+    touched: dict[int, float] = {}
+    for touch in summary.touches:
+        memory = summary.buffers[touch.buffer]
+        if not memory.local and memory.name in buffers:
+            whole = prod(memory.extents)
+            touched[touch.buffer] = min(whole, touched.get(touch.buffer, 0.0) + _elements(summary, touch))
+    size = sum(elements * summary.buffers[buffer].size for buffer, elements in touched.items())
+    moved = size / LINE * (0.0, *facts.lines)[sum(size > level for level in facts.caches)]
+    arithmetic = 0.0
+    for work in summary.work:
+        if work.kind == ARITHMETIC:
+            often = prod(summary.loops[loop].extent for loop in work.path if loop in work.changed or summary.loops[loop].extent < 1)
+            arithmetic += often * work.share * work.instructions * work.size * 8 / facts.vector_bits * facts.arithmetic
+    return max(moved, arithmetic)
+
+
+def _elements(summary: Summary, touch: Touch) -> float:
+    """The elements that an access touches, at most."""
+    axes = {axis for moves in touch.moves for axis, step in moves if step}
+    return prod(summary.loops[n].extent for n in touch.path if summary.loops[n].axis in axes or n in touch.random) * touch.share

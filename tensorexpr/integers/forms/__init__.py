@@ -1,0 +1,1 @@
+"""Affine forms with floor division, constraints on them, and how they read."""

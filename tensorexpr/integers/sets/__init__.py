@@ -1,0 +1,1 @@
+"""Sets of integer points with symbolic sizes: projection, loops, difference, redundancy, inversion."""
