@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-seeds fuzz test-peers test-nvrtc test-races lint bench bench-peers docs site clean
+.PHONY: demo test test-seeds fuzz test-peers test-nvrtc test-races lint bench bench-peers docs site notebooks clean
 
 demo: $(VENV)/.examples
 	$(BIN)/python -m tensorexpr demo
@@ -58,6 +58,10 @@ docs: $(VENV)/.examples
 # The documents as a web site in build/site; every warning, such as a link that leads nowhere, is an error.
 site: $(VENV)/.site
 	$(BIN)/mkdocs build --strict --quiet
+
+# The pages that run, as notebooks in build/notebooks.
+notebooks: $(VENV)/bin/python
+	$(BIN)/python scripts/notebooks.py build/notebooks
 
 # A stamp per extra: set up once, again whenever pyproject.toml changes.
 $(VENV)/bin/python:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tensorexpr.benchmarks import report
+from tensorexpr.benchmarks import plot, report
 from tensorexpr.benchmarks.peers import PACKAGES
 from tensorexpr.benchmarks.run import FORMAT
 from tensorexpr.benchmarks.subjects import products
@@ -72,6 +72,27 @@ def figures(folder: Path = RESULTS) -> str:
     if cold and warm:
         lines.append(f"- Compiling softmax with its gradient takes {cold:.0f} ms, and {warm:.0f} ms when the code is in the cache on disk.")
     return "\n".join(lines)
+
+
+def plots(folder: Path = RESULTS) -> dict[str, str]:
+    """The pictures of the performance page: what `text` and `training` have as tables, by the names of their files."""
+    found, steps = newest(folder), sorted((folder / "training").glob("*.json"))
+    pictures: dict[str, str] = {}
+    for run in found[1]["runs"] if found is not None else ():
+        rows: dict[str, dict[str, float]] = {}
+        for row in run["rows"]:
+            times = report.ratio(row)
+            if times is not None:
+                rows.setdefault(row["workload"], {})[row["direction"]] = times
+        pictures[f"speed-{run['threads']}"] = plot.ratios(f"Time of the fastest peer / ours, {_threads(run)}", rows)
+    if steps:
+        gains: dict[str, dict[str, float]] = {}
+        for row in json.loads(steps[-1].read_text())["rows"]:
+            if row["torch"] is not None:
+                name = f"{row['threads']} thread{'s' if row['threads'] > 1 else ''}"
+                gains.setdefault(row["case"], {})[name] = row["torch"] / row["ours"]
+        pictures["training"] = plot.ratios("Training steps: time of PyTorch (eager) / ours", gains)
+    return pictures
 
 
 def training(folder: Path = RESULTS / "training") -> str:

@@ -23,9 +23,10 @@ from typing import Any
 
 import numpy as np
 
-from tensorexpr.benchmarks import memory, operations, peers, roofline, workloads
+from tensorexpr.benchmarks import operations, peers, roofline, workloads
 from tensorexpr.benchmarks.harness import Effort, arrays_of, difference, interleaved
 from tensorexpr.benchmarks.spec import Spec
+from tensorexpr.benchmarks.subjects import memory
 
 _VARIABLES = (
     "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "TENSOREXPR_NUM_THREADS", "HL_NUM_THREADS", "NPROC",

@@ -1,8 +1,8 @@
 """What the documents print, produced: blocks between ``<!-- begin NAME -->`` and ``<!-- end -->`` are this file's output.
 
 `python docs/generate.py` rewrites the blocks of README.md, ARCHITECTURE.md, docs/interop.md and docs/performance.md, and the
-pictures of docs/guides/; a test compares them. The machine of the walk-through is fixed (two cores, 256-bit vectors), so the text is
-the same wherever it is made.
+pictures of docs/guides/ and of docs/performance.md; a test compares them. The machine of the walk-through is fixed (two cores,
+256-bit vectors), so the text is the same wherever it is made.
 """
 
 from __future__ import annotations
@@ -133,7 +133,8 @@ def regenerated(text: str) -> str:
 
 def pictures() -> dict[Path, str]:
     """The pictures of the documents: their files and texts."""
-    return {ROOT / "docs" / "guides" / "pictures" / f"{name}.svg": svg(schedule) for name, schedule in blurs().items()}
+    nests = {ROOT / "docs" / "guides" / "pictures" / f"{name}.svg": svg(schedule) for name, schedule in blurs().items()}
+    return nests | {ROOT / "docs" / "pictures" / f"{name}.svg": picture for name, picture in readme.plots().items()}
 
 
 def main() -> int:

@@ -345,6 +345,12 @@ from tensorexpr.kernels.windowed.stencils import (
     wave_steps,
 )
 
+
+def __dir__() -> list[str]:
+    """The kernels: what completion in a notebook offers."""
+    return sorted(__all__)
+
+
 if not TYPE_CHECKING:  # type checkers know what there is
 
     def __getattr__(name: str) -> Any:

@@ -253,4 +253,5 @@ if not TYPE_CHECKING:  # type checkers know what there is
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *LATER})
+    """What is public: what completion in a notebook offers."""
+    return sorted(__all__)

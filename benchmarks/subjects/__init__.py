@@ -1,1 +1,1 @@
-"""One subject each: compiling, deriving, calls, products, training steps, threads, what is paid before the first call."""
+"""One subject each: compiling, deriving, calls, products, training steps, threads, memory, what is paid before the first call."""

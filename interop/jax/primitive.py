@@ -111,8 +111,9 @@ class Call:
         return self._kernels.get(("cuda", types), lambda: cuda.kernel_of(self.program(types), self.operator.name))
 
     def bind(self, *arguments: Any) -> list[Any]:
-        """The results for arrays and tracers."""
-        results: list[Any] = primitive.bind(*alike(self.operator.name, self.operator.names, arguments), call=self)
+        """The results for arrays and tracers. In programs and profiles of XLA the call has the name of the operation."""
+        with jax.named_scope(self.operator.mark):
+            results: list[Any] = primitive.bind(*alike(self.operator.name, self.operator.names, arguments), call=self)
         return results
 
     def run(self, *arguments: Any) -> Any:

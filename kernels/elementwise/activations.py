@@ -29,19 +29,19 @@ def _positive(name: str, value: float) -> None:
 
 
 @te.op
-def relu(x):
+def relu(x: te.Tensor) -> te.Tensor:
     """`max(x, 0)`; derivative 0 at 0."""
     return _each(x, lambda v: te.where(v <= 0, 0, v))
 
 
 @te.op
-def relu6(x):
+def relu6(x: te.Tensor) -> te.Tensor:
     """`min(max(x, 0), 6)`; derivative 0 at both bounds."""
     return _each(x, lambda v: _bounded(v, 0, 6))
 
 
 @te.op
-def hardtanh(x, *, min_val=-1.0, max_val=1.0):
+def hardtanh(x: te.Tensor, *, min_val: Any = -1.0, max_val: float = 1.0) -> te.Tensor:
     """`x` brought into `min_val .. max_val`; derivative 0 at both bounds. `ArgumentError` unless min_val < max_val."""
     if not min_val < max_val:
         raise bad(f"hardtanh: expected min_val below max_val, got {min_val!r} and {max_val!r}")
@@ -53,13 +53,13 @@ def _bounded(v: Any, low: float, high: float) -> te.Scalar:
 
 
 @te.op
-def leaky_relu(x, *, negative_slope=0.01):
+def leaky_relu(x: te.Tensor, *, negative_slope: float = 0.01) -> te.Tensor:
     """`x` where it is positive, else `negative_slope * x`."""
     return _each(x, lambda v: te.where(v > 0, v, negative_slope * v))
 
 
 @te.op
-def prelu(x, weight):
+def prelu(x: te.Tensor, weight: te.Tensor) -> te.Tensor:
     """`x` where it is positive, else `weight * x`: one weight for all, or one for each channel (axis 1 of `x`, axis 0 of a vector)."""
     if weight.ndim > 1:
         raise bad(f"prelu: expected a weight of at most 1 axis, got {weight.ndim}")
@@ -76,20 +76,20 @@ def prelu(x, weight):
 
 
 @te.op
-def threshold(x, *, threshold, value):
+def threshold(x: te.Tensor, *, threshold: Any, value: Any) -> te.Tensor:
     """`x` where it is above `threshold`, else `value`."""
     return _each(x, lambda v: te.where(v <= threshold, value, v))
 
 
 @te.op
-def softshrink(x, *, lambd=0.5):
+def softshrink(x: te.Tensor, *, lambd: float = 0.5) -> te.Tensor:
     """`x` moved towards 0 by `lambd`, 0 where it would cross. `ArgumentError` for a negative `lambd`."""
     _not_negative("lambd", lambd)
     return _each(x, lambda v: te.where(te.abs(v) <= lambd, 0, v - lambd * te.sign(v)))
 
 
 @te.op
-def hardshrink(x, *, lambd=0.5):
+def hardshrink(x: te.Tensor, *, lambd: float = 0.5) -> te.Tensor:
     """`x` where `|x| > lambd`, else 0."""
     _not_negative("lambd", lambd)
     return _each(x, lambda v: te.where(te.abs(v) <= lambd, 0, v))
@@ -101,13 +101,13 @@ def _not_negative(name: str, value: float) -> None:
 
 
 @te.op
-def hardsigmoid(x):
+def hardsigmoid(x: te.Tensor) -> te.Tensor:
     """`min(max(x / 6 + 1/2, 0), 1)`; derivative 0 at both bounds."""
     return _each(x, lambda v: te.where(v <= -3, 0, te.where(v >= 3, 1, v / 6 + 0.5)))
 
 
 @te.op
-def hardswish(x):
+def hardswish(x: te.Tensor) -> te.Tensor:
     """`x * relu6(x + 3) / 6` (Howard et al., "Searching for MobileNetV3", 2019)."""
     return _each(x, lambda v: te.where(v <= -3, 0, te.where(v >= 3, v, v * (v + 3) / 6)))
 
@@ -116,13 +116,13 @@ def hardswish(x):
 
 
 @te.op
-def elu(x, *, alpha=1.0):
+def elu(x: te.Tensor, *, alpha: float = 1.0) -> te.Tensor:
     """`x` where it is positive, else `alpha * (exp(x) - 1)` (Clevert et al., 2015)."""
     return _each(x, lambda v: te.where(v > 0, v, alpha * te.expm1(v)))
 
 
 @te.op
-def celu(x, *, alpha=1.0):
+def celu(x: te.Tensor, *, alpha: float = 1.0) -> te.Tensor:
     """`x` where it is positive, else `alpha * (exp(x / alpha) - 1)` (Barron, 2017); `alpha` is not 0."""
     if alpha == 0:
         raise bad("celu: expected an alpha other than 0, got 0")
@@ -134,7 +134,7 @@ _SELU_ALPHA = 1.6732632423543772848170429916717
 
 
 @te.op
-def selu(x):
+def selu(x: te.Tensor) -> te.Tensor:
     """The self-normalizing unit: `scale * elu(x, alpha)` with the constants of Klambauer et al., 2017."""
     return _each(x, lambda v: te.where(v > 0, _SELU_SCALE * v, _SELU_SCALE * _SELU_ALPHA * te.expm1(v)))
 
@@ -144,7 +144,7 @@ def _gelu(v: Any) -> te.Scalar:
 
 
 @te.op
-def gelu(x, *, approximate="none"):
+def gelu(x: te.Tensor, *, approximate: str = "none") -> te.Tensor:
     """`x` times the normal distribution function: `x/2 * (1 + erf(x / sqrt 2))` (Hendrycks & Gimpel, 2016).
 
     `approximate="tanh"`: `x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))`.
@@ -155,7 +155,7 @@ def gelu(x, *, approximate="none"):
 
 
 @te.op
-def silu(x):
+def silu(x: te.Tensor) -> te.Tensor:
     """`x * sigmoid(x)`, also called swish."""
     return _each(x, lambda v: v * te.sigmoid(v))
 
@@ -171,38 +171,38 @@ def log_sigmoid_of(v: Any) -> te.Scalar:
 
 
 @te.op
-def mish(x):
+def mish(x: te.Tensor) -> te.Tensor:
     """`x * tanh(log(1 + exp(x)))` (Misra, 2019)."""
     return _each(x, lambda v: v * te.tanh(softplus_of(v)))
 
 
 @te.op
-def softplus(x, *, beta=1.0, threshold=20.0):
+def softplus(x: te.Tensor, *, beta: float = 1.0, threshold: float = 20.0) -> te.Tensor:
     """`log(1 + exp(beta * x)) / beta`; `x` itself where `beta * x > threshold`. `beta` is above 0."""
     _positive("beta", beta)
     return _each(x, lambda v: te.where(v * beta > threshold, v, softplus_of(v * beta) / beta))
 
 
 @te.op
-def logsigmoid(x):
+def logsigmoid(x: te.Tensor) -> te.Tensor:
     """`log(sigmoid(x)) = -log(1 + exp(-x))`, which neither overflows nor cancels."""
     return _each(x, log_sigmoid_of)
 
 
 @te.op
-def softsign(x):
+def softsign(x: te.Tensor) -> te.Tensor:
     """`x / (1 + |x|)`."""
     return _each(x, lambda v: v / (1 + te.abs(v)))
 
 
 @te.op
-def tanhshrink(x):
+def tanhshrink(x: te.Tensor) -> te.Tensor:
     """`x - tanh(x)`."""
     return _each(x, lambda v: v - te.tanh(v))
 
 
 @te.op
-def softcap(x, *, cap):
+def softcap(x: te.Tensor, *, cap: Any) -> te.Tensor:
     """`cap * tanh(x / cap)`: the identity near 0, within `-cap .. cap` everywhere (logit capping of Gemma 2). `cap` is above 0."""
     _positive("cap", cap)
     return _each(x, lambda v: cap * te.tanh(v / cap))
@@ -222,24 +222,24 @@ def _gated(name: str, x: te.Tensor, axis: int, combine: Callable[[Any, Any], Any
 
 
 @te.op
-def glu(x, *, axis=-1):
+def glu(x: te.Tensor, *, axis: Any = -1) -> te.Tensor:
     """`a * sigmoid(b)` for the halves a, b of `x` along `axis`, whose extent is even (Dauphin et al., 2016)."""
     return _gated("glu", x, axis, lambda a, b: a * te.sigmoid(b))
 
 
 @te.op
-def reglu(x, *, axis=-1):
+def reglu(x: te.Tensor, *, axis: Any = -1) -> te.Tensor:
     """`relu(a) * b` for the halves a, b of `x` along `axis`, whose extent is even (Shazeer, "GLU variants", 2020)."""
     return _gated("reglu", x, axis, lambda a, b: te.where(a <= 0, 0, a) * b)
 
 
 @te.op
-def geglu(x, *, axis=-1):
+def geglu(x: te.Tensor, *, axis: Any = -1) -> te.Tensor:
     """`gelu(a) * b` for the halves a, b of `x` along `axis`, whose extent is even (Shazeer, "GLU variants", 2020)."""
     return _gated("geglu", x, axis, lambda a, b: _gelu(a) * b)
 
 
 @te.op
-def swiglu(x, *, axis=-1):
+def swiglu(x: te.Tensor, *, axis: Any = -1) -> te.Tensor:
     """`silu(a) * b` for the halves a, b of `x` along `axis`, whose extent is even (Shazeer, "GLU variants", 2020)."""
     return _gated("swiglu", x, axis, lambda a, b: a * te.sigmoid(a) * b)

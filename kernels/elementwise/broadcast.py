@@ -18,43 +18,43 @@ from tensorexpr.kernels.conventions.broadcasting import at, pointwise
 
 
 @te.op
-def add(x, y, *, alpha=1):
+def add(x: te.Tensor, y: te.Tensor, *, alpha: Any = 1) -> te.Tensor:
     """`x + alpha * y`."""
     return pointwise("add", lambda a, b: a + (b if alpha == 1 else alpha * b), x, y)
 
 
 @te.op
-def sub(x, y, *, alpha=1):
+def sub(x: te.Tensor, y: te.Tensor, *, alpha: Any = 1) -> te.Tensor:
     """`x - alpha * y`."""
     return pointwise("sub", lambda a, b: a - (b if alpha == 1 else alpha * b), x, y)
 
 
 @te.op
-def mul(x, y):
+def mul(x: te.Tensor, y: te.Tensor) -> te.Tensor:
     """`x * y`."""
     return pointwise("mul", lambda a, b: a * b, x, y)
 
 
 @te.op
-def div(x, y):
+def div(x: te.Tensor, y: te.Tensor) -> te.Tensor:
     """`x / y`; of integers a float64."""
     return pointwise("div", lambda a, b: a / b, x, y)
 
 
 @te.op
-def pow(x, y):
+def pow(x: te.Tensor, y: te.Tensor) -> te.Tensor:
     """`x ** y`; its derivative by `y` at x = 0 is 0."""
     return pointwise("pow", lambda a, b: a**b, x, y)
 
 
 @te.op
-def remainder(x, y):
+def remainder(x: te.Tensor, y: te.Tensor) -> te.Tensor:
     """`x - floor(x / y) * y`: the remainder with the sign of `y`."""
     return pointwise("remainder", lambda a, b: a % b, x, y)
 
 
 @te.op
-def fmod(x, y):
+def fmod(x: te.Tensor, y: te.Tensor) -> te.Tensor:
     """`x - trunc(x / y) * y`: the remainder with the sign of `x`."""
 
     def body(a: Any, b: Any) -> te.Scalar:
@@ -65,31 +65,31 @@ def fmod(x, y):
 
 
 @te.op
-def maximum(x, y):
+def maximum(x: te.Tensor, y: te.Tensor) -> te.Tensor:
     """The greater of two; NaN if one is. Equal values share the gradient in halves."""
     return pointwise("maximum", te.maximum, x, y)
 
 
 @te.op
-def minimum(x, y):
+def minimum(x: te.Tensor, y: te.Tensor) -> te.Tensor:
     """The lesser of two; NaN if one is. Equal values share the gradient in halves."""
     return pointwise("minimum", te.minimum, x, y)
 
 
 @te.op
-def atan2(y, x):
+def atan2(y: te.Tensor, x: te.Tensor) -> te.Tensor:
     """The angle of the point (x, y), in radians."""
     return pointwise("atan2", te.atan2, y, x)
 
 
 @te.op
-def where(condition, x, y):
+def where(condition: te.Tensor, x: te.Tensor, y: te.Tensor) -> te.Tensor:
     """`x` where the condition (a bool) holds, else `y`; nothing of the other comes through, a NaN neither."""
     return pointwise("where", te.where, condition, x, y)
 
 
 @te.op
-def clamp(x, min=None, max=None):
+def clamp(x: te.Tensor, min: te.Tensor | None = None, max: te.Tensor | None = None) -> te.Tensor:
     """`x` brought into `min .. max`, tensors or numbers, of which one may be left out; where min > max the result is max.
 
     The gradient goes to the one whose value it is, at a bound to `x`, as in PyTorch. A NaN in either stays.
@@ -105,25 +105,25 @@ def clamp(x, min=None, max=None):
 
 
 @te.op
-def lerp(start, end, weight):
+def lerp(start: te.Tensor, end: te.Tensor, weight: te.Tensor) -> te.Tensor:
     """`start + weight * (end - start)`."""
     return pointwise("lerp", lambda a, b, w: a + w * (b - a), start, end, weight)
 
 
 @te.op
-def addcmul(x, tensor1, tensor2, *, value=1):
+def addcmul(x: te.Tensor, tensor1: te.Tensor, tensor2: te.Tensor, *, value: Any = 1) -> te.Tensor:
     """`x + value * tensor1 * tensor2`."""
     return pointwise("addcmul", lambda a, b, c: a + value * (b * c), x, tensor1, tensor2)
 
 
 @te.op
-def addcdiv(x, tensor1, tensor2, *, value=1):
+def addcdiv(x: te.Tensor, tensor1: te.Tensor, tensor2: te.Tensor, *, value: Any = 1) -> te.Tensor:
     """`x + value * tensor1 / tensor2`."""
     return pointwise("addcdiv", lambda a, b, c: a + value * (b / c), x, tensor1, tensor2)
 
 
 @te.op
-def copysign(x, y):
+def copysign(x: te.Tensor, y: te.Tensor) -> te.Tensor:
     """`|x|` with the sign of `y`, that of a zero included. The derivative by `x` is 0 at 0, as that of `|x|`."""
 
     def body(a: Any, b: Any) -> te.Scalar:
@@ -134,7 +134,7 @@ def copysign(x, y):
 
 
 @te.op
-def nan_to_num(x, *, nan=0.0, posinf=None, neginf=None):
+def nan_to_num(x: te.Tensor, *, nan: float = 0.0, posinf: Any = None, neginf: Any = None) -> te.Tensor:
     """`x` with NaN and the infinities replaced: infinities by the greatest and the least finite number unless told otherwise."""
     if not x.dtype.is_float:
         return te.compute(x.shape, lambda *i: x[i])
@@ -159,7 +159,7 @@ _GREATEST = {
 
 
 @te.op
-def hypot(x, y):
+def hypot(x: te.Tensor, y: te.Tensor) -> te.Tensor:
     """`sqrt(x^2 + y^2)` without overflow in between; gradient 0 at (0, 0)."""
 
     # The scale cancels: nothing is differentiated through it.
@@ -173,7 +173,7 @@ def hypot(x, y):
 
 
 @te.op
-def xlogy(x, y):
+def xlogy(x: te.Tensor, y: te.Tensor) -> te.Tensor:
     """`x * log(y)`, and 0 where x = 0 and `log(y)` is no finite number."""
 
     def body(a: Any, b: Any) -> te.Scalar:
@@ -183,7 +183,7 @@ def xlogy(x, y):
 
 
 @te.op
-def xlog1py(x, y):
+def xlog1py(x: te.Tensor, y: te.Tensor) -> te.Tensor:
     """`x * log(1 + y)`, and 0 where x = 0 and `log(1 + y)` is no finite number."""
 
     def body(a: Any, b: Any) -> te.Scalar:
@@ -193,13 +193,13 @@ def xlog1py(x, y):
 
 
 @te.op
-def entr(x):
+def entr(x: te.Tensor) -> te.Tensor:
     """`-x log x`, the entropy of a probability: 0 at 0, minus infinity below."""
     return te.compute(x.shape, lambda *i: te.where(x[i] == 0, 0, te.where(x[i] < 0, -math.inf, -x[i] * te.log(x[i]))))
 
 
 @te.op
-def logaddexp(x, y):
+def logaddexp(x: te.Tensor, y: te.Tensor) -> te.Tensor:
     """`log(exp(x) + exp(y))` at any magnitude."""
     return pointwise("logaddexp", _log_add_exp, x, y)
 
@@ -210,7 +210,7 @@ def _log_add_exp(a: Any, b: Any) -> te.Scalar:
 
 
 @te.op
-def logit(x, *, eps=None):
+def logit(x: te.Tensor, *, eps: Any = None) -> te.Tensor:
     """`log(x / (1 - x))`; with `eps` of `x` brought into `eps .. 1 - eps`, whose derivative is 0 outside."""
     if eps is not None and not 0 <= eps <= 0.5:
         raise bad(f"logit: expected an eps between 0 and 0.5, got {eps!r}")
@@ -226,7 +226,7 @@ def logit(x, *, eps=None):
 
 
 @te.op
-def sinc(x):
+def sinc(x: te.Tensor) -> te.Tensor:
     """`sin(pi x) / (pi x)`, 1 at 0: near 0 by its series, so that its derivatives are right there too."""
 
     def body(*i: Any) -> te.Scalar:
@@ -241,55 +241,55 @@ def sinc(x):
 
 
 @te.op
-def eq(x, y):
+def eq(x: te.Tensor, y: te.Tensor) -> te.Tensor:
     """Whether `x == y`."""
     return pointwise("eq", lambda a, b: a == b, x, y)
 
 
 @te.op
-def ne(x, y):
+def ne(x: te.Tensor, y: te.Tensor) -> te.Tensor:
     """Whether `x != y`."""
     return pointwise("ne", lambda a, b: a != b, x, y)
 
 
 @te.op
-def lt(x, y):
+def lt(x: te.Tensor, y: te.Tensor) -> te.Tensor:
     """Whether `x < y`."""
     return pointwise("lt", lambda a, b: a < b, x, y)
 
 
 @te.op
-def le(x, y):
+def le(x: te.Tensor, y: te.Tensor) -> te.Tensor:
     """Whether `x <= y`."""
     return pointwise("le", lambda a, b: a <= b, x, y)
 
 
 @te.op
-def gt(x, y):
+def gt(x: te.Tensor, y: te.Tensor) -> te.Tensor:
     """Whether `x > y`."""
     return pointwise("gt", lambda a, b: a > b, x, y)
 
 
 @te.op
-def ge(x, y):
+def ge(x: te.Tensor, y: te.Tensor) -> te.Tensor:
     """Whether `x >= y`."""
     return pointwise("ge", lambda a, b: a >= b, x, y)
 
 
 @te.op
-def logical_and(x, y):
+def logical_and(x: te.Tensor, y: te.Tensor) -> te.Tensor:
     """Whether both are true (not 0)."""
     return pointwise("logical_and", te.logical_and, x, y)
 
 
 @te.op
-def logical_or(x, y):
+def logical_or(x: te.Tensor, y: te.Tensor) -> te.Tensor:
     """Whether one at least is true (not 0)."""
     return pointwise("logical_or", te.logical_or, x, y)
 
 
 @te.op
-def logical_xor(x, y):
+def logical_xor(x: te.Tensor, y: te.Tensor) -> te.Tensor:
     """Whether exactly one is true (not 0)."""
     return pointwise("logical_xor", te.logical_xor, x, y)
 
@@ -298,18 +298,18 @@ def logical_xor(x, y):
 
 
 @te.op
-def fmax(x, y):
+def fmax(x: te.Tensor, y: te.Tensor) -> te.Tensor:
     """The greater one; of a number and NaN the number."""
     return pointwise("fmax", lambda a, b: te.where(te.isnan(a), b, te.where(te.isnan(b), a, te.maximum(a, b))), x, y)
 
 
 @te.op
-def fmin(x, y):
+def fmin(x: te.Tensor, y: te.Tensor) -> te.Tensor:
     """The lesser one; of a number and NaN the number."""
     return pointwise("fmin", lambda a, b: te.where(te.isnan(a), b, te.where(te.isnan(b), a, te.minimum(a, b))), x, y)
 
 
 @te.op
-def logaddexp2(x, y):
+def logaddexp2(x: te.Tensor, y: te.Tensor) -> te.Tensor:
     """`log2(2^x + 2^y)` at any magnitude."""
     return pointwise("logaddexp2", lambda a, b: _log_add_exp(a * math.log(2), b * math.log(2)) * (1 / math.log(2)), x, y)

@@ -62,7 +62,9 @@ def _averaged(loss: te.Tensor, weights: Callable[[Any], Any], reduction: str) ->
 
 
 @te.op
-def nll_loss(input, target, weight=None, *, ignore_index=-100, reduction="mean"):
+def nll_loss(
+    input: te.Tensor, target: te.Tensor, weight: te.Tensor | None = None, *, ignore_index: Any = -100, reduction: str = "mean"
+) -> te.Tensor:
     """`-weight[t] * input[n, t]` at the target class t of log probabilities: classes on axis 1 (axis 0 of a vector).
 
     Targets equal to `ignore_index` count nothing; the mean is over the weights of the others.
@@ -83,7 +85,15 @@ def _counted(target: te.Tensor, weight: te.Tensor | None, x: te.Tensor, ignore: 
 
 
 @te.op
-def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="mean", label_smoothing=0.0):
+def cross_entropy(
+    input: te.Tensor,
+    target: te.Tensor,
+    weight: te.Tensor | None = None,
+    *,
+    ignore_index: Any = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> te.Tensor:
     """The cross-entropy of softmax(input) from the target: classes on axis 1 (axis 0 of a vector), any axes after.
 
     A target of integers has the shape without that axis: the loss of a place is `-w[t] log p[t]`; with smoothing s it is
@@ -136,7 +146,9 @@ def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="m
 
 
 @te.op
-def multi_margin_loss(input, target, weight=None, *, p=1, margin=1.0, reduction="mean"):
+def multi_margin_loss(
+    input: te.Tensor, target: te.Tensor, weight: te.Tensor | None = None, *, p: Any = 1, margin: float = 1.0, reduction: str = "mean"
+) -> te.Tensor:
     """`sum over c != t of max(0, margin - x[t] + x[c])^p * weight[t] / C` for scores x of the classes and the target class t."""
     axis = _class_axis("multi_margin_loss", input)
     if input.ndim > 2:
@@ -159,7 +171,7 @@ def multi_margin_loss(input, target, weight=None, *, p=1, margin=1.0, reduction=
 
 
 @te.op
-def multilabel_margin_loss(input, target, *, reduction="mean"):
+def multilabel_margin_loss(input: te.Tensor, target: te.Tensor, *, reduction: str = "mean") -> te.Tensor:
     """`sum over j, c of max(0, 1 - x[t[j]] + x[c]) / C`, t the classes of `target` before its first -1, c all others."""
     axis = _class_axis("multilabel_margin_loss", input)
     if input.ndim > 2 or target.ndim != input.ndim or not all(map(same, input.shape, target.shape)) or not target.dtype.is_integer:
@@ -197,7 +209,9 @@ def multilabel_margin_loss(input, target, *, reduction="mean"):
 
 
 @te.op
-def multilabel_soft_margin_loss(input, target, weight=None, *, reduction="mean"):
+def multilabel_soft_margin_loss(
+    input: te.Tensor, target: te.Tensor, weight: te.Tensor | None = None, *, reduction: str = "mean"
+) -> te.Tensor:
     """`-mean_c w[c] (t log s(x) + (1 - t) log s(-x))` over the last axis, s the sigmoid, targets t 0 or 1."""
     if not input.ndim:
         raise bad("multilabel_soft_margin_loss: expected an input of at least 1 axis, got 0")
@@ -216,7 +230,7 @@ def multilabel_soft_margin_loss(input, target, weight=None, *, reduction="mean")
 
 
 @te.op
-def dice_loss(input, target, *, smooth=1.0, reduction="mean"):
+def dice_loss(input: te.Tensor, target: te.Tensor, *, smooth: float = 1.0, reduction: str = "mean") -> te.Tensor:
     """`1 - (2 sum x t + smooth) / (sum x + sum t + smooth)` of each item of the batch (axis 0), probabilities x and targets t
     (Milletari, Navab & Ahmadi, 2016)."""
     if input.ndim < 2 or target.ndim != input.ndim or not all(map(same, input.shape, target.shape)):

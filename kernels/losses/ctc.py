@@ -57,7 +57,16 @@ def _log_sum(values: Sequence[te.Tensor]) -> te.Tensor:
 
 
 @te.op
-def ctc_loss(log_probs, targets, input_lengths, target_lengths, *, blank=0, reduction="mean", zero_infinity=False):
+def ctc_loss(
+    log_probs: te.Tensor,
+    targets: te.Tensor,
+    input_lengths: te.Tensor,
+    target_lengths: te.Tensor,
+    *,
+    blank: Any = 0,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+) -> te.Tensor:
     """Minus the log probability of each target, over all its alignments to the first `input_lengths[n]` steps.
 
     `log_probs[t, n, c]` are log probabilities of the classes, `targets[n, s]` labels of which `target_lengths[n]` count.

@@ -39,19 +39,19 @@ def paired(name: str, body: Callable[..., Any], input: te.Tensor, *others: te.Te
 
 
 @te.op
-def mse_loss(input, target, *, reduction="mean"):
+def mse_loss(input: te.Tensor, target: te.Tensor, *, reduction: str = "mean") -> te.Tensor:
     """`(input - target)^2`."""
     return reduced(paired("mse_loss", lambda x, y: (x - y) ** 2, input, target), reduction)
 
 
 @te.op
-def l1_loss(input, target, *, reduction="mean"):
+def l1_loss(input: te.Tensor, target: te.Tensor, *, reduction: str = "mean") -> te.Tensor:
     """`|input - target|`; derivative 0 where they are equal."""
     return reduced(paired("l1_loss", lambda x, y: te.abs(x - y), input, target), reduction)
 
 
 @te.op
-def smooth_l1_loss(input, target, *, beta=1.0, reduction="mean"):
+def smooth_l1_loss(input: te.Tensor, target: te.Tensor, *, beta: float = 1.0, reduction: str = "mean") -> te.Tensor:
     """`d^2 / (2 beta)` where `d = |input - target| < beta`, else `d - beta / 2` (Girshick, 2015); beta 0 is the L1 loss."""
     if not beta >= 0:
         raise bad(f"smooth_l1_loss: expected a beta of at least 0, got {beta!r}")
@@ -64,7 +64,7 @@ def smooth_l1_loss(input, target, *, beta=1.0, reduction="mean"):
 
 
 @te.op
-def huber_loss(input, target, *, delta=1.0, reduction="mean"):
+def huber_loss(input: te.Tensor, target: te.Tensor, *, delta: float = 1.0, reduction: str = "mean") -> te.Tensor:
     """`d^2 / 2` where `d = |input - target| <= delta`, else `delta * (d - delta / 2)` (Huber, 1964); `delta` is above 0."""
     if not delta > 0:
         raise bad(f"huber_loss: expected a delta above 0, got {delta!r}")
@@ -84,7 +84,7 @@ def _weighted(value: Any, weight: Any) -> Any:
 
 
 @te.op
-def binary_cross_entropy(input, target, weight=None, *, reduction="mean"):
+def binary_cross_entropy(input: te.Tensor, target: te.Tensor, weight: te.Tensor | None = None, *, reduction: str = "mean") -> te.Tensor:
     """`-(t log x + (1 - t) log(1 - x))` of probabilities; logarithms end at -100, as in PyTorch, so that 0 and 1 give finite losses.
 
     From logits, `binary_cross_entropy_with_logits` is accurate where this cannot be.
@@ -98,7 +98,9 @@ def binary_cross_entropy(input, target, weight=None, *, reduction="mean"):
 
 
 @te.op
-def binary_cross_entropy_with_logits(input, target, weight=None, pos_weight=None, *, reduction="mean"):
+def binary_cross_entropy_with_logits(
+    input: te.Tensor, target: te.Tensor, weight: te.Tensor | None = None, pos_weight: te.Tensor | None = None, *, reduction: str = "mean"
+) -> te.Tensor:
     """`-(p t log s + (1 - t) log(1 - s))`, `s = sigmoid(input)`, p = `pos_weight` (1 where it is left out), times `weight`."""
 
     def body(x: Any, t: Any, w: Any, p: Any) -> Any:
@@ -110,7 +112,9 @@ def binary_cross_entropy_with_logits(input, target, weight=None, pos_weight=None
 
 
 @te.op
-def sigmoid_focal_loss(input, target, *, alpha=0.25, gamma=2.0, reduction="none"):
+def sigmoid_focal_loss(
+    input: te.Tensor, target: te.Tensor, *, alpha: float = 0.25, gamma: float = 2.0, reduction: str = "none"
+) -> te.Tensor:
     """`a (1 - q)^gamma` times the binary cross-entropy of logits, q the probability of what the target says (Lin et al., 2017).
 
     `a` is `alpha` for targets of 1 and `1 - alpha` for those of 0; `alpha=None` leaves it out.
@@ -129,7 +133,7 @@ def sigmoid_focal_loss(input, target, *, alpha=0.25, gamma=2.0, reduction="none"
 
 
 @te.op
-def soft_margin_loss(input, target, *, reduction="mean"):
+def soft_margin_loss(input: te.Tensor, target: te.Tensor, *, reduction: str = "mean") -> te.Tensor:
     """`log(1 + exp(-target * input))` for targets 1 and -1, at any magnitude."""
     return reduced(paired("soft_margin_loss", lambda x, t: -log_sigmoid_of(t * x), input, target), reduction)
 
@@ -138,7 +142,7 @@ def soft_margin_loss(input, target, *, reduction="mean"):
 
 
 @te.op
-def kl_div(input, target, *, log_target=False, reduction="mean"):
+def kl_div(input: te.Tensor, target: te.Tensor, *, log_target: bool = False, reduction: str = "mean") -> te.Tensor:
     """`t (log t - input)`, the divergence of log probabilities `input` from probabilities t (`log_target=True`: from `exp(target)`).
 
     0 where t is 0. `reduction="batchmean"` divides the sum by the first extent: the divergence as it is defined.
@@ -159,7 +163,9 @@ def kl_div(input, target, *, log_target=False, reduction="mean"):
 
 
 @te.op
-def poisson_nll_loss(input, target, *, log_input=True, full=False, eps=1e-8, reduction="mean"):
+def poisson_nll_loss(
+    input: te.Tensor, target: te.Tensor, *, log_input: bool = True, full: bool = False, eps: float = 1e-8, reduction: str = "mean"
+) -> te.Tensor:
     """`exp(input) - target * input`; for `log_input=False` `input - target * log(input + eps)`.
 
     `full=True` adds Stirling's `t log t - t + log(2 pi t) / 2` for targets above 1.
@@ -175,7 +181,9 @@ def poisson_nll_loss(input, target, *, log_input=True, full=False, eps=1e-8, red
 
 
 @te.op
-def gaussian_nll_loss(input, target, var, *, full=False, eps=1e-6, reduction="mean"):
+def gaussian_nll_loss(
+    input: te.Tensor, target: te.Tensor, var: te.Tensor, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
+) -> te.Tensor:
     """`(log v + (input - target)^2 / v) / 2`, v = `var` but at least `eps` (no gradient to `var` below); `full=True` adds log(2 pi) / 2.
 
     `var` broadcasts to `input`, or has its shape without the last axis.

@@ -21,7 +21,7 @@ def _hinge(value: Any) -> te.Scalar:
 
 
 @te.op
-def pairwise_distance(x1, x2, *, p=2, eps=1e-6, keepdims=False):
+def pairwise_distance(x1: te.Tensor, x2: te.Tensor, *, p: Any = 2, eps: float = 1e-6, keepdims: bool = False) -> te.Tensor:
     """The p-norm of `x1 - x2 + eps` along the last axis, the others broadcast."""
     shape = broadcast_shape("pairwise_distance", x1.shape, x2.shape)
     if not shape:
@@ -31,7 +31,7 @@ def pairwise_distance(x1, x2, *, p=2, eps=1e-6, keepdims=False):
 
 
 @te.op
-def cosine_similarity(x1, x2, *, axis=1, eps=1e-8):
+def cosine_similarity(x1: te.Tensor, x2: te.Tensor, *, axis: Any = 1, eps: float = 1e-8) -> te.Tensor:
     """`x1 . x2 / (max(|x1|, eps) max(|x2|, eps))` along `axis`, the other axes broadcast; no gradient through a norm below `eps`."""
     shape = broadcast_shape("cosine_similarity", x1.shape, x2.shape)
     rank = len(shape)
@@ -68,7 +68,9 @@ def _sided(target: Any, near: Any, far: Any) -> te.Scalar:
 
 
 @te.op
-def cosine_embedding_loss(input1, input2, target, *, margin=0.0, reduction="mean"):
+def cosine_embedding_loss(
+    input1: te.Tensor, input2: te.Tensor, target: te.Tensor, *, margin: float = 0.0, reduction: str = "mean"
+) -> te.Tensor:
     """`1 - cos(x1, x2)` for targets 1, `max(0, cos(x1, x2) - margin)` for -1; vectors along the last axis."""
     likeness = cosine_similarity(input1, input2, axis=-1)
 
@@ -79,14 +81,16 @@ def cosine_embedding_loss(input1, input2, target, *, margin=0.0, reduction="mean
 
 
 @te.op
-def hinge_embedding_loss(input, target, *, margin=1.0, reduction="mean"):
+def hinge_embedding_loss(input: te.Tensor, target: te.Tensor, *, margin: float = 1.0, reduction: str = "mean") -> te.Tensor:
     """`input` (a distance) for targets 1, `max(0, margin - input)` for -1."""
     loss = paired("hinge_embedding_loss", lambda x, t: _sided(t, x, _hinge(margin - x)), input, target)
     return reduced(loss, reduction)
 
 
 @te.op
-def margin_ranking_loss(input1, input2, target, *, margin=0.0, reduction="mean"):
+def margin_ranking_loss(
+    input1: te.Tensor, input2: te.Tensor, target: te.Tensor, *, margin: float = 0.0, reduction: str = "mean"
+) -> te.Tensor:
     """`max(0, margin - target * (input1 - input2))`: targets 1 want input1 to rank higher, -1 lower."""
 
     def body(a: Any, b: Any, t: Any) -> te.Scalar:
@@ -96,7 +100,17 @@ def margin_ranking_loss(input1, input2, target, *, margin=0.0, reduction="mean")
 
 
 @te.op
-def triplet_margin_loss(anchor, positive, negative, *, margin=1.0, p=2, eps=1e-6, swap=False, reduction="mean"):
+def triplet_margin_loss(
+    anchor: te.Tensor,
+    positive: te.Tensor,
+    negative: te.Tensor,
+    *,
+    margin: float = 1.0,
+    p: Any = 2,
+    eps: float = 1e-6,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> te.Tensor:
     """`max(0, margin + d(a, p) - d(a, n))`, d the `pairwise_distance` along the last axis (Balntas et al., 2016).
 
     `swap=True` takes the lesser of d(a, n) and d(p, n).

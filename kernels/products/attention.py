@@ -54,7 +54,7 @@ def _attend(
     counts: Callable[[tuple[Any, ...], Any, Any], Any] | None = None,
     added: Callable[[tuple[Any, ...], Any, Any], Any] | None = None,
     groups: bool = False,
-    empty: bool = False,
+    empty: Any = False,
 ) -> te.Tensor:
     """`y[b, i] = sum_j softmax_j(scale * q[b, i] . k[b, j] + added(b, i, j)) v[b, j]` over those j for which `counts(b, i, j)`.
 
@@ -111,7 +111,16 @@ def _causal(b: tuple[Any, ...], i: Any, j: Any) -> Any:
 
 
 @te.op
-def scaled_dot_product_attention(query, key, value, attn_mask=None, *, is_causal=False, scale=None, enable_gqa=False):
+def scaled_dot_product_attention(
+    query: te.Tensor,
+    key: te.Tensor,
+    value: te.Tensor,
+    attn_mask: te.Tensor | None = None,
+    *,
+    is_causal: bool = False,
+    scale: Any = None,
+    enable_gqa: bool = False,
+) -> te.Tensor:
     """`y[.., i, c] = sum_j p[.., i, j] value[.., j, c]`, `p = softmax_j(scale * sum_e query[.., i, e] key[.., j, e] + mask[.., i, j])`.
 
     query (..., L, E), key (..., S, E), value (..., S, C); y (..., L, C). `attn_mask` broadcasts to (..., L, S): a bool says who
@@ -139,7 +148,9 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, *, is_causal
 
 
 @te.op
-def relative_position_attention(query, key, value, bias, *, is_causal=False, scale=None):
+def relative_position_attention(
+    query: te.Tensor, key: te.Tensor, value: te.Tensor, bias: te.Tensor, *, is_causal: bool = False, scale: Any = None
+) -> te.Tensor:
     """Attention with a learned bias for each head and distance: `bias[h, i - j + S - 1]` is added to the score of row i and column j.
 
     query (..., H, L, E), key (..., H, S, E), value (..., H, S, C), bias (H, L + S - 1); otherwise as `scaled_dot_product_attention`.
@@ -156,7 +167,9 @@ def relative_position_attention(query, key, value, bias, *, is_causal=False, sca
 
 
 @te.op
-def alibi_attention(query, key, value, slopes, *, is_causal=True, scale=None):
+def alibi_attention(
+    query: te.Tensor, key: te.Tensor, value: te.Tensor, slopes: te.Tensor, *, is_causal: bool = True, scale: Any = None
+) -> te.Tensor:
     """Attention with linear biases: `-slopes[h] * |i - j|` is added to the score of row i and column j; `slopes` (H,).
 
     query (..., H, L, E), key (..., H, S, E), value (..., H, S, C). Press, Smith, Lewis 2022.
@@ -171,7 +184,9 @@ def alibi_attention(query, key, value, slopes, *, is_causal=True, scale=None):
 
 
 @te.op
-def sliding_window_attention(query, key, value, *, left, right=0, scale=None, enable_gqa=False):
+def sliding_window_attention(
+    query: te.Tensor, key: te.Tensor, value: te.Tensor, *, left: Any, right: Any = 0, scale: Any = None, enable_gqa: bool = False
+) -> te.Tensor:
     """Attention in a band: row i looks at the columns from `i - left` to `i + right` that there are.
 
     Shapes as in `scaled_dot_product_attention`; only the L * (left + 1 + right) scores of the band are computed and kept, so time and
@@ -188,7 +203,7 @@ def sliding_window_attention(query, key, value, *, left, right=0, scale=None, en
 
 
 @te.op
-def linear_attention(query, key, value, *, is_causal=False, eps=1e-6):
+def linear_attention(query: te.Tensor, key: te.Tensor, value: te.Tensor, *, is_causal: bool = False, eps: float = 1e-6) -> te.Tensor:
     """`y[.., i, c] = sum_e f(q[i, e]) s[e, c] / (sum_e f(q[i, e]) z[e] + eps)`.
 
     `s[e, c] = sum_j f(k[j, e]) v[j, c]`, `z[e] = sum_j f(k[j, e])`, `f(x) = elu(x) + 1`. Time linear in the rows. `is_causal`: the
@@ -237,7 +252,7 @@ def linear_attention(query, key, value, *, is_causal=False, eps=1e-6):
 
 
 @te.op
-def rotary_embedding(x, *, base=10000.0, interleaved=False, offset=0):
+def rotary_embedding(x: te.Tensor, *, base: float = 10000.0, interleaved: bool = False, offset: Any = 0) -> te.Tensor:
     """Pairs of features of x (..., T, D) turned by an angle that grows with the position: `(t + offset) * base^(-2 k / D)` for pair k.
 
     A pair is (k, k + D/2), or (2k, 2k + 1) if `interleaved`; (a, b) becomes (a cos - b sin, a sin + b cos). D must be known

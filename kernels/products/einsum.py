@@ -172,7 +172,7 @@ def _kept(terms: Sequence[_Term], pair: tuple[int, int], result: Sequence[str]) 
     return tuple(label for label in both if label in needed)
 
 
-def _einsum(operands, *, equation):
+def _einsum(operands: Any, *, equation: Any) -> Any:
     given = tuple(operands) if isinstance(operands, (tuple, list)) else (operands,)
     if not isinstance(equation, str):
         raise bad(f"einsum: expected an equation as text, got {equation!r}", 'einsum("ij,jk->ik", a, b)')

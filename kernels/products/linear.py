@@ -31,7 +31,7 @@ def _rank(name: str, x: te.Tensor, *ranks: int) -> None:
 
 
 @te.op
-def matmul(x, y):
+def matmul(x: te.Tensor, y: te.Tensor) -> te.Tensor:
     """`z[.., i, j] = sum_k x[.., i, k] * y[.., k, j]`; leading axes broadcast. A vector stands for a row on the left, for a column on
     the right, without that axis in the result. `ArgumentError` for a number or inner extents that differ.
     """
@@ -60,7 +60,7 @@ def _batched(x: te.Tensor, batch: Sequence[Any], last: tuple[Any, ...]) -> te.Sc
 
 
 @te.op
-def bmm(x, y):
+def bmm(x: te.Tensor, y: te.Tensor) -> te.Tensor:
     """`z[b, i, j] = sum_k x[b, i, k] * y[b, k, j]`: `matmul` of exactly three axes each, none broadcast."""
     _rank("bmm", x, 3)
     _rank("bmm", y, 3)
@@ -69,13 +69,13 @@ def bmm(x, y):
 
 
 @te.op
-def addmm(input, x, y, *, beta=1, alpha=1):
+def addmm(input: te.Tensor, x: te.Tensor, y: te.Tensor, *, beta: Any = 1, alpha: Any = 1) -> te.Tensor:
     """`beta * input + alpha * (x @ y)` of matrices, `input` broadcast to the product."""
     return _added("addmm", 2, input, x, y, beta, alpha)
 
 
 @te.op
-def baddbmm(input, x, y, *, beta=1, alpha=1):
+def baddbmm(input: te.Tensor, x: te.Tensor, y: te.Tensor, *, beta: Any = 1, alpha: Any = 1) -> te.Tensor:
     """`beta * input + alpha * (x @ y)` of batches of matrices, `input` broadcast to the product."""
     return _added("baddbmm", 3, input, x, y, beta, alpha)
 
@@ -94,7 +94,7 @@ def _times(factor: float, value: Any) -> Any:
 
 
 @te.op
-def linear(x, weight, bias=None):
+def linear(x: te.Tensor, weight: te.Tensor, bias: te.Tensor | None = None) -> te.Tensor:
     """`y[.., o] = sum_k x[.., k] * weight[o, k] + bias[o]`; a weight of one axis gives a result without `o`."""
     _rank("linear", weight, 1, 2)
     if not x.ndim:
@@ -113,7 +113,7 @@ def linear(x, weight, bias=None):
 
 
 @te.op
-def bilinear(x1, x2, weight, bias=None):
+def bilinear(x1: te.Tensor, x2: te.Tensor, weight: te.Tensor, bias: te.Tensor | None = None) -> te.Tensor:
     """`y[.., o] = sum_jk x1[.., j] * weight[o, j, k] * x2[.., k] + bias[o]`, contracted with `x2` first: each output costs J * (K + 1)."""
     _rank("bilinear", weight, 3)
     if x1.ndim != x2.ndim or not x1.ndim or not all(map(same, x1.shape[:-1], x2.shape[:-1])):
@@ -138,7 +138,7 @@ def bilinear(x1, x2, weight, bias=None):
 
 
 @te.op
-def dot(x, y):
+def dot(x: te.Tensor, y: te.Tensor) -> te.Tensor:
     """`sum_k x[k] * y[k]` of two vectors."""
     _rank("dot", x, 1)
     _rank("dot", y, 1)
@@ -146,7 +146,7 @@ def dot(x, y):
 
 
 @te.op
-def vdot(x, y):
+def vdot(x: te.Tensor, y: te.Tensor) -> te.Tensor:
     """`sum x * y` over all elements of two tensors of one shape."""
     if x.ndim != y.ndim or not all(map(same, x.shape, y.shape)):
         raise bad(f"vdot: expected tensors of one shape, got {x.shape} and {y.shape}")
@@ -156,7 +156,7 @@ def vdot(x, y):
 
 
 @te.op
-def vecdot(x, y, *, axis=-1):
+def vecdot(x: te.Tensor, y: te.Tensor, *, axis: Any = -1) -> te.Tensor:
     """`sum_k x[.., k, ..] * y[.., k, ..]` along `axis`, the other axes broadcast."""
     rank = max(x.ndim, y.ndim)
     shape = broadcast_shape("vecdot", x.shape, y.shape)
@@ -171,7 +171,7 @@ def vecdot(x, y, *, axis=-1):
 
 
 @te.op
-def inner(x, y):
+def inner(x: te.Tensor, y: te.Tensor) -> te.Tensor:
     """`z[.., ..] = sum_k x[.., k] * y[.., k]`: the last axes contracted, all others side by side."""
     if not x.ndim or not y.ndim:
         return pointwise("inner", lambda a, b: a * b, x, y)
@@ -181,7 +181,7 @@ def inner(x, y):
 
 
 @te.op
-def outer(x, y):
+def outer(x: te.Tensor, y: te.Tensor) -> te.Tensor:
     """`z[i, j] = x[i] * y[j]` of two vectors."""
     _rank("outer", x, 1)
     _rank("outer", y, 1)
@@ -189,7 +189,7 @@ def outer(x, y):
 
 
 @te.op
-def tensordot(x, y, *, axes=2):
+def tensordot(x: te.Tensor, y: te.Tensor, *, axes: Any = 2) -> te.Tensor:
     """Contracts `axes` of `x` with those of `y`, pairwise: an integer n (the last n of `x` with the first n of `y`), or two sequences.
 
     The result has the other axes of `x`, then those of `y`.
@@ -228,7 +228,7 @@ def _pairs(x: te.Tensor, y: te.Tensor, axes: Any) -> tuple[list[int], list[int]]
 
 
 @te.op
-def kron(x, y):
+def kron(x: te.Tensor, y: te.Tensor) -> te.Tensor:
     """The Kronecker product: `z[.., i, ..] = x[.., i // n, ..] * y[.., i % n, ..]` on each axis, n the extent of `y`; missing leading
     axes are 1."""
     rank = max(x.ndim, y.ndim)
@@ -243,7 +243,7 @@ def kron(x, y):
 
 
 @te.op
-def cross(x, y, *, axis=-1):
+def cross(x: te.Tensor, y: te.Tensor, *, axis: Any = -1) -> te.Tensor:
     """The vector product along `axis`, of extent 3: `z[i] = x[i+1] y[i+2] - x[i+2] y[i+1]`, places modulo 3; other axes broadcast."""
     shape = broadcast_shape("cross", x.shape, y.shape)
     if x.ndim != y.ndim or not x.ndim:
@@ -264,7 +264,7 @@ def cross(x, y, *, axis=-1):
 
 
 @te.op
-def matrix_power(x, *, n):
+def matrix_power(x: te.Tensor, *, n: Any) -> te.Tensor:
     """The n-th power of square matrices (the last two axes), n >= 0, by repeated squaring: about 2 log2 n products."""
     if x.ndim < 2 or not same(x.shape[-1], x.shape[-2]):
         raise bad(f"matrix_power: expected square matrices, got shape {x.shape}")
@@ -282,7 +282,7 @@ def matrix_power(x, *, n):
 
 
 @te.op
-def multi_dot(tensors):
+def multi_dot(tensors: te.Tensor) -> te.Tensor:
     """The product of two or more matrices, grouped so that the number of multiplications is least; the first may be a row vector, the
     last a column vector.
 

@@ -35,7 +35,7 @@ def _squares(x: te.Tensor, y: te.Tensor) -> Callable[..., Any]:
 
 
 @te.op
-def squared_distance(x, y):
+def squared_distance(x: te.Tensor, y: te.Tensor) -> te.Tensor:
     """`r[.., i, j] = sum_k (x[.., i, k] - y[.., j, k])^2` for x (..., N, D), y (..., M, D)."""
     _points("squared_distance", x, y)
     square = _squares(x, y)
@@ -43,7 +43,7 @@ def squared_distance(x, y):
 
 
 @te.op
-def cdist(x, y, *, p=2.0):
+def cdist(x: te.Tensor, y: te.Tensor, *, p: float = 2.0) -> te.Tensor:
     """`r[.., i, j] = (sum_k |x[.., i, k] - y[.., j, k]|^p)^(1/p)`, `p` positive or inf; x (..., N, D), y (..., M, D).
 
     At a distance of 0 the gradient is 0; for p = inf the first of equal coordinates gets it.
@@ -90,19 +90,19 @@ def _product(name: str, x: te.Tensor, y: te.Tensor, b: te.Tensor, kernel: Callab
 
 
 @te.op
-def gaussian_product(x, y, b, *, gamma=1.0):
+def gaussian_product(x: te.Tensor, y: te.Tensor, b: te.Tensor, *, gamma: float = 1.0) -> te.Tensor:
     """`z[.., i, c] = sum_j exp(-gamma * |x_i - y_j|^2) b[.., j, c]`; x (..., N, D), y (..., M, D), b (..., M) or (..., M, C)."""
     return _product("gaussian_product", x, y, b, lambda square: te.exp(-gamma * square))
 
 
 @te.op
-def laplacian_product(x, y, b, *, gamma=1.0):
+def laplacian_product(x: te.Tensor, y: te.Tensor, b: te.Tensor, *, gamma: float = 1.0) -> te.Tensor:
     """`z[.., i, c] = sum_j exp(-gamma * |x_i - y_j|) b[.., j, c]`; shapes as in `gaussian_product`."""
     return _product("laplacian_product", x, y, b, lambda square: te.exp(-gamma * _root(square)))
 
 
 @te.op
-def cauchy_product(x, y, b, *, gamma=1.0):
+def cauchy_product(x: te.Tensor, y: te.Tensor, b: te.Tensor, *, gamma: float = 1.0) -> te.Tensor:
     """`z[.., i, c] = sum_j b[.., j, c] / (1 + gamma * |x_i - y_j|^2)`; shapes as in `gaussian_product`."""
     return _product("cauchy_product", x, y, b, lambda square: 1.0 / (1.0 + gamma * square))
 
@@ -117,7 +117,7 @@ def _log_sum(x: te.Tensor, y: te.Tensor, exponent: Callable[[Any, Any, Any], Any
 
 
 @te.op
-def gaussian_logsumexp(x, y, b, *, gamma=1.0):
+def gaussian_logsumexp(x: te.Tensor, y: te.Tensor, b: te.Tensor, *, gamma: float = 1.0) -> te.Tensor:
     """`z[.., i] = log sum_j exp(b[.., j] - gamma * |x_i - y_j|^2)`, stable; x (..., N, D), y (..., M, D), b (..., M)."""
     _points("gaussian_logsumexp", x, y)
     shaped(b, y.shape[:-1], "one number per point of y")
@@ -126,7 +126,7 @@ def gaussian_logsumexp(x, y, b, *, gamma=1.0):
 
 
 @te.op
-def sinkhorn_step(x, y, g, log_weight, *, eps):
+def sinkhorn_step(x: te.Tensor, y: te.Tensor, g: te.Tensor, log_weight: te.Tensor, *, eps: Any) -> te.Tensor:
     """Half a step of Sinkhorn's iteration for the cost `|x_i - y_j|^2 / 2` and entropy `eps`: the potential f of the points x from g of y.
 
     `f[.., i] = -eps log sum_j exp(log_weight[.., j] + (g[.., j] - |x_i - y_j|^2 / 2) / eps)`; x (..., N, D), y (..., M, D), the others
@@ -151,7 +151,7 @@ def _nearest(x: te.Tensor, y: te.Tensor) -> te.Tensor:
 
 
 @te.op
-def nearest_neighbor(x, y):
+def nearest_neighbor(x: te.Tensor, y: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
     """`(indices, distances)`: for each point of x the nearest of y (the first of equals, int64), and the squared distance to it.
 
     Differentiable by the distances. x (..., N, D), y (..., M, D).
@@ -163,7 +163,7 @@ def nearest_neighbor(x, y):
 
 
 @te.op
-def kmeans_step(x, centers):
+def kmeans_step(x: te.Tensor, centers: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
     """`(new_centers, labels)`: each point of x (N, D) goes to the nearest of the centers (K, D), which move to the mean of theirs.
 
     A center without points stays. Lloyd 1982.
@@ -180,7 +180,7 @@ def kmeans_step(x, centers):
 
 
 @te.op
-def soft_dtw(cost, *, gamma=1.0):
+def soft_dtw(cost: te.Tensor, *, gamma: float = 1.0) -> te.Tensor:
     """Soft dynamic time warping: the soft minimum, over the paths from (0, 0) to (N - 1, M - 1), of the sum of `cost` along them.
 
     `r[i, j] = cost[i, j] - gamma log(exp(-r[i-1, j] / gamma) + exp(-r[i, j-1] / gamma) + exp(-r[i-1, j-1] / gamma))`; the result is

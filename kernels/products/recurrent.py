@@ -91,7 +91,7 @@ def _gru(units: Any, x: Gate, h: Gate, state: tuple[te.Tensor, ...]) -> tuple[te
 
 
 def _cell(
-    x: te.Tensor, state: tuple[te.Tensor, ...], weights: tuple[te.Tensor, ...], gates: int, step: Callable[..., tuple[te.Tensor, ...]]
+    x: te.Tensor, state: tuple[te.Tensor, ...], weights: tuple[Any, ...], gates: int, step: Callable[..., tuple[te.Tensor, ...]]
 ) -> tuple[te.Tensor, ...]:
     weight_ih, weight_hh, bias_ih, bias_hh = weights
     ranked(x, 2)
@@ -102,13 +102,29 @@ def _cell(
 
 
 @te.op
-def rnn_cell(x, h, weight_ih, weight_hh, bias_ih=None, bias_hh=None, *, nonlinearity="tanh"):
+def rnn_cell(
+    x: te.Tensor,
+    h: te.Tensor,
+    weight_ih: te.Tensor,
+    weight_hh: te.Tensor,
+    bias_ih: te.Tensor | None = None,
+    bias_hh: te.Tensor | None = None,
+    *,
+    nonlinearity: str = "tanh",
+) -> te.Tensor:
     """`h' = tanh(W_ih x + b_ih + W_hh h + b_hh)`, or relu; x (B, I), h (B, H), as `torch.nn.RNNCell`."""
     return _cell(x, (h,), (weight_ih, weight_hh, bias_ih, bias_hh), 1, _rnn(nonlinearity))[0]
 
 
 @te.op
-def lstm_cell(x, hx, weight_ih, weight_hh, bias_ih=None, bias_hh=None):
+def lstm_cell(
+    x: te.Tensor,
+    hx: te.Tensor,
+    weight_ih: te.Tensor,
+    weight_hh: te.Tensor,
+    bias_ih: te.Tensor | None = None,
+    bias_hh: te.Tensor | None = None,
+) -> tuple[te.Tensor, ...]:
     """`(h', c')` of a long short-term memory for x (B, I) and `hx`, the pair (h, c) of (B, H), as `torch.nn.LSTMCell`.
 
     `i, f, o = sigmoid(..)`, `g = tanh(..)` of `W_ih x + b_ih + W_hh h + b_hh` in the order i, f, g, o; `c' = f c + i g`,
@@ -125,7 +141,14 @@ def _pair(hx: Any) -> tuple[te.Tensor, te.Tensor]:
 
 
 @te.op
-def gru_cell(x, h, weight_ih, weight_hh, bias_ih=None, bias_hh=None):
+def gru_cell(
+    x: te.Tensor,
+    h: te.Tensor,
+    weight_ih: te.Tensor,
+    weight_hh: te.Tensor,
+    bias_ih: te.Tensor | None = None,
+    bias_hh: te.Tensor | None = None,
+) -> te.Tensor:
     """`h' = (1 - z) n + z h` of a gated recurrent unit for x (B, I), h (B, H), as `torch.nn.GRUCell`.
 
     `r, z = sigmoid(W_ih x + b_ih + W_hh h + b_hh)`, `n = tanh(W_in x + b_in + r (W_hn h + b_hn))` in the order r, z, n. Cho et al. 2014.
@@ -139,7 +162,7 @@ def gru_cell(x, h, weight_ih, weight_hh, bias_ih=None, bias_hh=None):
 def _sequence(
     x: te.Tensor,
     state: tuple[te.Tensor, ...],
-    weights: tuple[te.Tensor, ...],
+    weights: tuple[Any, ...],
     gates: int,
     step: Callable[..., tuple[te.Tensor, ...]],
     reverse: bool,
@@ -169,18 +192,46 @@ def _sequence(
 
 
 @te.op
-def rnn(x, h, weight_ih, weight_hh, bias_ih=None, bias_hh=None, *, nonlinearity="tanh", reverse=False):
+def rnn(
+    x: te.Tensor,
+    h: te.Tensor,
+    weight_ih: te.Tensor,
+    weight_hh: te.Tensor,
+    bias_ih: te.Tensor | None = None,
+    bias_hh: te.Tensor | None = None,
+    *,
+    nonlinearity: str = "tanh",
+    reverse: bool = False,
+) -> te.Tensor:
     """The states (T, B, H) of `rnn_cell` over the steps of x (T, B, I), from h (B, H)."""
     return _sequence(x, (h,), (weight_ih, weight_hh, bias_ih, bias_hh), 1, _rnn(nonlinearity), reverse)[0]
 
 
 @te.op
-def lstm(x, hx, weight_ih, weight_hh, bias_ih=None, bias_hh=None, *, reverse=False):
+def lstm(
+    x: te.Tensor,
+    hx: te.Tensor,
+    weight_ih: te.Tensor,
+    weight_hh: te.Tensor,
+    bias_ih: te.Tensor | None = None,
+    bias_hh: te.Tensor | None = None,
+    *,
+    reverse: bool = False,
+) -> tuple[te.Tensor, ...]:
     """The states `(hs, cs)`, each (T, B, H), of `lstm_cell` over the steps of x (T, B, I), from `hx`, the pair (h, c) of (B, H)."""
     return _sequence(x, _pair(hx), (weight_ih, weight_hh, bias_ih, bias_hh), 4, _lstm, reverse)
 
 
 @te.op
-def gru(x, h, weight_ih, weight_hh, bias_ih=None, bias_hh=None, *, reverse=False):
+def gru(
+    x: te.Tensor,
+    h: te.Tensor,
+    weight_ih: te.Tensor,
+    weight_hh: te.Tensor,
+    bias_ih: te.Tensor | None = None,
+    bias_hh: te.Tensor | None = None,
+    *,
+    reverse: bool = False,
+) -> te.Tensor:
     """The states (T, B, H) of `gru_cell` over the steps of x (T, B, I), from h (B, H)."""
     return _sequence(x, (h,), (weight_ih, weight_hh, bias_ih, bias_hh), 3, _gru, reverse)[0]

@@ -23,7 +23,7 @@ Place = Callable[[tuple[Any, ...]], tuple[Any, ...]]
 
 
 @te.op
-def embedding(input, weight, *, padding_idx=None):
+def embedding(input: te.Tensor, weight: te.Tensor, *, padding_idx: Any = None) -> te.Tensor:
     """`y[.., d] = weight[input[..], d]` for integers `input` of any shape and a table `weight` (V, D).
 
     The row `padding_idx` is read like any other, but receives no gradient.
@@ -46,7 +46,15 @@ def embedding(input, weight, *, padding_idx=None):
 
 
 @te.op
-def embedding_bag(input, weight, offsets=None, per_sample_weights=None, *, mode="mean", include_last_offset=False):
+def embedding_bag(
+    input: te.Tensor,
+    weight: te.Tensor,
+    offsets: te.Tensor | None = None,
+    per_sample_weights: te.Tensor | None = None,
+    *,
+    mode: str = "mean",
+    include_last_offset: bool = False,
+) -> te.Tensor:
     """`y[b, d]` = the sum, mean or max over the bag b of `weight[input[t], d]`, never storing the rows; 0 for an empty bag.
 
     `input` (B, T): each row is a bag. Or `input` (N,) with `offsets` (B,): bag b is `offsets[b] <= t < offsets[b + 1]`, the last one
@@ -102,7 +110,7 @@ def _rows_of(offsets: te.Tensor, total: Any, last_given: bool) -> tuple[Callable
 
 
 @te.op
-def gather(x, index, *, axis):
+def gather(x: te.Tensor, index: te.Tensor, *, axis: Any) -> te.Tensor:
     """`y[.., i, ..] = x[.., index[.., i, ..], ..]` along `axis`, of the shape of `index`: `torch.gather`.
 
     `index` has the rank of `x` and, on the other axes, at most its extents.
@@ -121,7 +129,7 @@ def _fits(name: str, index: te.Tensor, x: te.Tensor, axis: int) -> None:
 
 
 @te.op
-def take_along_axis(x, index, *, axis):
+def take_along_axis(x: te.Tensor, index: te.Tensor, *, axis: Any) -> te.Tensor:
     """`y[.., i, ..] = x[.., index[.., i, ..], ..]` along `axis`, the other axes broadcast: `numpy.take_along_axis`.
 
     Negative positions count from the end.
@@ -143,7 +151,7 @@ def take_along_axis(x, index, *, axis):
 
 
 @te.op
-def take(x, index, *, axis=None):
+def take(x: te.Tensor, index: te.Tensor, *, axis: Any = None) -> te.Tensor:
     """`y[.., *i, ..] = x[.., index[*i], ..]` along `axis`; without an axis `x` counts as flattened. `numpy.take`. Negative positions count
     from the end."""
     integral(index, "positions in x")
@@ -169,7 +177,7 @@ def _from_the_end(position: Any, extent: Any) -> te.Scalar:
 
 
 @te.op
-def index_select(x, index, *, axis):
+def index_select(x: te.Tensor, index: te.Tensor, *, axis: Any) -> te.Tensor:
     """`y[.., i, ..] = x[.., index[i], ..]` along `axis`, for a vector `index`."""
     axis = normalized(axis, x)
     integral(index, f"positions on axis {axis} of x")
@@ -178,7 +186,7 @@ def index_select(x, index, *, axis):
 
 
 @te.op
-def gather_nd(x, index):
+def gather_nd(x: te.Tensor, index: te.Tensor) -> te.Tensor:
     """`y[*i, *j] = x[index[*i, 0], .., index[*i, K-1], *j]`: the last axis of `index`, of known extent K, holds leading positions in x."""
     integral(index, "positions in x")
     if index.ndim == 0 or not known(index.shape[-1]) or not 0 < index.shape[-1] <= x.ndim:
@@ -189,7 +197,7 @@ def gather_nd(x, index):
 
 
 @te.op
-def one_hot(input, *, num_classes):
+def one_hot(input: te.Tensor, *, num_classes: Any) -> te.Tensor:
     """`y[.., c] = 1 where input[..] == c else 0`, int64; a number out of range gives a row of zeros."""
     integral(input, "classes")
     at_least("num_classes", num_classes, 1)
@@ -197,7 +205,7 @@ def one_hot(input, *, num_classes):
 
 
 @te.op
-def masked_fill(x, mask, *, value):
+def masked_fill(x: te.Tensor, mask: te.Tensor, *, value: Any) -> te.Tensor:
     """`y[i] = value where mask[i] else x[i]`; `mask`, of bools, broadcasts to the shape of `x`."""
     if not mask.dtype.is_bool:
         raise bad(f"mask: expected bools, got {mask.dtype.name}")
@@ -236,7 +244,7 @@ def _by_index(x: te.Tensor, index: te.Tensor, src: te.Tensor, axis: int) -> tupl
 
 
 @te.op
-def scatter(x, index, src, *, axis):
+def scatter(x: te.Tensor, index: te.Tensor, src: te.Tensor, *, axis: Any) -> te.Tensor:
     """`y = x`, then `y[.., index[.., i, ..], ..] = src[.., i, ..]` along `axis`; where several meet, the last one stays.
 
     `index` has the rank of `x` and at most its extents on the other axes; of `src` the elements at the indices of `index` are sent.
@@ -247,7 +255,7 @@ def scatter(x, index, src, *, axis):
 
 
 @te.op
-def scatter_add(x, index, src, *, axis):
+def scatter_add(x: te.Tensor, index: te.Tensor, src: te.Tensor, *, axis: Any) -> te.Tensor:
     """`y = x`, then `y[.., index[.., i, ..], ..] += src[.., i, ..]` along `axis`; shapes as in `scatter`."""
     axis, place = _by_index(x, index, src, axis)
     total = _sent(x.shape, place, src, "sum", index.shape, "total")
@@ -255,7 +263,7 @@ def scatter_add(x, index, src, *, axis):
 
 
 @te.op
-def scatter_reduce(x, index, src, *, axis, reduce, include_self=True):
+def scatter_reduce(x: te.Tensor, index: te.Tensor, src: te.Tensor, *, axis: Any, reduce: Any, include_self: bool = True) -> te.Tensor:
     """`y[p]` = `reduce` ("sum", "prod", "mean", "amax", "amin") of `x[p]` and all `src` sent to p along `axis`; shapes as in `scatter`.
 
     Without `include_self`, `x[p]` stands only where nothing is sent. The first of equal extremes of `src` gets the gradient; an
@@ -296,7 +304,7 @@ def _by_vector(x: te.Tensor, index: te.Tensor, source: te.Tensor, axis: int) -> 
 
 
 @te.op
-def index_add(x, index, source, *, axis, alpha=1):
+def index_add(x: te.Tensor, index: te.Tensor, source: te.Tensor, *, axis: Any, alpha: Any = 1) -> te.Tensor:
     """`y = x`, then `y[.., index[i], ..] += alpha * source[.., i, ..]` along `axis`, for a vector `index`."""
     axis, place = _by_vector(x, index, source, axis)
     total = _sent(x.shape, place, source, "sum", source.shape, "total")
@@ -304,14 +312,14 @@ def index_add(x, index, source, *, axis, alpha=1):
 
 
 @te.op
-def index_copy(x, index, source, *, axis):
+def index_copy(x: te.Tensor, index: te.Tensor, source: te.Tensor, *, axis: Any) -> te.Tensor:
     """`y = x`, then `y[.., index[i], ..] = source[.., i, ..]` along `axis`, for a vector `index`; of those that meet, the last stays."""
     axis, place = _by_vector(x, index, source, axis)
     return _last(x, place, source, axis, source.shape)
 
 
 @te.op
-def bincount(input, weights=None, *, num_bins):
+def bincount(input: te.Tensor, weights: te.Tensor | None = None, *, num_bins: Any) -> te.Tensor:
     """`y[b] = sum_t weights[t] over input[t] == b`, or their number (int64) without weights; `num_bins` is what `minlength` cannot be:
     the length of the result, fixed when the op is compiled."""
     integral(input, "bins")
@@ -343,31 +351,31 @@ def _of_segments(data: te.Tensor, segment_ids: te.Tensor, num_segments: int, com
 
 
 @te.op
-def segment_sum(data, segment_ids, *, num_segments):
+def segment_sum(data: te.Tensor, segment_ids: te.Tensor, *, num_segments: Any) -> te.Tensor:
     """`y[s, ..] = sum of data[t, ..] over segment_ids[t] == s`; the ids in any order, an empty segment is 0."""
     return _of_segments(data, segment_ids, num_segments, "sum")
 
 
 @te.op
-def segment_prod(data, segment_ids, *, num_segments):
+def segment_prod(data: te.Tensor, segment_ids: te.Tensor, *, num_segments: Any) -> te.Tensor:
     """`y[s, ..] = product of data[t, ..] over segment_ids[t] == s`; an empty segment is 1. Zeros have exact gradients."""
     return _of_segments(data, segment_ids, num_segments, "prod")
 
 
 @te.op
-def segment_max(data, segment_ids, *, num_segments):
+def segment_max(data: te.Tensor, segment_ids: te.Tensor, *, num_segments: Any) -> te.Tensor:
     """`y[s, ..] = max of data[t, ..] over segment_ids[t] == s`; an empty segment is -inf. The first of equals gets the gradient."""
     return _of_segments(data, segment_ids, num_segments, "max")
 
 
 @te.op
-def segment_min(data, segment_ids, *, num_segments):
+def segment_min(data: te.Tensor, segment_ids: te.Tensor, *, num_segments: Any) -> te.Tensor:
     """`y[s, ..] = min of data[t, ..] over segment_ids[t] == s`; an empty segment is inf. The first of equals gets the gradient."""
     return _of_segments(data, segment_ids, num_segments, "min")
 
 
 @te.op
-def segment_mean(data, segment_ids, *, num_segments):
+def segment_mean(data: te.Tensor, segment_ids: te.Tensor, *, num_segments: Any) -> te.Tensor:
     """`y[s, ..] = mean of data[t, ..] over segment_ids[t] == s`; an empty segment is 0."""
     total = _of_segments(data, segment_ids, num_segments, "sum")
     counts = _counts((num_segments,), lambda i: (segment_ids[i],), segment_ids.shape)
@@ -375,7 +383,7 @@ def segment_mean(data, segment_ids, *, num_segments):
 
 
 @te.op
-def segment_softmax(data, segment_ids, *, num_segments):
+def segment_softmax(data: te.Tensor, segment_ids: te.Tensor, *, num_segments: Any) -> te.Tensor:
     """`y[t, ..] = exp(data[t, ..]) / sum of exp(data[u, ..]) over segment_ids[u] == segment_ids[t]`, stable; the shape of `data`."""
     shape, place = _by_segment(data, segment_ids, num_segments)
     top = te.stop_gradient(_sent(shape, place, data, "max", data.shape, "top"))
@@ -385,7 +393,7 @@ def segment_softmax(data, segment_ids, *, num_segments):
 
 
 @te.op
-def ragged_row_sum(values, offsets):
+def ragged_row_sum(values: te.Tensor, offsets: te.Tensor) -> te.Tensor:
     """`y[r, ..] = sum of values[t, ..] over offsets[r] <= t < offsets[r + 1]`; values (N, ...), offsets (R + 1,) ascending from 0 to N."""
     if values.ndim == 0:
         raise bad("values: expected a tensor whose first axis is in rows, got one without axes")
@@ -396,7 +404,7 @@ def ragged_row_sum(values, offsets):
 
 
 @te.op
-def csr_matmul(data, indices, indptr, dense):
+def csr_matmul(data: te.Tensor, indices: te.Tensor, indptr: te.Tensor, dense: te.Tensor) -> te.Tensor:
     """`y[r, d] = sum of data[t] * dense[indices[t], d] over indptr[r] <= t < indptr[r + 1]`: a sparse matrix in CSR form times a dense one.
 
     data and indices (N,), indptr (R + 1,) ascending from 0 to N, dense (C, D) or (C,).

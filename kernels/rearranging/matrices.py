@@ -46,7 +46,7 @@ def _along(x: te.Tensor, first: int, second: int, offset: int) -> Callable[[Any,
 
 
 @te.op
-def diagonal(x, *, offset=0, axis1=0, axis2=1):
+def diagonal(x: te.Tensor, *, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -> te.Tensor:
     """`y[.., k] = x[.., k, .., k + offset, ..]`: a diagonal of the plane of two axes, as the last axis of the result."""
     first, second = _plane("diagonal", x, axis1, axis2)
     element = _along(x, first, second, _offset("diagonal", offset))
@@ -55,7 +55,7 @@ def diagonal(x, *, offset=0, axis1=0, axis2=1):
 
 
 @te.op
-def trace(x, *, offset=0, axis1=0, axis2=1):
+def trace(x: te.Tensor, *, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -> te.Tensor:
     """`y[..] = sum_k x[.., k, .., k + offset, ..]`: the sum of a diagonal of the plane of two axes."""
     first, second = _plane("trace", x, axis1, axis2)
     element = _along(x, first, second, _offset("trace", offset))
@@ -65,7 +65,7 @@ def trace(x, *, offset=0, axis1=0, axis2=1):
 
 
 @te.op
-def diag_embed(x, *, offset=0, axis1=-2, axis2=-1):
+def diag_embed(x: te.Tensor, *, offset: Any = 0, axis1: Any = -2, axis2: Any = -1) -> te.Tensor:
     """The opposite of `diagonal`: the last axis of `x` as a diagonal of a plane of square matrices, 0 elsewhere."""
     rank = x.ndim + 1
     if not x.ndim:
@@ -90,7 +90,7 @@ def diag_embed(x, *, offset=0, axis1=-2, axis2=-1):
 
 
 @te.op
-def diag(x, *, offset=0):
+def diag(x: te.Tensor, *, offset: Any = 0) -> te.Tensor:
     """The diagonal of a matrix, or the matrix with a vector as its diagonal."""
     if x.ndim not in (1, 2):
         raise bad(f"diag: expected a vector or a matrix, got {x.ndim} axes")
@@ -98,13 +98,13 @@ def diag(x, *, offset=0):
 
 
 @te.op
-def triu(x, *, diagonal=0):
+def triu(x: te.Tensor, *, diagonal: Any = 0) -> te.Tensor:
     """The elements of matrices (the last two axes) on and above a diagonal, 0 below."""
     return _triangle("triu", x, diagonal, lambda above: above >= 0)
 
 
 @te.op
-def tril(x, *, diagonal=0):
+def tril(x: te.Tensor, *, diagonal: Any = 0) -> te.Tensor:
     """The elements of matrices (the last two axes) on and below a diagonal, 0 above."""
     return _triangle("tril", x, diagonal, lambda above: above <= 0)
 

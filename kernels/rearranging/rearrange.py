@@ -37,14 +37,14 @@ def _choose(index: Any, bounds: Sequence[Any], choices: Sequence[Callable[[], An
 
 
 @te.op
-def flip(x, *, axes=None):
+def flip(x: te.Tensor, *, axes: Any = None) -> te.Tensor:
     """`y[.., i, ..] = x[.., n - 1 - i, ..]` along `axes` (one or several; None: all)."""
     turned = _axes(axes, x)
     return te.compute(x.shape, lambda *i: x[tuple(x.shape[d] - 1 - k if d in turned else k for d, k in enumerate(i))])
 
 
 @te.op
-def roll(x, *, shifts, axes=None):
+def roll(x: te.Tensor, *, shifts: Any, axes: Any = None) -> te.Tensor:
     """`y[.., i, ..] = x[.., (i - shift) % n, ..]` along `axes`, with a shift for each; axes None: of the flattened tensor, as PyTorch."""
     if axes is None:
         at_least("shifts", abs(shifts) if is_int(shifts) else shifts, 0)
@@ -70,7 +70,7 @@ def _rolled(x: te.Tensor, shifts: dict[int, int]) -> te.Tensor:
 
 
 @te.op
-def rot90(x, *, k=1, axes=(0, 1)):
+def rot90(x: te.Tensor, *, k: Any = 1, axes: Any = (0, 1)) -> te.Tensor:
     """`x` turned by `k` quarter turns in the plane of two axes, from the first towards the second."""
     if not is_int(k):
         raise bad(f"k: expected an integer number of quarter turns, got {k!r}")
@@ -92,7 +92,7 @@ def rot90(x, *, k=1, axes=(0, 1)):
 
 
 @te.op
-def permute(x, *, axes):
+def permute(x: te.Tensor, *, axes: Any) -> te.Tensor:
     """The axes in another order: axis d of the result is axis `axes[d]` of `x`."""
     order = _axes(axes, x)
     if len(order) != x.ndim:
@@ -101,7 +101,7 @@ def permute(x, *, axes):
 
 
 @te.op
-def transpose(x, *, axis0=-2, axis1=-1):
+def transpose(x: te.Tensor, *, axis0: Any = -2, axis1: Any = -1) -> te.Tensor:
     """`x` with two axes exchanged (PyTorch's `transpose`)."""
     first, second = normalized(axis0, x), normalized(axis1, x)
     order = list(range(x.ndim))
@@ -110,7 +110,7 @@ def transpose(x, *, axis0=-2, axis1=-1):
 
 
 @te.op
-def moveaxis(x, *, source, destination):
+def moveaxis(x: te.Tensor, *, source: Any, destination: Any) -> te.Tensor:
     """`x` with the axes `source` moved to the places `destination`, the others in order (`numpy.moveaxis`, `torch.movedim`)."""
     taken, places = _axes(source, x), _axes(destination, x)
     if len(taken) != len(places):
@@ -128,7 +128,7 @@ def _permuted(x: te.Tensor, order: Sequence[int]) -> te.Tensor:
 
 
 @te.op
-def tile(x, *, repeats):
+def tile(x: te.Tensor, *, repeats: Any) -> te.Tensor:
     """`y[i] = x[i % n]` on each axis, `repeats` times (`numpy.tile`; missing leading numbers are 1, missing axes are added in front)."""
     times = (repeats,) if is_int(repeats) else tuple(repeats)
     for number in times:
@@ -144,7 +144,7 @@ def tile(x, *, repeats):
 
 
 @te.op
-def repeat(x, *, sizes):
+def repeat(x: te.Tensor, *, sizes: Any) -> te.Tensor:
     """`y[i] = x[i % n]` on each axis: `torch.Tensor.repeat`, with a number for every axis of the result."""
     if not isinstance(sizes, (tuple, list)) or len(sizes) < x.ndim:
         raise bad(f"sizes: expected at least {x.ndim} numbers, one per axis of {x.name}, got {sizes!r}")
@@ -152,7 +152,7 @@ def repeat(x, *, sizes):
 
 
 @te.op
-def repeat_interleave(x, *, repeats, axis=None):
+def repeat_interleave(x: te.Tensor, *, repeats: Any, axis: Any = None) -> te.Tensor:
     """Each element `repeats` times, beside each other: `y[.., i, ..] = x[.., i // repeats, ..]` along `axis` (None: flattened first).
 
     A tuple of `repeats` says how often each element along the axis is repeated.
@@ -181,7 +181,7 @@ def repeat_interleave(x, *, repeats, axis=None):
 
 
 @te.op
-def broadcast_to(x, *, shape):
+def broadcast_to(x: te.Tensor, *, shape: Any) -> te.Tensor:
     """`x` with axes of extent 1 stretched and axes added in front, to `shape` (-1: as it is); `torch.Tensor.expand`."""
     wanted = tuple(shape)
     if len(wanted) < x.ndim:
@@ -205,7 +205,7 @@ def broadcast_to(x, *, shape):
 
 
 @te.op
-def meshgrid(tensors, *, indexing="ij"):
+def meshgrid(tensors: te.Tensor, *, indexing: str = "ij") -> tuple[te.Tensor, ...]:
     """One tensor per vector, all of the shape of their product: `y_d[i_0, ..] = tensors[d][i_d]`.
 
     `indexing` "ij", or "xy" with the first two axes exchanged, as `numpy.meshgrid` and `torch.meshgrid`.
@@ -225,7 +225,7 @@ def meshgrid(tensors, *, indexing="ij"):
 
 
 @te.op
-def reshape(x, *, shape):
+def reshape(x: te.Tensor, *, shape: Any) -> te.Tensor:
     """The elements in row-major order, counted by `shape`; one extent may be -1, what is left.
 
     `ArgumentError` where the numbers of elements are known and differ.
@@ -243,7 +243,7 @@ def reshape(x, *, shape):
 
 
 @te.op
-def flatten(x, *, start_axis=0, end_axis=-1):
+def flatten(x: te.Tensor, *, start_axis: Any = 0, end_axis: Any = -1) -> te.Tensor:
     """The axes from `start_axis` to `end_axis`, both included, as one: `y[.., f, ..] = x[.., f // n, f % n, ..]`."""
     if x.ndim == 0:
         return te.compute((1,), lambda _: x[()])
@@ -254,7 +254,7 @@ def flatten(x, *, start_axis=0, end_axis=-1):
 
 
 @te.op
-def unflatten(x, *, axis, sizes):
+def unflatten(x: te.Tensor, *, axis: Any, sizes: Any) -> te.Tensor:
     """`axis` as several axes of extents `sizes`, of which one may be -1."""
     axis = normalized(axis, x)
     parts = list(sizes)
@@ -331,7 +331,7 @@ def _compare(a: Any, b: Any) -> int:
 
 
 @te.op
-def squeeze(x, *, axis=None):
+def squeeze(x: te.Tensor, *, axis: Any = None) -> te.Tensor:
     """`x` without `axis` (one or several) where its extent is 1; None: without every axis of extent 1."""
     axes = _axes(axis, x)
     gone = {d for d in axes if _is_one(x.shape[d])}
@@ -340,7 +340,7 @@ def squeeze(x, *, axis=None):
 
 
 @te.op
-def unsqueeze(x, *, axis):
+def unsqueeze(x: te.Tensor, *, axis: Any) -> te.Tensor:
     """`x` with an axis of extent 1 put in at `axis` of the result."""
     if not is_int(axis) or not -x.ndim - 1 <= axis <= x.ndim:
         raise bad(f"axis: expected a place between {-x.ndim - 1} and {x.ndim}, got {axis!r}")
@@ -368,7 +368,7 @@ def _same_shapes(name: str, given: Sequence[te.Tensor], but: int | None) -> None
 
 
 @te.op
-def concatenate(tensors, *, axis=0):
+def concatenate(tensors: te.Tensor, *, axis: Any = 0) -> te.Tensor:
     """The tensors one after the other along `axis`: `y[.., i, ..] = tensors[k][.., i - starts[k], ..]`; other extents are equal."""
     given = _several(tensors)
     axis = normalized(axis, given[0])
@@ -387,7 +387,7 @@ def concatenate(tensors, *, axis=0):
 
 
 @te.op
-def stack(tensors, *, axis=0):
+def stack(tensors: te.Tensor, *, axis: Any = 0) -> te.Tensor:
     """Tensors of one shape along a new axis, put in at `axis` of the result."""
     given = _several(tensors)
     _same_shapes("stack", given, None)
@@ -410,7 +410,7 @@ def _part(x: te.Tensor, axis: int, start: Any, length: Any, step: int = 1) -> te
 
 
 @te.op
-def narrow(x, *, axis, start, length):
+def narrow(x: te.Tensor, *, axis: Any, start: Any, length: Any) -> te.Tensor:
     """`length` elements along `axis` from `start` on: `y[.., i, ..] = x[.., start + i, ..]`."""
     axis = normalized(axis, x)
     first, number = at_least("start", start, 0), at_least("length", length, 0)
@@ -420,7 +420,7 @@ def narrow(x, *, axis, start, length):
 
 
 @te.op
-def slice_axis(x, *, axis, start=None, stop=None, step=1):
+def slice_axis(x: te.Tensor, *, axis: Any, start: Any = None, stop: Any = None, step: Any = 1) -> te.Tensor:
     """Python's `x[start:stop:step]` along `axis`, negative numbers and steps included: `y[.., i, ..] = x[.., start + i * step, ..]`.
 
     The extent of the axis must be known when the op is traced, unless the step is 1 or more, `start` is given from the front and
@@ -443,7 +443,7 @@ def slice_axis(x, *, axis, start=None, stop=None, step=1):
 
 
 @te.op
-def split(x, *, sizes, axis=0):
+def split(x: te.Tensor, *, sizes: Any, axis: Any = 0) -> tuple[te.Tensor, ...]:
     """`x` in parts along `axis`: of `sizes` each (the last may be smaller), or of the extents of a tuple `sizes`."""
     axis = normalized(axis, x)
     size = x.shape[axis]
@@ -460,7 +460,7 @@ def split(x, *, sizes, axis=0):
 
 
 @te.op
-def chunk(x, *, chunks, axis=0):
+def chunk(x: te.Tensor, *, chunks: Any, axis: Any = 0) -> te.Tensor:
     """`x` in at most `chunks` parts along `axis`, of equal extents except for the last, as `torch.chunk`."""
     number = at_least("chunks", chunks, 1)
     axis = normalized(axis, x)

@@ -75,7 +75,7 @@ def _summed(x: te.Tensor) -> str:
 
 
 @te.op
-def cumsum(x, *, axis=-1, exclusive=False, reverse=False):
+def cumsum(x: te.Tensor, *, axis: Any = -1, exclusive: bool = False, reverse: bool = False) -> te.Tensor:
     """`y[.., i, ..] = sum of x[.., k, ..] over k <= i` along `axis` (k < i if `exclusive`; k >= i or k > i in `reverse`)."""
     wide = _summed(x)
     axis = normalized(axis, x)
@@ -85,7 +85,7 @@ def cumsum(x, *, axis=-1, exclusive=False, reverse=False):
 
 
 @te.op
-def cumprod(x, *, axis=-1, exclusive=False, reverse=False):
+def cumprod(x: te.Tensor, *, axis: Any = -1, exclusive: bool = False, reverse: bool = False) -> te.Tensor:
     """`y[.., i, ..] = product of x[.., k, ..] over k <= i` along `axis`; options as in `cumsum`. Zeros have exact gradients."""
     wide = _summed(x)
     axis = normalized(axis, x)
@@ -108,7 +108,7 @@ def _extremes(x: te.Tensor, axis: int, greatest: bool, reverse: bool) -> tuple[t
 
 
 @te.op
-def cummax(x, *, axis=-1, reverse=False):
+def cummax(x: te.Tensor, *, axis: Any = -1, reverse: bool = False) -> tuple[te.Tensor, ...]:
     """`(values, indices)`: the greatest of x[.., k, ..] over k <= i along `axis`, and its position (int64).
 
     The last of equals wins and gets the gradient, as in PyTorch; from a NaN on, values are NaN.
@@ -117,13 +117,13 @@ def cummax(x, *, axis=-1, reverse=False):
 
 
 @te.op
-def cummin(x, *, axis=-1, reverse=False):
+def cummin(x: te.Tensor, *, axis: Any = -1, reverse: bool = False) -> tuple[te.Tensor, ...]:
     """`(values, indices)`: the least of x[.., k, ..] over k <= i along `axis`, and its position; see `cummax`."""
     return _extremes(x, axis, False, reverse)
 
 
 @te.op
-def logcumsumexp(x, *, axis=-1, reverse=False):
+def logcumsumexp(x: te.Tensor, *, axis: Any = -1, reverse: bool = False) -> te.Tensor:
     """`y[.., i, ..] = log(sum of exp(x[.., k, ..]) over k <= i)` along `axis`, stable; minus infinities are empty terms."""
     axis = normalized(axis, x)
 
@@ -136,7 +136,7 @@ def logcumsumexp(x, *, axis=-1, reverse=False):
 
 
 @te.op
-def linear_recurrence(a, b, initial=None, *, axis=0, reverse=False):
+def linear_recurrence(a: te.Tensor, b: te.Tensor, initial: te.Tensor | None = None, *, axis: Any = 0, reverse: bool = False) -> te.Tensor:
     """`h_t = a_t * h_{t-1} + b_t` along `axis`, for every index of the others; a and b of one shape.
 
     `initial`, of that shape without `axis`, is the state before the first step (0 if left out); `reverse` steps from the end.
@@ -151,7 +151,7 @@ def linear_recurrence(a, b, initial=None, *, axis=0, reverse=False):
 
 
 @te.op
-def ema(x, *, alpha, axis=-1):
+def ema(x: te.Tensor, *, alpha: Any, axis: Any = -1) -> te.Tensor:
     """The exponential moving average along `axis`: `y_0 = x_0`, `y_t = alpha * x_t + (1 - alpha) * y_{t-1}`."""
     if isinstance(alpha, bool) or not isinstance(alpha, (int, float)) or not 0 < alpha <= 1:
         raise bad(f"alpha: expected a number above 0 and at most 1, got {alpha!r}")
@@ -164,7 +164,7 @@ def ema(x, *, alpha, axis=-1):
 
 
 @te.op
-def diff(x, *, n=1, axis=-1):
+def diff(x: te.Tensor, *, n: Any = 1, axis: Any = -1) -> te.Tensor:
     """`y[.., i, ..] = x[.., i + 1, ..] - x[.., i, ..]` along `axis`, `n` times over; the extent falls by `n`, to 0 at the least."""
     at_least("n", n, 0)
     axis = normalized(axis, x)
@@ -195,7 +195,7 @@ def _panels(y: te.Tensor, x: te.Tensor | None, dx: float, axis: int) -> tuple[An
 
 
 @te.op
-def trapezoid(y, x=None, *, dx=1.0, axis=-1):
+def trapezoid(y: te.Tensor, x: te.Tensor | None = None, *, dx: float = 1.0, axis: Any = -1) -> te.Tensor:
     """`sum_k (y[k] + y[k + 1]) / 2 * (x[k + 1] - x[k])` along `axis`; points `dx` apart without x; x a vector or of the shape of y."""
     axis = normalized(axis, y)
     panels, area = _panels(y, x, dx, axis)
@@ -203,7 +203,7 @@ def trapezoid(y, x=None, *, dx=1.0, axis=-1):
 
 
 @te.op
-def cumulative_trapezoid(y, x=None, *, dx=1.0, axis=-1):
+def cumulative_trapezoid(y: te.Tensor, x: te.Tensor | None = None, *, dx: float = 1.0, axis: Any = -1) -> te.Tensor:
     """`z[i] = sum over k <= i of (y[k] + y[k + 1]) / 2 * (x[k + 1] - x[k])` along `axis`, whose extent falls by 1; see `trapezoid`."""
     axis = normalized(axis, y)
     panels, area = _panels(y, x, dx, axis)

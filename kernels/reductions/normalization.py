@@ -71,7 +71,17 @@ def _last_axes(x: te.Tensor, given: tuple[te.Tensor | None, ...], normalized_sha
 
 
 @te.op
-def batch_norm(x, running_mean=None, running_var=None, weight=None, bias=None, *, training=False, momentum=0.1, eps=1e-5):
+def batch_norm(
+    x: te.Tensor,
+    running_mean: te.Tensor | None = None,
+    running_var: te.Tensor | None = None,
+    weight: te.Tensor | None = None,
+    bias: te.Tensor | None = None,
+    *,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> te.Tensor | tuple[te.Tensor, ...]:
     """`y[n, c, ..] = (x[n, c, ..] - mean[c]) / sqrt(var[c] + eps) * weight[c] + bias[c]` for x (N, C, ...).
 
     With `training` the mean and biased variance are those of the batch (over all axes but 1), and where running statistics
@@ -84,13 +94,13 @@ def batch_norm(x, running_mean=None, running_var=None, weight=None, bias=None, *
     scale, shift = _per_channel(x, weight, "weight"), _per_channel(x, bias, "bias")
     _per_channel(x, running_mean, "mean"), _per_channel(x, running_var, "variance")
     if not training:
-        if running_mean is None:
+        if running_mean is None or running_var is None:
             raise bad("batch_norm: expected running_mean and running_var, got None", "training=True takes the statistics of the batch")
         return _standardized(x, running_mean, running_var, scale, shift, eps, lambda i: (i[1],))
     over = drop(x.shape, 1)
     mean, var = moments(x, (x.shape[1],), over, lambda c, k: along(k, 1, c[0]))
     y = _standardized(x, mean, var, scale, shift, eps, lambda i: (i[1],))
-    if running_mean is None:
+    if running_mean is None or running_var is None:
         return y
     count = te.cast(product(over), carrier(x))
 
@@ -103,7 +113,9 @@ def batch_norm(x, running_mean=None, running_var=None, weight=None, bias=None, *
 
 
 @te.op
-def layer_norm(x, weight=None, bias=None, *, normalized_shape=None, eps=1e-5):
+def layer_norm(
+    x: te.Tensor, weight: te.Tensor | None = None, bias: te.Tensor | None = None, *, normalized_shape: Any = None, eps: float = 1e-5
+) -> te.Tensor:
     """`y[i, j] = (x[i, j] - mean[i]) / sqrt(var[i] + eps) * weight[j] + bias[j]`, with i the leading and j the trailing axes.
 
     `normalized_shape`: the trailing extents (an int, or a tuple of any rank) that share a mean and biased variance; by default
@@ -118,7 +130,7 @@ def layer_norm(x, weight=None, bias=None, *, normalized_shape=None, eps=1e-5):
 
 
 @te.op
-def rms_norm(x, weight=None, *, normalized_shape=None, eps=None):
+def rms_norm(x: te.Tensor, weight: te.Tensor | None = None, *, normalized_shape: Any = None, eps: Any = None) -> te.Tensor:
     """`y[i, j] = x[i, j] / sqrt(mean_k x[i, k]^2 + eps) * weight[j]`, with i the leading and j the trailing axes.
 
     `normalized_shape` as in `layer_norm`; `eps` is the resolution of the dtype of `x` by default. Zhang, Sennrich 2019.
@@ -141,7 +153,9 @@ def rms_norm(x, weight=None, *, normalized_shape=None, eps=None):
 
 
 @te.op
-def group_norm(x, weight=None, bias=None, *, num_groups, eps=1e-5):
+def group_norm(
+    x: te.Tensor, weight: te.Tensor | None = None, bias: te.Tensor | None = None, *, num_groups: Any, eps: float = 1e-5
+) -> te.Tensor:
     """Channels of x (N, C, ...) in `num_groups` equal groups, each with the other axes brought to mean 0 and variance 1.
 
     `y[n, c, ..] = (x[n, c, ..] - mean[n, c // (C/G)]) / sqrt(var[n, c // (C/G)] + eps) * weight[c] + bias[c]`. The channels
@@ -159,7 +173,16 @@ def group_norm(x, weight=None, bias=None, *, num_groups, eps=1e-5):
 
 
 @te.op
-def instance_norm(x, running_mean=None, running_var=None, weight=None, bias=None, *, use_input_stats=True, eps=1e-5):
+def instance_norm(
+    x: te.Tensor,
+    running_mean: te.Tensor | None = None,
+    running_var: te.Tensor | None = None,
+    weight: te.Tensor | None = None,
+    bias: te.Tensor | None = None,
+    *,
+    use_input_stats: bool = True,
+    eps: float = 1e-5,
+) -> te.Tensor:
     """`y[n, c, ..] = (x[n, c, ..] - mean[n, c]) / sqrt(var[n, c] + eps) * weight[c] + bias[c]` for x (N, C, ...).
 
     Statistics are those of each channel of each item; without `use_input_stats` the running ones (C,), which must be given (and are
@@ -177,7 +200,7 @@ def instance_norm(x, running_mean=None, running_var=None, weight=None, bias=None
 
 
 @te.op
-def local_response_norm(x, *, size, alpha=1e-4, beta=0.75, k=1.0):
+def local_response_norm(x: te.Tensor, *, size: Any, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> te.Tensor:
     """`y[n, c, ..] = x[n, c, ..] / (k + alpha / size * sum_d x[n, d, ..]^2)^beta`, d from `c - size // 2` to `c + (size - 1) // 2`.
 
     Channels beyond the first and last count as 0. Krizhevsky, Sutskever, Hinton 2012.
@@ -212,7 +235,7 @@ def norms(x: te.Tensor, p: float, kept: Any, over: Any, place: Place, name: str)
 
 
 @te.op
-def normalize(x, *, p=2.0, axis=1, eps=1e-12):
+def normalize(x: te.Tensor, *, p: float = 2.0, axis: Any = 1, eps: float = 1e-12) -> te.Tensor:
     """`y[.., i, ..] = x[.., i, ..] / max(norm, eps)`, `norm = (sum_k |x[.., k, ..]|^p)^(1/p)` along `axis`; `p` positive or inf."""
     if not p > 0:
         raise bad(f"p: expected a positive number or infinity, got {p!r}")
@@ -222,7 +245,7 @@ def normalize(x, *, p=2.0, axis=1, eps=1e-12):
 
 
 @te.op
-def weight_norm(v, g, *, axis=0):
+def weight_norm(v: te.Tensor, g: te.Tensor, *, axis: Any = 0) -> te.Tensor:
     """`w[.., i, ..] = g[.., i, ..] * v[.., i, ..] / |v[.., i, ..]|`: each slice of `v` at an index of `axis` has norm `g`.
 
     `g` has the rank of `v` and extent 1 on all axes but `axis`. Salimans, Kingma 2016.

@@ -84,61 +84,61 @@ def _extreme(name: str, reduce: Callable[..., Any], x: te.Tensor, axis: Any, kee
 
 
 @te.op
-def sum(x, *, axis=None, keepdims=False):
+def sum(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor:
     """The sum along `axis`, 0 over nothing; integers below 64 bits and bools are summed in 64 bits."""
     return _simple(te.sum, x, axis, keepdims)
 
 
 @te.op
-def nansum(x, *, axis=None, keepdims=False):
+def nansum(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor:
     """The sum of the elements that are no NaN."""
     return _simple(te.sum, x, axis, keepdims, lambda v: te.where(te.isnan(v), 0, v))
 
 
 @te.op
-def prod(x, *, axis=None, keepdims=False):
+def prod(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor:
     """The product along `axis`, 1 over nothing; its gradient is exact where elements are 0."""
     return _simple(te.prod, x, axis, keepdims)
 
 
 @te.op
-def amax(x, *, axis=None, keepdims=False):
+def amax(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor:
     """The greatest value along `axis`; NaN if one is. The gradient goes to the first of equals in row-major order."""
     return _extreme("amax", te.max, x, axis, keepdims)
 
 
 @te.op
-def amin(x, *, axis=None, keepdims=False):
+def amin(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor:
     """The least value along `axis`; NaN if one is. The gradient goes to the first of equals in row-major order."""
     return _extreme("amin", te.min, x, axis, keepdims)
 
 
 @te.op
-def argmax(x, *, axis=None, keepdims=False):
+def argmax(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor:
     """The place of the greatest value along `axis`, int64: over several axes their flat place. The first of equals, a NaN before all."""
     return _extreme("argmax", te.argmax, x, axis, keepdims)
 
 
 @te.op
-def argmin(x, *, axis=None, keepdims=False):
+def argmin(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor:
     """The place of the least value along `axis`; see `argmax`."""
     return _extreme("argmin", te.argmin, x, axis, keepdims)
 
 
 @te.op
-def all(x, *, axis=None, keepdims=False):
+def all(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor:
     """Whether all elements along `axis` are true (not 0); True over nothing."""
     return _simple(te.all, x, axis, keepdims)
 
 
 @te.op
-def any(x, *, axis=None, keepdims=False):
+def any(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor:
     """Whether some element along `axis` is true (not 0); False over nothing."""
     return _simple(te.any, x, axis, keepdims)
 
 
 @te.op
-def count_nonzero(x, *, axis=None, keepdims=False):
+def count_nonzero(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor:
     """How many elements along `axis` are not 0, int64."""
     return _simple(te.sum, x, axis, keepdims, lambda v: te.cast(v != 0, "int64"))
 
@@ -147,7 +147,7 @@ def count_nonzero(x, *, axis=None, keepdims=False):
 
 
 @te.op
-def mean(x, *, axis=None, keepdims=False):
+def mean(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor:
     """The sum along `axis` divided by the number of elements; NaN over nothing. Integers give float64."""
     fold = Fold(x, axis, keepdims)
     return fold.each(lambda row: _mean(x, fold, row))
@@ -158,7 +158,7 @@ def _mean(x: te.Tensor, fold: Fold, row: Sequence[Any]) -> Any:
 
 
 @te.op
-def nanmean(x, *, axis=None, keepdims=False):
+def nanmean(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor:
     """The mean of the elements that are no NaN."""
     fold = Fold(x, axis, keepdims)
 
@@ -170,7 +170,7 @@ def nanmean(x, *, axis=None, keepdims=False):
 
 
 @te.op
-def var(x, *, axis=None, correction=1, keepdims=False):
+def var(x: te.Tensor, *, axis: Any = None, correction: Any = 1, keepdims: bool = False) -> te.Tensor:
     """`sum (x - mean)^2 / max(0, n - correction)` along `axis`: in two passes, the differences squared, not the squares subtracted."""
     fold = Fold(x, axis, keepdims)
     total = _squares(x, fold)
@@ -178,7 +178,7 @@ def var(x, *, axis=None, correction=1, keepdims=False):
 
 
 @te.op
-def std(x, *, axis=None, correction=1, keepdims=False):
+def std(x: te.Tensor, *, axis: Any = None, correction: Any = 1, keepdims: bool = False) -> te.Tensor:
     """The square root of `var`; gradient 0 where all elements are equal."""
     fold = Fold(x, axis, keepdims)
     total = _squares(x, fold)
@@ -219,19 +219,19 @@ def _parts(x: te.Tensor, fold: Fold, row: Sequence[Any]) -> Any:
     return te.reduce(merge, (0.0, 0.0, 0.0), one, fold.extents or 1)
 
 
-def _of_mean(output, inputs, head, *, axis):
+def _of_mean(output: Any, inputs: Any, head: Any, *, axis: Any) -> Any:
     """Every element has its share of the mean."""
     (x,), fold = inputs, Fold(inputs[0], axis)
     return [te.compute(x.shape, lambda *i: like(over(wide(head[fold.row(i)]), fold.count), x))]
 
 
 @te.op(gradient=_of_mean)
-def _running_mean(x, *, axis):
+def _running_mean(x: te.Tensor, *, axis: Any) -> te.Tensor:
     fold = Fold(x, axis)
     return te.compute(fold.rows, lambda *row: like(_parts(x, fold, row)[1], x))
 
 
-def _of_squares(output, inputs, head, *, axis):
+def _of_squares(output: Any, inputs: Any, head: Any, *, axis: Any) -> Any:
     """Twice the deviation; nothing through the mean, from which the deviations sum to 0."""
     (x, mean), fold = inputs, Fold(inputs[0], axis)
     slope = te.compute(x.shape, lambda *i: like(wide(head[fold.row(i)]) * 2 * (wide(x[i]) - wide(mean[fold.row(i)])), x))
@@ -239,13 +239,13 @@ def _of_squares(output, inputs, head, *, axis):
 
 
 @te.op(gradient=_of_squares)
-def _running_squares(x, mean, *, axis):
+def _running_squares(x: te.Tensor, mean: te.Tensor, *, axis: Any) -> te.Tensor:
     fold = Fold(x, axis)
     return te.compute(fold.rows, lambda *row: like(_parts(x, fold, row)[2], x))
 
 
 @te.op
-def var_mean(x, *, axis=None, correction=1, keepdims=False):
+def var_mean(x: te.Tensor, *, axis: Any = None, correction: Any = 1, keepdims: bool = False) -> te.Tensor:
     """Variance and mean of a floating `x` along `axis` from running sums, in any grouping of the elements: a tuple.
 
     Counts, means and sums of squares of parts are merged (Welford, 1962; Chan, Golub & LeVeque, 1979):
@@ -263,7 +263,7 @@ def var_mean(x, *, axis=None, correction=1, keepdims=False):
 
 
 @te.op
-def norm(x, *, p=2, axis=None, keepdims=False):
+def norm(x: te.Tensor, *, p: Any = 2, axis: Any = None, keepdims: bool = False) -> te.Tensor:
     """The vector norm `(sum |x|^p)^(1/p)` along `axis`; p = 0 counts what is not 0, inf and -inf are the extremes of `|x|`.
 
     A zero vector has gradient 0, and so has an element that is 0 (for `p >= 0`).
@@ -291,7 +291,7 @@ def norm(x, *, p=2, axis=None, keepdims=False):
 
 
 @te.op
-def logsumexp(x, *, axis=None, keepdims=False):
+def logsumexp(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor:
     """`log sum exp(x)` along `axis` at any magnitude: `m + log sum exp(x - m)`, `m` the maximum; minus infinity over nothing."""
     fold = Fold(x, axis, keepdims)
     if known(fold.count) and fold.count == 0:

@@ -21,7 +21,7 @@ def _scaled(x: te.Tensor, temperature: float) -> te.Tensor:
 
 
 @te.op
-def softmax(x, *, axis=-1, temperature=1.0):
+def softmax(x: te.Tensor, *, axis: Any = -1, temperature: float = 1.0) -> te.Tensor:
     """`y[.., i, ..] = exp(x[i] - m) / sum_k exp(x[k] - m)`, `m = max_k x[k]` along `axis`; shape and dtype of `x`.
 
     `x` is divided by `temperature` (above 0) first: small ones sharpen, large ones flatten. Several axes are taken as one.
@@ -35,13 +35,13 @@ def softmax(x, *, axis=-1, temperature=1.0):
 
 
 @te.op
-def softmin(x, *, axis=-1):
+def softmin(x: te.Tensor, *, axis: Any = -1) -> te.Tensor:
     """`softmax(-x)`."""
     return softmax(te.compute(x.shape, lambda *i: -x[i]), axis=axis)
 
 
 @te.op
-def log_softmax(x, *, axis=-1, temperature=1.0):
+def log_softmax(x: te.Tensor, *, axis: Any = -1, temperature: float = 1.0) -> te.Tensor:
     """`y[.., i, ..] = x[i] - m - log sum_k exp(x[k] - m)`, `m = max_k x[k]` along `axis`: the logarithm of `softmax`, which is never -inf
     where `x` is finite."""
     x = _scaled(x, temperature)
@@ -52,7 +52,7 @@ def log_softmax(x, *, axis=-1, temperature=1.0):
 
 
 @te.op
-def masked_softmax(x, mask, *, axis=-1):
+def masked_softmax(x: te.Tensor, mask: te.Tensor, *, axis: Any = -1) -> te.Tensor:
     """The softmax of the elements whose `mask` (a bool that broadcasts to `x`) holds; the others are 0 and have no influence.
 
     What is masked may be NaN or infinite. A row without any element is 0 throughout.

@@ -54,21 +54,21 @@ def _placed(x: te.Tensor, rank: te.Tensor, axis: int, count: Any, first: Any = 0
 
 
 @te.op
-def sort(x, *, axis=-1, descending=False, stable=True):
+def sort(x: te.Tensor, *, axis: Any = -1, descending: bool = False, stable: bool = True) -> tuple[te.Tensor, te.Tensor]:
     """`(values, indices)`: the elements along `axis` in order, and where they stood (int64). Always stable; n^2 comparisons."""
     axis = normalized(axis, x)
     return _placed(x, _ranks(x, axis, descending), axis, x.shape[axis])
 
 
 @te.op
-def argsort(x, *, axis=-1, descending=False, stable=True):
+def argsort(x: te.Tensor, *, axis: Any = -1, descending: bool = False, stable: bool = True) -> te.Tensor:
     """The positions (int64) of the elements along `axis` in order; see `sort`."""
     axis = normalized(axis, x)
     return _placed(x, _ranks(x, axis, descending), axis, x.shape[axis])[1]
 
 
 @te.op
-def topk(x, *, k, axis=-1, largest=True, sorted=True):
+def topk(x: te.Tensor, *, k: Any, axis: Any = -1, largest: bool = True, sorted: bool = True) -> tuple[te.Tensor, te.Tensor]:
     """`(values, indices)`: the `k` greatest (or least) elements along `axis` in order, and where they stood (int64).
 
     They are in order whatever `sorted` says. Of equal elements the first comes first. Gradients go to the elements chosen.
@@ -93,7 +93,7 @@ def _one(x: te.Tensor, axis: int, place: Any, keepdims: bool) -> tuple[te.Tensor
 
 
 @te.op
-def kthvalue(x, *, k, axis=-1, keepdims=False):
+def kthvalue(x: te.Tensor, *, k: Any, axis: Any = -1, keepdims: bool = False) -> tuple[te.Tensor, te.Tensor]:
     """`(values, indices)`: the k-th least element along `axis` (k counted from 1) and its position; the axis is left out or kept as 1."""
     axis = normalized(axis, x)
     extent = x.shape[axis]
@@ -103,7 +103,7 @@ def kthvalue(x, *, k, axis=-1, keepdims=False):
 
 
 @te.op
-def median(x, *, axis=-1, keepdims=False):
+def median(x: te.Tensor, *, axis: Any = -1, keepdims: bool = False) -> tuple[te.Tensor, te.Tensor]:
     """`(values, indices)`: the element in the middle along `axis`, of two the lower, and its position; the axis is left out or kept as 1.
 
     NaN counts as the greatest (`torch.median` gives NaN as soon as there is one).
@@ -116,7 +116,7 @@ def median(x, *, axis=-1, keepdims=False):
 
 
 @te.op
-def quantile(x, *, q, axis=-1, keepdims=False):
+def quantile(x: te.Tensor, *, q: Any, axis: Any = -1, keepdims: bool = False) -> te.Tensor:
     """The value below which a share `q` of the elements along `axis` lies, linear between two; the axis is left out or kept as 1."""
     if isinstance(q, bool) or not isinstance(q, (int, float)) or not 0 <= q <= 1:
         raise bad(f"q: expected a number from 0 to 1, got {q!r}")

@@ -57,7 +57,7 @@ def _conv(
     bias: te.Tensor | None,
     rank: int,
     stride: Any,
-    borders: tuple[Sequence[int], Sequence[int]],
+    borders: tuple[Sequence[Any], Sequence[Any]],
     dilation: Any,
     groups: int,
     mode: str = "zeros",
@@ -99,7 +99,17 @@ def _grouped(k: Any, per_group: Any, c: Any, inner: Any) -> Any:
 
 
 @te.op
-def conv1d(x, weight, bias=None, *, stride=1, padding=0, dilation=1, groups=1, padding_mode="zeros"):
+def conv1d(
+    x: te.Tensor,
+    weight: te.Tensor,
+    bias: te.Tensor | None = None,
+    *,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: Any = 1,
+    padding_mode: str = "zeros",
+) -> te.Tensor:
     """`y[n, k, o] = bias[k] + sum_{c, r} weight[k, c, r] * x[n, c, o * stride + r * dilation - padding]`, zero beyond the edge.
 
     `x [.., c, places]`, `weight [k, c / groups, taps]`, `bias [k]` or None; the result is `[.., k, outputs]` with
@@ -114,7 +124,17 @@ def conv1d(x, weight, bias=None, *, stride=1, padding=0, dilation=1, groups=1, p
 
 
 @te.op
-def conv2d(x, weight, bias=None, *, stride=1, padding=0, dilation=1, groups=1, padding_mode="zeros"):
+def conv2d(
+    x: te.Tensor,
+    weight: te.Tensor,
+    bias: te.Tensor | None = None,
+    *,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: Any = 1,
+    padding_mode: str = "zeros",
+) -> te.Tensor:
     """`conv1d` over two axes: `x [.., c, h, w]`, `weight [k, c / groups, r, s]`."""
     one_of("padding_mode", padding_mode, PADDING_MODES)
     borders = _borders(padding, weight.shape[2:], stride, dilation)
@@ -122,7 +142,17 @@ def conv2d(x, weight, bias=None, *, stride=1, padding=0, dilation=1, groups=1, p
 
 
 @te.op
-def conv3d(x, weight, bias=None, *, stride=1, padding=0, dilation=1, groups=1, padding_mode="zeros"):
+def conv3d(
+    x: te.Tensor,
+    weight: te.Tensor,
+    bias: te.Tensor | None = None,
+    *,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: Any = 1,
+    padding_mode: str = "zeros",
+) -> te.Tensor:
     """`conv1d` over three axes: `x [.., c, d, h, w]`, `weight [k, c / groups, q, r, s]`."""
     one_of("padding_mode", padding_mode, PADDING_MODES)
     borders = _borders(padding, weight.shape[2:], stride, dilation)
@@ -130,7 +160,9 @@ def conv3d(x, weight, bias=None, *, stride=1, padding=0, dilation=1, groups=1, p
 
 
 @te.op
-def causal_conv1d(x, weight, bias=None, *, stride=1, dilation=1, groups=1):
+def causal_conv1d(
+    x: te.Tensor, weight: te.Tensor, bias: te.Tensor | None = None, *, stride: Any = 1, dilation: Any = 1, groups: Any = 1
+) -> te.Tensor:
     """`conv1d` that sees no later place: `y[n, k, o] = bias[k] + sum weight[k, c, r] * x[n, c, o * stride - (R - 1 - r) * dilation]`.
 
     All padding stands in front (WaveNet, van den Oord et al. 2016); shapes and errors as `conv1d`.
@@ -156,7 +188,16 @@ def _separable(what: str, x: te.Tensor, depthwise: te.Tensor, pointwise: te.Tens
 
 
 @te.op
-def separable_conv1d(x, depthwise, pointwise, bias=None, *, stride=1, padding=0, dilation=1):
+def separable_conv1d(
+    x: te.Tensor,
+    depthwise: te.Tensor,
+    pointwise: te.Tensor,
+    bias: te.Tensor | None = None,
+    *,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+) -> te.Tensor:
     """A convolution of each channel by itself, then one across channels: `conv1d(conv1d(x, depthwise, groups=c), pointwise, bias)`.
 
     `depthwise [c * multiplier, 1, taps]`, `pointwise [k, c * multiplier, 1]`.
@@ -165,7 +206,16 @@ def separable_conv1d(x, depthwise, pointwise, bias=None, *, stride=1, padding=0,
 
 
 @te.op
-def separable_conv2d(x, depthwise, pointwise, bias=None, *, stride=1, padding=0, dilation=1):
+def separable_conv2d(
+    x: te.Tensor,
+    depthwise: te.Tensor,
+    pointwise: te.Tensor,
+    bias: te.Tensor | None = None,
+    *,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+) -> te.Tensor:
     """`separable_conv1d` over two axes (MobileNet, Howard et al. 2017): `depthwise [c * m, 1, r, s]`, `pointwise [k, c * m, 1, 1]`."""
     return _separable("separable_conv2d", x, depthwise, pointwise, bias, 2, stride=stride, padding=padding, dilation=dilation)
 
@@ -197,7 +247,9 @@ def _local(what: str, x: te.Tensor, weight: te.Tensor, bias: Any, rank: int, str
 
 
 @te.op
-def local_conv1d(x, weight, bias=None, *, stride=1, padding=0, dilation=1):
+def local_conv1d(
+    x: te.Tensor, weight: te.Tensor, bias: te.Tensor | None = None, *, stride: Any = 1, padding: Any = 0, dilation: Any = 1
+) -> te.Tensor:
     """`y[n, k, o] = bias[k, o] + sum_{c, r} weight[k, c, o, r] * x[n, c, o * stride + r * dilation - padding]`.
 
     A convolution whose weights are not shared between places ("locally connected"): `weight [k, c, outputs, taps]`, `bias [k, outputs]`.
@@ -206,7 +258,9 @@ def local_conv1d(x, weight, bias=None, *, stride=1, padding=0, dilation=1):
 
 
 @te.op
-def local_conv2d(x, weight, bias=None, *, stride=1, padding=0, dilation=1):
+def local_conv2d(
+    x: te.Tensor, weight: te.Tensor, bias: te.Tensor | None = None, *, stride: Any = 1, padding: Any = 0, dilation: Any = 1
+) -> te.Tensor:
     """`local_conv1d` over two axes: `weight [k, c, outputs, outputs, r, s]`, `bias [k, outputs, outputs]`."""
     return _local("local_conv2d", x, weight, bias, 2, stride, padding, dilation)
 
@@ -267,7 +321,17 @@ def _transposed(
 
 
 @te.op
-def conv_transpose1d(x, weight, bias=None, *, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
+def conv_transpose1d(
+    x: te.Tensor,
+    weight: te.Tensor,
+    bias: te.Tensor | None = None,
+    *,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: Any = 1,
+    dilation: Any = 1,
+) -> te.Tensor:
     """`y[n, k, o] = bias[k] + sum weight[c, k, r] * x[n, c, i]` over all c, r, i with `i * stride + r * dilation - padding = o`.
 
     The transpose of `conv1d`. `x [.., c, places]`, `weight [c, k / groups, taps]`, `bias [k]` or None; the result is `[.., k, outputs]`
@@ -278,12 +342,32 @@ def conv_transpose1d(x, weight, bias=None, *, stride=1, padding=0, output_paddin
 
 
 @te.op
-def conv_transpose2d(x, weight, bias=None, *, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
+def conv_transpose2d(
+    x: te.Tensor,
+    weight: te.Tensor,
+    bias: te.Tensor | None = None,
+    *,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: Any = 1,
+    dilation: Any = 1,
+) -> te.Tensor:
     """`conv_transpose1d` over two axes: `x [.., c, h, w]`, `weight [c, k / groups, r, s]`."""
     return _transposed("conv_transpose2d", x, weight, bias, 2, stride, padding, output_padding, groups, dilation)
 
 
 @te.op
-def conv_transpose3d(x, weight, bias=None, *, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
+def conv_transpose3d(
+    x: te.Tensor,
+    weight: te.Tensor,
+    bias: te.Tensor | None = None,
+    *,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: Any = 1,
+    dilation: Any = 1,
+) -> te.Tensor:
     """`conv_transpose1d` over three axes: `x [.., c, d, h, w]`, `weight [c, k / groups, q, r, s]`."""
     return _transposed("conv_transpose3d", x, weight, bias, 3, stride, padding, output_padding, groups, dilation)

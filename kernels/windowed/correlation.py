@@ -13,7 +13,9 @@ from tensorexpr.kernels.conventions.arguments import at_least, at_least_axes, ba
 
 
 @te.op
-def correlation(x, y, *, max_displacement, kernel_size=1, stride=1, displacement_stride=1):
+def correlation(
+    x: te.Tensor, y: te.Tensor, *, max_displacement: Any, kernel_size: Any = 1, stride: Any = 1, displacement_stride: Any = 1
+) -> te.Tensor:
     """The cost volume of FlowNet: how well the patch of x at (i, j) fits the patch of y displaced by (u, v).
 
     `z[n, u, v, i, j] = mean over c, a, b of x[n, c, s i + a, s j + b] * y[n, c, s i + a + e u', s j + b + e v']`, with `u' = u - R`,
@@ -47,7 +49,7 @@ def correlation(x, y, *, max_displacement, kernel_size=1, stride=1, displacement
 
 
 @te.op
-def normalized_cross_correlation(image, template):
+def normalized_cross_correlation(image: te.Tensor, template: te.Tensor) -> te.Tensor:
     """How alike the template (R, S) is to each window of the images (..., H, W), from -1 to 1, whatever their brightness and contrast.
 
     `z[.., i, j] = sum_ab (image[.., i + a, j + b] - m) (template[a, b] - t) / sqrt(v w)`, with m and t the means over the window and the

@@ -47,7 +47,7 @@ def _bilateral(x: te.Tensor, guide: te.Tensor, radius: int, sigma_space: float, 
 
 
 @te.op
-def bilateral_filter(x, *, radius, sigma_space, sigma_range):
+def bilateral_filter(x: te.Tensor, *, radius: Any, sigma_space: Any, sigma_range: Any) -> te.Tensor:
     """A mean over the window of `radius` whose weights fall with the distance in space and in value: smooth, but not over edges.
 
     `y[n, c, p] = sum_q w(p, q) x[n, c, q] / sum_q w(p, q)`,
@@ -57,7 +57,7 @@ def bilateral_filter(x, *, radius, sigma_space, sigma_range):
 
 
 @te.op
-def joint_bilateral_filter(x, guide, *, radius, sigma_space, sigma_range):
+def joint_bilateral_filter(x: te.Tensor, guide: te.Tensor, *, radius: Any, sigma_space: Any, sigma_range: Any) -> te.Tensor:
     """`bilateral_filter` of x (N, C, H, W) with the values of `guide` (N, G, H, W) in the weights. Petschnigg et al. 2004."""
     ranked(guide, 4)
     shaped(guide, (x.shape[0], guide.shape[1], *x.shape[2:]), "batch and places of x")
@@ -65,7 +65,7 @@ def joint_bilateral_filter(x, guide, *, radius, sigma_space, sigma_range):
 
 
 @te.op
-def guided_filter(guide, x, *, radius, eps):
+def guided_filter(guide: te.Tensor, x: te.Tensor, *, radius: Any, eps: Any) -> te.Tensor:
     """x as a linear function of the guide in each window of `radius`, averaged over the windows that hold a point.
 
     `a = cov(guide, x) / (var(guide) + eps)`, `b = mean(x) - a mean(guide)` over the window around each point (at the border what there
@@ -117,7 +117,7 @@ def _inside(i: Any, extent: Any, radius: int, x: te.Tensor) -> Any:
 
 
 @te.op
-def non_local_means(x, *, patch_radius, search_radius, strength):
+def non_local_means(x: te.Tensor, *, patch_radius: Any, search_radius: Any, strength: Any) -> te.Tensor:
     """A mean over the search window whose weights fall with the mean squared difference of the patches around the points.
 
     `y[n, c, p] = sum_q w(p, q) x[n, c, q] / sum_q w(p, q)`,

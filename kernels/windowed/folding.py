@@ -18,7 +18,7 @@ from tensorexpr.kernels.conventions.windows import Windows, batch, named, sender
 
 
 @te.op
-def unfold(x, *, kernel_size, dilation=1, padding=0, stride=1):
+def unfold(x: te.Tensor, *, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> te.Tensor:
     """The windows of two axes as columns (im2col), zero beyond the edge: `x [.., c, h, w]` to `[.., c * r * s, places]`.
 
     `y[.., (c * R + r) * S + s, y * Z + z] = x[.., c, y * stride + r * dilation - padding, z * stride + s * dilation - padding]`, for
@@ -45,7 +45,7 @@ def unfold(x, *, kernel_size, dilation=1, padding=0, stride=1):
 
 
 @te.op
-def fold(x, *, output_size, kernel_size, dilation=1, padding=0, stride=1):
+def fold(x: te.Tensor, *, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> te.Tensor:
     """Columns summed where their windows overlap (col2im): `x [.., c * r * s, places]` to `[.., c, *output_size]`.
 
     The transpose of `unfold` with the same options: element (h, w) is the sum over all taps and windows that see it.
@@ -124,7 +124,7 @@ def _gather(what: str, x: te.Tensor, block: int, innermost: bool) -> te.Tensor:
 
 
 @te.op
-def pixel_shuffle(x, *, upscale_factor):
+def pixel_shuffle(x: te.Tensor, *, upscale_factor: Any) -> te.Tensor:
     """`y[.., c, h, w] = x[.., (c * u + h % u) * u + w % u, h // u, w // u]`: channels as places (Shi et al. 2016).
 
     `x [.., c * u * u, h, w]` to `[.., c, h * u, w * u]`. `ArgumentError` where the channels are no multiple of u * u.
@@ -133,13 +133,13 @@ def pixel_shuffle(x, *, upscale_factor):
 
 
 @te.op
-def pixel_unshuffle(x, *, downscale_factor):
+def pixel_unshuffle(x: te.Tensor, *, downscale_factor: Any) -> te.Tensor:
     """The inverse of `pixel_shuffle`: `x [.., c, h * u, w * u]` to `[.., c * u * u, h, w]`."""
     return _gather("pixel_unshuffle", x, at_least("downscale_factor", downscale_factor, 1), True)
 
 
 @te.op
-def depth_to_space(x, *, block, mode="DCR"):
+def depth_to_space(x: te.Tensor, *, block: Any, mode: str = "DCR") -> te.Tensor:
     """`y[.., c, h, w] = x[.., (h % b * b + w % b) * C + c, h // b, w // b]`: ONNX's DepthToSpace, of `[.., c * b * b, h, w]`.
 
     With mode "CRD" the channel is outermost, which is `pixel_shuffle`.
@@ -149,13 +149,13 @@ def depth_to_space(x, *, block, mode="DCR"):
 
 
 @te.op
-def space_to_depth(x, *, block):
+def space_to_depth(x: te.Tensor, *, block: Any) -> te.Tensor:
     """`y[.., (r * b + s) * C + c, h, w] = x[.., c, h * b + r, w * b + s]`: ONNX's SpaceToDepth, the inverse of `depth_to_space`."""
     return _gather("space_to_depth", x, at_least("block", block, 1), False)
 
 
 @te.op
-def channel_shuffle(x, *, groups):
+def channel_shuffle(x: te.Tensor, *, groups: Any) -> te.Tensor:
     """`y[n, k, ..] = x[n, k % g * (C / g) + k // g, ..]`: the channels, axis 1, dealt out across g groups (Zhang et al. 2018)."""
     at_least_axes("channel_shuffle", x, 2, "a batch and channels, before any of places")
     each = _divided("channel_shuffle: channels", x.shape[1], at_least("groups", groups, 1))
@@ -166,7 +166,7 @@ def channel_shuffle(x, *, groups):
 
 
 @te.op
-def nchw_to_nchwc(x, *, block=4):
+def nchw_to_nchwc(x: te.Tensor, *, block: Any = 4) -> te.Tensor:
     """Channels in blocks that lie innermost: `y[n, k, .., b] = x[n, k * block + b, ..]`, zero for channels that `x` does not have.
 
     `x [n, c, places..]` to `[n, ceil(c / block), places.., block]` (NCHW4c and the like, for vectors of channels).
@@ -179,7 +179,7 @@ def nchw_to_nchwc(x, *, block=4):
 
 
 @te.op
-def nchwc_to_nchw(x, *, channels=None):
+def nchwc_to_nchw(x: te.Tensor, *, channels: Any = None) -> te.Tensor:
     """The inverse: `y[n, c, ..] = x[n, c // block, .., c % block]` for the first `channels` (None: all that the blocks have)."""
     at_least_axes("nchwc_to_nchw", x, 3, "a batch, blocks of channels, any of places, and channels of a block")
     n, blocks, *places, block = x.shape

@@ -194,7 +194,9 @@ def _nearest(x: te.Tensor, axes: Sequence[_Axis], exact: bool) -> te.Tensor:
 
 
 @te.op
-def interpolate(x, *, size=None, scale_factor=None, mode="nearest", align_corners=False, antialias=False):
+def interpolate(
+    x: te.Tensor, *, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool = False, antialias: bool = False
+) -> te.Tensor:
     """`x [n, c, places..]`, of one to three axes of places, resampled to `size` or by `scale_factor`, as `torch.nn.functional.interpolate`.
 
     Modes: "nearest" (`y[o] = x[floor(o * scale)]`, scale the elements per output), "nearest-exact" (`x[floor((o + 1/2) * scale)]`),

@@ -25,7 +25,7 @@ BORDERS = {
 
 
 @te.op
-def pad(x, *, pads, mode="constant", value=0.0):
+def pad(x: te.Tensor, *, pads: Any, mode: str = "constant", value: float = 0.0) -> te.Tensor:
     """`y[.., i, ..] = x[.., i - before, ..]` on each axis, and beyond the edge what `mode` says; extents `before + n + after`.
 
     `pads` has a pair `(before, after)` per axis, flat and from the last axis on, as `torch.nn.functional.pad`; axes without a pair

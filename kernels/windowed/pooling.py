@@ -89,7 +89,16 @@ def _flat(indices: Sequence[Any], extents: Sequence[Any]) -> Any:
 
 
 @te.op
-def max_pool1d(x, *, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
+def max_pool1d(
+    x: te.Tensor,
+    *,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> te.Tensor:
     """`y[.., o] = max_r x[.., o * stride + r * dilation - padding]` over the taps r that lie within `x`.
 
     `x [.., places]`; `stride` is `kernel_size` if not given; the number of outputs is as for a convolution, or rounded up with
@@ -100,13 +109,31 @@ def max_pool1d(x, *, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=
 
 
 @te.op
-def max_pool2d(x, *, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
+def max_pool2d(
+    x: te.Tensor,
+    *,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> te.Tensor:
     """`max_pool1d` over two axes: `x [.., h, w]`; indices count row-major within the two axes."""
     return _max_pool("max_pool2d", x, 2, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
 @te.op
-def max_pool3d(x, *, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
+def max_pool3d(
+    x: te.Tensor,
+    *,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> te.Tensor:
     """`max_pool1d` over three axes: `x [.., d, h, w]`; indices count row-major within the three axes."""
     return _max_pool("max_pool3d", x, 3, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
@@ -132,7 +159,9 @@ def _unpool(what: str, x: Any, indices: Any, rank: int, size: Any, stride: Any, 
 
 
 @te.op
-def max_unpool1d(x, indices, *, kernel_size, stride=None, padding=0, output_size=None):
+def max_unpool1d(
+    x: te.Tensor, indices: te.Tensor, *, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
+) -> te.Tensor:
     """`y[.., indices[.., o]] = x[.., o]`, zero elsewhere: the values of a maximum pooling put back to their places.
 
     `indices` as `max_pool1d(..., return_indices=True)` gives them (integers of the shape of `x`); values sent to one place, by
@@ -143,13 +172,17 @@ def max_unpool1d(x, indices, *, kernel_size, stride=None, padding=0, output_size
 
 
 @te.op
-def max_unpool2d(x, indices, *, kernel_size, stride=None, padding=0, output_size=None):
+def max_unpool2d(
+    x: te.Tensor, indices: te.Tensor, *, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
+) -> te.Tensor:
     """`max_unpool1d` over two axes: indices count row-major within them."""
     return _unpool("max_unpool2d", x, indices, 2, kernel_size, stride, padding, output_size)
 
 
 @te.op
-def max_unpool3d(x, indices, *, kernel_size, stride=None, padding=0, output_size=None):
+def max_unpool3d(
+    x: te.Tensor, indices: te.Tensor, *, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
+) -> te.Tensor:
     """`max_unpool1d` over three axes: indices count row-major within them."""
     return _unpool("max_unpool3d", x, indices, 3, kernel_size, stride, padding, output_size)
 
@@ -170,7 +203,16 @@ def _avg_pool(what: str, x: Any, rank: int, size: Any, stride: Any, padding: Any
 
 
 @te.op
-def avg_pool1d(x, *, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
+def avg_pool1d(
+    x: te.Tensor,
+    *,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: Any = None,
+) -> te.Tensor:
     """`y[.., o] = sum_r x[.., o * stride + r - padding] / count` over the taps r that lie within `x`.
 
     `count` is the number of taps within the padded `x`, or with `count_include_pad=False` within `x`, or `divisor_override`.
@@ -180,13 +222,31 @@ def avg_pool1d(x, *, kernel_size, stride=None, padding=0, ceil_mode=False, count
 
 
 @te.op
-def avg_pool2d(x, *, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
+def avg_pool2d(
+    x: te.Tensor,
+    *,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: Any = None,
+) -> te.Tensor:
     """`avg_pool1d` over two axes: `x [.., h, w]`."""
     return _avg_pool("avg_pool2d", x, 2, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
 @te.op
-def avg_pool3d(x, *, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
+def avg_pool3d(
+    x: te.Tensor,
+    *,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: Any = None,
+) -> te.Tensor:
     """`avg_pool1d` over three axes: `x [.., d, h, w]`."""
     return _avg_pool("avg_pool3d", x, 3, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
@@ -211,7 +271,7 @@ def _lp_pool(what: str, x: Any, rank: int, norm_type: Any, size: Any, stride: An
 
 
 @te.op
-def lp_pool1d(x, *, norm_type, kernel_size, stride=None, ceil_mode=False):
+def lp_pool1d(x: te.Tensor, *, norm_type: Any, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> te.Tensor:
     """`y[.., o] = (sum_r |x[.., o * stride + r]| ** norm_type) ** (1 / norm_type)`; a window cut by `ceil_mode` counts as a whole one.
 
     Of an odd `norm_type` PyTorch takes the powers without absolute values, which is the same for positive `x`. The gradient at a
@@ -221,7 +281,7 @@ def lp_pool1d(x, *, norm_type, kernel_size, stride=None, ceil_mode=False):
 
 
 @te.op
-def lp_pool2d(x, *, norm_type, kernel_size, stride=None, ceil_mode=False):
+def lp_pool2d(x: te.Tensor, *, norm_type: Any, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> te.Tensor:
     """`lp_pool1d` over two axes: `x [.., h, w]`."""
     return _lp_pool("lp_pool2d", x, 2, norm_type, kernel_size, stride, ceil_mode)
 
@@ -300,7 +360,7 @@ def _adaptive_max(what: str, x: Any, rank: int, output_size: Any, indices: bool)
 
 
 @te.op
-def adaptive_avg_pool1d(x, *, output_size):
+def adaptive_avg_pool1d(x: te.Tensor, *, output_size: Any) -> te.Tensor:
     """`y[.., o]` is the mean of `x[.., i]` over `o * n // m <= i < ceil((o + 1) * n / m)`: m = `output_size` windows that cover n places.
 
     None keeps the extent. The extents of the places must be known when the op is traced, except where `output_size` is 1 or None.
@@ -310,43 +370,43 @@ def adaptive_avg_pool1d(x, *, output_size):
 
 
 @te.op
-def adaptive_avg_pool2d(x, *, output_size):
+def adaptive_avg_pool2d(x: te.Tensor, *, output_size: Any) -> te.Tensor:
     """`adaptive_avg_pool1d` over two axes: `x [.., h, w]`."""
     return _adaptive_avg("adaptive_avg_pool2d", x, 2, output_size)
 
 
 @te.op
-def adaptive_avg_pool3d(x, *, output_size):
+def adaptive_avg_pool3d(x: te.Tensor, *, output_size: Any) -> te.Tensor:
     """`adaptive_avg_pool1d` over three axes: `x [.., d, h, w]`."""
     return _adaptive_avg("adaptive_avg_pool3d", x, 3, output_size)
 
 
 @te.op
-def adaptive_max_pool1d(x, *, output_size, return_indices=False):
+def adaptive_max_pool1d(x: te.Tensor, *, output_size: Any, return_indices: bool = False) -> te.Tensor:
     """The maxima of the windows of `adaptive_avg_pool1d`; with `return_indices` also their places (int64), of equal ones the first."""
     return _adaptive_max("adaptive_max_pool1d", x, 1, output_size, return_indices)
 
 
 @te.op
-def adaptive_max_pool2d(x, *, output_size, return_indices=False):
+def adaptive_max_pool2d(x: te.Tensor, *, output_size: Any, return_indices: bool = False) -> te.Tensor:
     """`adaptive_max_pool1d` over two axes; indices count row-major within them."""
     return _adaptive_max("adaptive_max_pool2d", x, 2, output_size, return_indices)
 
 
 @te.op
-def adaptive_max_pool3d(x, *, output_size, return_indices=False):
+def adaptive_max_pool3d(x: te.Tensor, *, output_size: Any, return_indices: bool = False) -> te.Tensor:
     """`adaptive_max_pool1d` over three axes; indices count row-major within them."""
     return _adaptive_max("adaptive_max_pool3d", x, 3, output_size, return_indices)
 
 
 @te.op
-def global_avg_pool(x):
+def global_avg_pool(x: te.Tensor) -> te.Tensor:
     """The mean over all places of `x [n, c, places..]`, whose extents become 1 (ONNX's GlobalAveragePool)."""
     return _adaptive_avg("global_avg_pool", x, _places(x), 1)
 
 
 @te.op
-def global_max_pool(x):
+def global_max_pool(x: te.Tensor) -> te.Tensor:
     """The maximum over all places of `x [n, c, places..]`, whose extents become 1 (ONNX's GlobalMaxPool)."""
     return _adaptive_max("global_max_pool", x, _places(x), 1, False)
 

@@ -85,7 +85,9 @@ def _reflected(place: te.Tensor, extent: Any, align_corners: bool) -> te.Tensor:
 
 
 @te.op
-def grid_sample(input, grid, *, mode="bilinear", padding_mode="zeros", align_corners=False):
+def grid_sample(
+    input: te.Tensor, grid: te.Tensor, *, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool = False
+) -> te.Tensor:
     """`y[n, c, *p] = input[n, c]` interpolated at `grid[n, *p]`; input (N, C, H, W), grid (N, P, Q, 2), y (N, C, P, Q), or one axis more.
 
     The last axis of `grid` holds x, y (and z), from -1 to 1 across the input: to the centers of the outermost points if
@@ -113,14 +115,14 @@ def grid_sample(input, grid, *, mode="bilinear", padding_mode="zeros", align_cor
             return found
         return _clipped(found, extent) if padding_mode == "border" else _reflected(found, extent, align_corners)
 
-    outside = 0.0
+    outside: Any = 0.0
     if mode == "bicubic":  # whose points lie beyond the border where the position does not
         outside = {"zeros": 0.0, "border": "clamp", "reflection": "reflect" if align_corners else "symmetric"}[padding_mode]
     return _interpolated(input, [place(axis) for axis in range(rank)], mode, outside)
 
 
 @te.op
-def affine_grid(theta, *, size, align_corners=False):
+def affine_grid(theta: te.Tensor, *, size: Any, align_corners: bool = False) -> te.Tensor:
     """`grid[n, *p, :] = theta[n] (x, y, 1)` for the points of an output of `size` (N, C, H, W), x and y from -1 to 1; or one axis more.
 
     theta (N, 2, 3), or (N, 3, 4) for x, y, z; coordinates as in `grid_sample`.
@@ -147,7 +149,7 @@ def affine_grid(theta, *, size, align_corners=False):
 
 
 @te.op
-def warp(input, flow, *, mode="bilinear", padding_mode="zeros"):
+def warp(input: te.Tensor, flow: te.Tensor, *, mode: str = "bilinear", padding_mode: str = "zeros") -> te.Tensor:
     """`y[n, c, i, j] = input[n, c]` interpolated at row `i + flow[n, 1, i, j]`, column `j + flow[n, 0, i, j]`: a warp by optical flow.
 
     input (N, C, H, W), flow (N, 2, P, Q) in points, y (N, C, P, Q). `mode` "nearest" or "bilinear"; `padding_mode` "zeros" or "border".
@@ -167,7 +169,7 @@ def warp(input, flow, *, mode="bilinear", padding_mode="zeros"):
 
 
 @te.op
-def bilinear_lookup(input, points):
+def bilinear_lookup(input: te.Tensor, points: te.Tensor) -> te.Tensor:
     """`y[n, c, *p] = input[n, c]` interpolated at column `points[n, *p, 0]`, row `points[n, *p, 1]`, zeros beyond the border.
 
     input (N, C, H, W), points (N, ..., 2) in points of the input, y (N, C, ...).
@@ -181,7 +183,9 @@ def bilinear_lookup(input, points):
 
 
 @te.op
-def roi_align(input, boxes, *, output_size, spatial_scale=1.0, sampling_ratio=2, aligned=False):
+def roi_align(
+    input: te.Tensor, boxes: te.Tensor, *, output_size: Any, spatial_scale: float = 1.0, sampling_ratio: Any = 2, aligned: bool = False
+) -> te.Tensor:
     """Boxes of feature maps brought to one size: bins of the mean of `sampling_ratio`^2 samples each, as torchvision's `roi_align`.
 
     input (N, C, H, W); boxes (K, 5): the item, then x1, y1, x2, y2, times `spatial_scale` in points of the input (shifted by half a
@@ -235,7 +239,17 @@ def roi_align(input, boxes, *, output_size, spatial_scale=1.0, sampling_ratio=2,
 
 
 @te.op
-def deform_conv2d(input, offset, weight, bias=None, mask=None, *, stride=1, padding=0, dilation=1):
+def deform_conv2d(
+    input: te.Tensor,
+    offset: te.Tensor,
+    weight: te.Tensor,
+    bias: te.Tensor | None = None,
+    mask: te.Tensor | None = None,
+    *,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+) -> te.Tensor:
     """A convolution whose taps are moved by data: tap (r, s) of output (i, j) is sampled at its place plus `offset`, times `mask`.
 
     `y[n, k, i, j] = bias[k] + sum_crs weight[k, c, r, s] mask[n, t, i, j] input[n, c]` at row

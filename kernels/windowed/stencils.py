@@ -62,7 +62,7 @@ def _central(x: te.Tensor, at: Sequence[Any], axis: int, h: float, mode: str, va
 
 
 @te.op
-def laplacian(x, *, axes=None, spacing=1.0, mode="edge", value=0.0):
+def laplacian(x: te.Tensor, *, axes: Any = None, spacing: Any = 1.0, mode: str = "edge", value: float = 0.0) -> te.Tensor:
     """`y[i] = sum_d (x[i + e_d] - 2 * x[i] + x[i - e_d]) / h_d ** 2` over `axes` (None: all): 5 points of a plane, 7 of a volume."""
     one_of("mode", mode, MODES)
     chosen = _axes(axes, x)
@@ -70,7 +70,9 @@ def laplacian(x, *, axes=None, spacing=1.0, mode="edge", value=0.0):
 
 
 @te.op
-def spatial_gradient(x, *, axes=None, spacing=1.0, mode="edge", value=0.0):
+def spatial_gradient(
+    x: te.Tensor, *, axes: Any = None, spacing: Any = 1.0, mode: str = "edge", value: float = 0.0
+) -> tuple[te.Tensor, ...]:
     """Central differences, one tensor per axis of `axes` (None: all): `y_d[i] = (x[i + e_d] - x[i - e_d]) / (2 * h_d)`.
 
     With mode "one-sided" the outermost elements have the difference to their one neighbor over h, as `numpy.gradient` and
@@ -99,7 +101,7 @@ def spatial_gradient(x, *, axes=None, spacing=1.0, mode="edge", value=0.0):
 
 
 @te.op
-def divergence(fields, *, axes=None, spacing=1.0, mode="edge", value=0.0):
+def divergence(fields: te.Tensor, *, axes: Any = None, spacing: Any = 1.0, mode: str = "edge", value: float = 0.0) -> te.Tensor:
     """`y[i] = sum_d (fields[d][i + e_d] - fields[d][i - e_d]) / (2 * h_d)`: tensors of one shape, one per axis of `axes` (None: all)."""
     one_of("mode", mode, MODES)
     given = tuple(fields) if isinstance(fields, (tuple, list)) else (fields,)
@@ -132,7 +134,7 @@ def _heat(u: te.Tensor, rate: te.Tensor, axes: Sequence[int], mode: str, value: 
 
 
 @te.op
-def heat_step(u, rate, *, axes=None, mode="edge", value=0.0):
+def heat_step(u: te.Tensor, rate: te.Tensor, *, axes: Any = None, mode: str = "edge", value: float = 0.0) -> te.Tensor:
     """An explicit step of the heat equation: `y = u + rate * laplacian(u)`, with `rate = diffusivity * dt / h ** 2`.
 
     `rate` is a tensor without axes or a value per element; the step is stable up to `1 / (2 * number of axes)`.
@@ -142,7 +144,7 @@ def heat_step(u, rate, *, axes=None, mode="edge", value=0.0):
 
 
 @te.op
-def heat_steps(u, rate, *, steps, axes=None, mode="edge", value=0.0):
+def heat_steps(u: te.Tensor, rate: te.Tensor, *, steps: Any, axes: Any = None, mode: str = "edge", value: float = 0.0) -> te.Tensor:
     """The state after `steps` of `heat_step`, as one loop."""
     one_of("mode", mode, MODES)
     at_least("steps", steps, 1)
@@ -163,7 +165,9 @@ def _wave(u: te.Tensor, before: te.Tensor, courant: te.Tensor, axes: Sequence[in
 
 
 @te.op
-def wave_step(u, before, courant, *, axes=None, mode="constant", value=0.0):
+def wave_step(
+    u: te.Tensor, before: te.Tensor, courant: te.Tensor, *, axes: Any = None, mode: str = "constant", value: float = 0.0
+) -> te.Tensor:
     """A leapfrog step of the wave equation: `y = 2 * u - before + courant ** 2 * laplacian(u)`, `courant = speed * dt / h`.
 
     `u` and `before` are the two latest states, `courant` a tensor without axes or a value per element.
@@ -173,7 +177,9 @@ def wave_step(u, before, courant, *, axes=None, mode="constant", value=0.0):
 
 
 @te.op
-def wave_steps(u, before, courant, *, steps, axes=None, mode="constant", value=0.0):
+def wave_steps(
+    u: te.Tensor, before: te.Tensor, courant: te.Tensor, *, steps: Any, axes: Any = None, mode: str = "constant", value: float = 0.0
+) -> te.Tensor:
     """The state after `steps` of `wave_step`, as one loop."""
     one_of("mode", mode, MODES)
     at_least("steps", steps, 1)
@@ -203,7 +209,7 @@ def _weighted(x: te.Tensor, weights: te.Tensor, axes: Sequence[int], mode: str, 
 
 
 @te.op
-def stencil(x, weights, *, axes=None, mode="constant", value=0.0):
+def stencil(x: te.Tensor, weights: te.Tensor, *, axes: Any = None, mode: str = "constant", value: float = 0.0) -> te.Tensor:
     """`y[i] = sum_k weights[k] * x[i + k - K // 2]`: the correlation with any weights, of the extent of `x` (`scipy.ndimage.correlate`).
 
     `weights` has an axis for each of `axes` (None: the last ones of `x`), of extents known when the op is traced.
@@ -224,7 +230,7 @@ def _separable(x: te.Tensor, filters: dict[int, np.ndarray], mode: str, value: f
 
 
 @te.op
-def sobel(x, *, axis=-1, axes=(-2, -1), mode="symmetric", value=0.0):
+def sobel(x: te.Tensor, *, axis: Any = -1, axes: Any = (-2, -1), mode: str = "symmetric", value: float = 0.0) -> te.Tensor:
     """The Sobel derivative along `axis`: differences `[-1, 0, 1]` along it and means `[1, 2, 1]` along the others of `axes`."""
     one_of("mode", mode, MODES)
     along = normalized(axis, x)
@@ -236,7 +242,7 @@ def sobel(x, *, axis=-1, axes=(-2, -1), mode="symmetric", value=0.0):
 
 
 @te.op
-def box_blur(x, *, size=3, axes=(-2, -1), mode="reflect", value=0.0):
+def box_blur(x: te.Tensor, *, size: Any = 3, axes: Any = (-2, -1), mode: str = "reflect", value: float = 0.0) -> te.Tensor:
     """The mean over `size` elements (odd) on each of `axes`, around each element."""
     one_of("mode", mode, MODES)
     if at_least("size", size, 1) % 2 == 0:
@@ -245,7 +251,9 @@ def box_blur(x, *, size=3, axes=(-2, -1), mode="reflect", value=0.0):
 
 
 @te.op
-def gaussian_blur(x, *, sigma, size=None, axes=(-2, -1), mode="reflect", value=0.0):
+def gaussian_blur(
+    x: te.Tensor, *, sigma: Any, size: Any = None, axes: Any = (-2, -1), mode: str = "reflect", value: float = 0.0
+) -> te.Tensor:
     """A weighted mean over `size` elements (odd; None: within 4 sigma) on each of `axes`, by `exp(-k ** 2 / (2 * sigma ** 2))`."""
     one_of("mode", mode, MODES)
     if isinstance(sigma, bool) or not isinstance(sigma, (int, float)) or sigma <= 0:

@@ -253,9 +253,11 @@ def _limit(condition: Expr) -> tuple[str, int | None, int | None] | None:
     if left is None or right is None:
         return None
     form = left - right
-    if len(form.terms) != 1 or not isinstance(form.terms[0][0], str):
+    if len(form.terms) != 1:
         return None
     (name, factor), number = form.terms[0], -form.constant  # factor * name OP number
+    if not isinstance(name, str):
+        return None
     relation = condition.op.name
     if factor < 0:
         factor, number = -factor, -number

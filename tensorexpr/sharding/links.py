@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import partial
 from math import lcm
 
 from tensorexpr.integers import Affine, FloorDiv
@@ -139,10 +140,14 @@ class Links:
         for plan in (self._orders[name] for name in sorted(listed & self._orders.keys())):
             stride = stride_of(plan)
             if stride is not None:
-                lead = apply("mul", Index(_LEAD), const(stride))
-                found = slope(bottom_up(index, lambda e, lead=lead: lead if isinstance(e, Access) else e), _LEAD)
+                found = slope(bottom_up(index, partial(_led, apply("mul", Index(_LEAD), const(stride)))), _LEAD)
                 if found is not None and found > 0:
                     self._join(Site("loop", plan.name, plan.axes[0].index), Site("axis", tensor, position), found)
+
+
+def _led(lead: Expr, expr: Expr) -> Expr:
+    """`lead` in the place of an access."""
+    return lead if isinstance(expr, Access) else expr
 
 
 def stride_of(plan: Segments) -> int | None:

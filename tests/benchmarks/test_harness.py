@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tensorexpr.benchmarks import harness, memory
+from tensorexpr.benchmarks import harness
 from tensorexpr.benchmarks.harness import Effort, arrays_of, difference, interleaved, settled
+from tensorexpr.benchmarks.subjects import memory
 
 
 class Clock:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import functools
+import re
 
 import numpy as np
 import pytest
@@ -516,3 +517,12 @@ def test_eight_threads():
 
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         assert all(pool.map(work, range(8)))
+
+
+def test_programs_and_profiles_of_xla_have_the_names_of_operations():
+    def loss(x):
+        return as_jax(softmax)(x).max()
+
+    text = jax.jit(jax.grad(loss)).lower(jnp.ones((3, 5))).compile().as_text()
+    names = re.findall(r'op_name="([^"]*)/tensorexpr"', text)
+    assert any("softmax" in name and "vjp" not in name for name in names) and any("softmax_vjp_x" in name for name in names), names

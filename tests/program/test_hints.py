@@ -34,6 +34,11 @@ def add(a, b, *, axis=1):
     return te.compute(a.shape, lambda i: axis * (a[i] + b[i]))
 
 
+def test_completion_offers_what_is_public_and_nothing_else():
+    for module in (te, kernels):
+        assert dir(module) == sorted(module.__all__) and all(hasattr(module, name) for name in dir(module))
+
+
 def test_the_nearest_name():
     assert nearest("Float32", ["int8", "float32"]) == "float32"
     assert nearest("dim", ["axis", "din"]) == "axis"
