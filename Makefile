@@ -9,11 +9,13 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 demo: $(VENV)/.examples
 	$(BIN)/python -m tensorexpr demo
 
-# What compares with PyTorch and JAX is `make test-peers`, also where these are installed.
+# What compares with peers and the rehearsal of the GPU benchmark are `make test-peers`, also where the peers are installed.
+BESIDE := tests/peers tests/benchmarks/test_gpu.py
+AGREE  := tests/benchmarks/test_workloads.py::test_peers_agree_with_ours
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/peers tests
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(addprefix --ignore ,$(BESIDE)) --deselect $(AGREE) tests
 
-# The laws on all of their random programs, of which `make test` takes every third, and the planted faults that they are to find.
+# The laws on all of their random programs, of which `make test` takes every fifth, and the planted faults that they are to find.
 test-seeds: $(VENV)/.test
 	TENSOREXPR_TEST_SEEDS=all $(BIN)/python -m pytest -n 2 --dist worksteal $$(grep -rl --include='test_*.py' -e 'share_of(' -e 'is_campaign(' tests)
 
@@ -25,7 +27,7 @@ fuzz: $(VENV)/.test
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) --processes $(PROCESSES) $(if $(SEED),--seed $(SEED))
 
 test-peers: $(VENV)/.peers
-	$(BIN)/python -m pytest -n 2 --dist worksteal tests/peers tests/benchmarks/test_gpu.py
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(BESIDE) $(AGREE)
 
 # The CUDA backend without a GPU: every kernel of the library on the CPU, all accesses checked, and through NVIDIA's compiler.
 test-nvrtc: $(VENV)/.nvrtc

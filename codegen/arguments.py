@@ -20,10 +20,10 @@ import numpy as np
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import ArgumentError, DefinitionError, user_location
 from tensorexpr.interpret import extent_value
-from tensorexpr.ir import Const, Expr, Program
+from tensorexpr.ir import Expr, Program, greatest_size
 from tensorexpr.markup import listed
 from tensorexpr.records import record
-from tensorexpr.regions import affine_of
+from tensorexpr.regions import told_sizes
 from tensorexpr.text import print_expr
 from tensorexpr.traversal import size_names
 from tensorexpr.wrapping import MOST_SIZE
@@ -99,25 +99,11 @@ class SizeSource:
 
 def size_sources(signature: Signature) -> tuple[SizeSource, ...]:
     """For every size, the axis of an input that tells it, in an order in which each uses only sizes known before."""
-    forms = [
-        (position, axis, form)
-        for position, parameter in enumerate(signature.inputs)
-        for axis, extent in enumerate(parameter.shape)
-        if not isinstance(extent, Const) and (form := affine_of(extent)) is not None and all(isinstance(t, str) for t, _ in form.terms)
-    ]
-    # A plain size first: its message is the clearest.
-    forms.sort(key=lambda item: (len(item[2].terms), item[2].constant != 0, item[0], item[1]))
+    places = [(position, axis) for position, parameter in enumerate(signature.inputs) for axis in range(len(parameter.shape))]
     found: dict[str, SizeSource] = {}
-    progress = True
-    while progress:
-        progress = False
-        for position, axis, form in forms:
-            unknown = [(str(name), scale) for name, scale in form.terms if name not in found]
-            if len(unknown) == 1:
-                name, scale = unknown[0]
-                rest = tuple((str(n), c) for n, c in form.terms if n in found)
-                found[name] = SizeSource(name, position, axis, scale, rest, form.constant)
-                progress = True
+    for name, number, form in told_sizes([signature.inputs[position].shape[axis] for position, axis in places]):
+        rest = tuple((str(n), c) for n, c in form.terms if n != name)
+        found[name] = SizeSource(name, *places[number], form.coefficient(name), rest, form.constant)
     for name in signature.sizes:
         if name not in found:
             raise DefinitionError(
@@ -261,9 +247,12 @@ class Arguments:
                     at=f"axis {source.axis} of {parameter.name}",
                 )
             sizes[source.name] = value // source.scale
-            if sizes[source.name] > MOST_SIZE:
+            known = greatest_size(source.name)
+            most = MOST_SIZE if known is None else min(known, MOST_SIZE)
+            if sizes[source.name] > most:
+                bound = "2^47" if most == MOST_SIZE else source.scale * most + extent - value
                 raise self._error(
-                    f"argument {self.signature.inputs[source.position].name}: expected an extent of at most 2^47, got {extent}",
+                    f"argument {self.signature.inputs[source.position].name}: expected an extent of at most {bound}, got {extent}",
                     at=f"axis {source.axis} of {self.signature.inputs[source.position].name}",
                 )
         for position, (parameter, shape) in enumerate(zip(self.signature.inputs, shapes, strict=True)):

@@ -15,19 +15,21 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from tensorexpr.codegen import disk
 from tensorexpr.codegen.handle import Schedule
-from tensorexpr.codegen.llvm import Interface, NativeCode, ObjectCode, emit, host, nest_assembly, nest_code
+from tensorexpr.codegen.llvm import Interface, NativeCode, ObjectCode, compile_ahead, emit, host, nest_assembly, nest_code
 from tensorexpr.codegen.memo import Memo
-from tensorexpr.codegen.nest import Alloc, Block, CheckSite, For, If
+from tensorexpr.codegen.nest import Alloc, Block, CheckSite, For, If, LoopNest
 from tensorexpr.codegen.schedule import Planned
 from tensorexpr.codegen.stages import PLAIN, Stages, made_of_program, made_of_schedule
 from tensorexpr.codegen.target import host_target
 from tensorexpr.codegen.tuning.lookup import record_for
+from tensorexpr.collecting import collecting_less
 from tensorexpr.errors import Location
 from tensorexpr.fallback import Failure, warn
 from tensorexpr.ir import Access, Const, Definition, Program, Scan, Scatter, Segments, integer
@@ -41,29 +43,31 @@ _UNBROKEN = sys.maxsize  # columns: where lines break says nothing about a progr
 _SHORT = 20_000  # statements; code that runs fewer keeps Python's lock
 
 Made = TypeVar("Made")
+Making = Callable[[Callable[[Stages], Any], bool, Callable[[LoopNest], None]], tuple[Stages, Any]]
 
 
 class Look:
     """The stages that led to code, made when someone asks.
 
-    `make` gives the stages and what a function makes of them, of the default form or plainly; `failure` says why the default form could not
-    be made, where that is known.
+    `make` gives the stages and what a function makes of them, of the default form or plainly, and tells another of the parts of a long
+    nest; `failure` says why the default form could not be made, where that is known.
     """
 
-    def __init__(self, make: Callable[[Callable[[Stages], Any], bool], tuple[Stages, Any]], failure: Failure | None = None) -> None:
+    def __init__(self, make: Making, failure: Failure | None = None) -> None:
         self._make = make
         self.failure = failure
 
-    def made(self, finish: Callable[[Stages], Made]) -> Made:
-        """What `finish` makes of the stages: of the first form for which it can be done, which is the one that is shown from now on."""
-        self.stages, made = self._make(finish, self.failure is not None)
+    def made(self, finish: Callable[[Stages], Made], ahead: Callable[[LoopNest], None]) -> Made:
+        """What `finish` makes of the stages: of the first form for which it can be done, which is the one that is shown from now on.
+        `ahead` is told of parts of the nest as they come."""
+        self.stages, made = self._make(finish, self.failure is not None, ahead)
         self.failure = self.failure or self.stages.failure
         return made
 
     @cached_property
     def stages(self) -> Stages:
         """Program, schedule and nest."""
-        return self._make(lambda stages: None, self.failure is not None)[0]
+        return self._make(lambda stages: None, self.failure is not None, lambda part: None)[0]
 
     def source(self, stage: str) -> str:
         """The text of the "nest", the "llvm" IR or the "asm"."""
@@ -78,7 +82,7 @@ class Look:
 
 def look_at(make: Callable[[], Program], failure: Failure | None = None) -> Look:
     """The stages of a program that is made when someone asks."""
-    return Look(lambda finish, plainly: made_of_program(make(), host_target(), finish, plainly), failure)
+    return Look(lambda finish, plainly, ahead: made_of_program(make(), host_target(), finish, plainly, ahead), failure)
 
 
 @record
@@ -128,7 +132,7 @@ def executable_of_schedule(schedule: Schedule | Planned) -> Built:
         return f"{print_program(program, _UNBROKEN)}\n{words}"
 
     key = ("schedule", *_key(program), lines, words, schedule.target)
-    look = Look(lambda finish, plainly: made_of_schedule(schedule, finish, plainly))
+    look = Look(lambda finish, plainly, _: made_of_schedule(schedule, finish, plainly))
     return _built(key, program, lines, text, look)
 
 
@@ -155,7 +159,10 @@ def _found(text: str, program: Program, named: _Lines, look: Look) -> Executable
     entry = disk.load(key)
     if entry is not None:
         about = entry.about
-        code = NativeCode(Interface.from_data(about["interface"]), ObjectCode(entry.image, tuple(about["exports"])), host())
+        ends = list(accumulate(about["bytes"]))
+        first, *others = (entry.image[end - length : end] for end, length in zip(ends, about["bytes"], strict=True))
+        code = ObjectCode(first, tuple(about["exports"]), tuple(others))
+        native = NativeCode(Interface.from_data(about["interface"]), code, host())
         checks = tuple(
             CheckSite(access, tensor, axis, definition, None if place is None else lines[place], unsigned)
             for access, tensor, axis, definition, place, unsigned in about["checks"]
@@ -163,19 +170,20 @@ def _found(text: str, program: Program, named: _Lines, look: Look) -> Executable
         failure = None if about["failure"] is None else Failure(*about["failure"])
         if failure is not None:
             warn(", ".join(program.outputs), failure, PLAIN)
-        return Executable(code, checks, about["long"], failure)
-    with task(", ".join(program.outputs)):
-        interface, image = look.made(lambda stages: (Interface.of(stages.nest), nest_code(stages.nest)))
+        return Executable(native, checks, about["long"], failure)
+    with task(", ".join(program.outputs)), collecting_less():
+        made = look.made(lambda stages: (Interface.of(stages.nest), nest_code(stages.nest)), lambda part: compile_ahead(part, host()))
+    interface, code = made
     nest = look.stages.nest
     long = sum(_work(kernel.body) for kernel in nest.kernels) > _SHORT
     checks_ = [
         (c.access, c.tensor, c.axis, c.definition, lines.index(c.location) if c.location in lines else None, c.unsigned)
         for c in nest.checks
     ]
-    about = {"interface": interface.as_data(), "exports": image.exports, "long": long, "checks": checks_}
-    about |= {"failure": look.failure, "verdict": str(look.stages.verdict)}
-    disk.save(key, disk.Entry(about, image.image))
-    return Executable(NativeCode(interface, image, host()), nest.checks, long, look.failure)
+    about = {"interface": interface.as_data(), "exports": code.exports, "long": long, "checks": checks_}
+    about |= {"failure": look.failure, "verdict": str(look.stages.verdict), "bytes": [len(image) for image in code.images]}
+    disk.save(key, disk.Entry(about, b"".join(code.images)))
+    return Executable(NativeCode(interface, code, host()), nest.checks, long, look.failure)
 
 
 def _lines(program: Program) -> _Lines:

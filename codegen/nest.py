@@ -144,7 +144,7 @@ class CheckSite:
     unsigned: bool = False
 
 
-@record(eq=False)
+@record(eq=False, weakrefs=True)
 class Kernel(Node):
     """One parallel region: a name (the definitions it computes) and statements, at most the outermost loops parallel.
 

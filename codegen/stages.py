@@ -1,7 +1,8 @@
 """The stages of a program on its way to code: simplified, scheduled, lowered, checked; and the plain form of each.
 
 The default form is made by everything that makes code fast: by planners, of a long program in pieces (`pieces`), and by the search over
-nests, whose nest is taken where the model of cost says that it is clearly faster (`auto.search.contest`). Where some of it fails (see
+nests, whose nest is taken where the model of cost says that it is clearly faster (`auto.search.contest`). What planners choose is made on
+nests, too, where that is predicted to be as fast (`handle.translate`). Where some of it fails (see
 `tensorexpr.fallback`), that of the planners alone comes next, then simpler forms, in which less can fail: the plain schedule, every
 definition by itself with its loops in order and no pass of the lowering that is there for speed, of the simplified program, then of the
 program as written. On a GPU the plain schedule has a thread per point. Last comes the plain nest, which neither the simplifier nor
@@ -73,15 +74,22 @@ class Stages(NamedTuple):
 Made = TypeVar("Made")
 
 
-def made_of_program(program: Program, target: Target, finish: Callable[[Stages], Made], plainly: bool = False) -> tuple[Stages, Made]:
+def made_of_program(
+    program: Program,
+    target: Target,
+    finish: Callable[[Stages], Made],
+    plainly: bool = False,
+    ahead: Callable[[LoopNest], None] = lambda part: None,
+) -> tuple[Stages, Made]:
     """The stages of a program by default, and what `finish` makes of them; of a plain form where either fails.
 
-    Raises what `first_sound` does. With `plainly` the default form is not tried: it failed before.
+    Raises what `first_sound` does. With `plainly` the default form is not tried: it failed before. `ahead` is told of the parts of a long
+    nest as they come.
     """
 
-    forms = [("the default schedule", lambda: _by_default(program, target))]
+    forms = [("the default schedule", lambda: _by_default(program, target, True, ahead))]
     if not target.is_gpu:
-        forms.append(("the schedule of the planners", lambda: _by_default(program, target, searching=False)))
+        forms.append(("the schedule of the planners", lambda: _by_default(program, target, False, ahead)))
     return _made(program, target, finish, forms, plainly)
 
 
@@ -179,13 +187,13 @@ def _whole(program: Program, target: Target, plain: Callable[[], Program], searc
     return _proved(schedule.program, schedule, nest, isinstance(target, Gpu))
 
 
-def _by_default(program: Program, target: Target, searching: bool = True) -> Stages:
+def _by_default(program: Program, target: Target, searching: bool, ahead: Callable[[LoopNest], None]) -> Stages:
     step("simplified")
     simple = simplified(program, target)
     pieces = pieces_of(simple)
     if not pieces or is_tuned(simple, target):
         return _whole(simple, target, lambda: simplify(program, inline=False), searching)
-    nest, verdict = nest_of_pieces(simple, pieces, target, lambda piece, target: _whole(piece, target, lambda: piece, False)[2:4])
+    nest, verdict = nest_of_pieces(simple, pieces, target, lambda piece, target: _whole(piece, target, lambda: piece, False)[2:4], ahead)
     return Stages(simple, lambda: _scheduled(simple, target), verify_nest(nest), verdict)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from tensorexpr import dtypes
 from tensorexpr.enumeration import NotEnumerable, enumerate_points, evaluate_on
 from tensorexpr.integers import Affine, Domain, DomainTooComplex, ge, lt
-from tensorexpr.ir import Apply, Axis, Cast, Const, Expr, Index, Size, const
+from tensorexpr.ir import Apply, Axis, Cast, Const, Expr, Index, Size, const, greatest_size
 from tensorexpr.nonlinear import Polynomials
 from tensorexpr.records import cached_property, record
 from tensorexpr.regions import Case, Opaque, Region, cases_of, cases_where, regions_of, with_constraints
@@ -149,7 +149,12 @@ def interval_of_type(expr: Expr) -> Interval:
     """The values that a number can take by its type alone (a size is at least 0)."""
     if expr.dtype.is_integer and expr.dtype is not dtypes.int64:
         return (expr.dtype.least, expr.dtype.greatest)
-    return (0, math.inf) if isinstance(expr, Size) else _WHOLE
+    return (0, _most(expr.name)) if isinstance(expr, Size) else _WHOLE
+
+
+def _most(size: str) -> float:
+    most = greatest_size(size)
+    return math.inf if most is None else most
 
 
 def _cast_interval(expr: Cast, ranges: dict[str, Interval]) -> Interval:
@@ -282,7 +287,7 @@ class _Prover:
         hidden = self.opaque.expressions
         facts = []
         for name in domain.sizes:
-            low, high = interval(hidden[name], self.ranges) if name in hidden else (0, math.inf)
+            low, high = interval(hidden[name], self.ranges) if name in hidden else (0, _most(name))
             facts += [] if math.isinf(low) else [ge(name, int(low))]
             facts += [] if math.isinf(high) else [lt(name, int(high) + 1)]
         return with_constraints(domain, facts)

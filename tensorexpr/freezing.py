@@ -8,7 +8,7 @@ import numpy as np
 
 from tensorexpr.ir import Access, Const, Constant, Define, Definition, Expr, Program, Scan, Scatter, Size, TensorType, const
 from tensorexpr.records import replace
-from tensorexpr.regions import normal_form
+from tensorexpr.regions import normal_form, told_sizes
 from tensorexpr.traversal import bottom_up, map_expressions
 
 
@@ -48,8 +48,13 @@ def _scalar(data: np.ndarray) -> bool | int | float:
 
 
 def _sizes(bound: list[tuple[TensorType, tuple[int, ...]]]) -> dict[str, int]:
-    """The sizes that stand alone as an extent of a constant."""
-    return {e.name: n for type_, shape in bound for e, n in zip(type_.shape, shape, strict=True) if isinstance(e, Size)}
+    """The sizes that extents of constants tell."""
+    extents = [(e, n) for type_, shape in bound for e, n in zip(type_.shape, shape, strict=True)]
+    found: dict[str, int] = {}
+    for name, number, form in told_sizes([e for e, _ in extents]):
+        rest = extents[number][1] - form.constant - sum(c * found[str(n)] for n, c in form.terms if n != name)
+        found[name] = rest // form.coefficient(name)
+    return found
 
 
 def _with_sizes(program: Program, sizes: Mapping[str, int]) -> Program:

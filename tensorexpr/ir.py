@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -91,10 +92,23 @@ class Index(Expr):
 
 @record(eq=False)
 class Size(Expr):
-    """A symbolic extent (`te.dim`), an int64 >= 0 that is bound when the program runs."""
+    """A symbolic extent (`te.dim`), an int64 >= 0 that is bound when the program runs.
+
+    A greatest value stands in its name (`n_upto512`): so text, keys and signatures carry it.
+    """
 
     name: str
     dtype: ClassVar[DType] = dtypes.int64  # type: ignore[misc]
+
+
+_MOST = re.compile(r"_upto(\d+)$")
+
+
+@cache
+def greatest_size(name: str) -> int | None:
+    """The greatest value of the size with this name, where it has one."""
+    found = _MOST.search(name)
+    return None if found is None else int(found[1])
 
 
 @record(eq=False)

@@ -7,7 +7,7 @@ $W^{\mathrm{out}}$. The subscript of an index or size is free: $k_{1}$.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import cache
 
 GREEK = (
@@ -24,8 +24,8 @@ _ESCAPED = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textas
 def symbol(name: str, index: bool = False) -> str:
     r"""The symbol for a name: of a tensor, or of an `index` or size, which has no subscript of its own.
 
-    >>> symbol("x_bar"), symbol("W_out"), symbol("head"), symbol("k_1", index=True)
-    ('\\bar{x}', 'W^{\\mathrm{out}}', '\\mathrm{head}', 'k_{1}')
+    >>> symbol("x_bar"), symbol("W_out"), symbol("head"), symbol("k_1", index=True), symbol("s6_bar")
+    ('\\bar{x}', 'W^{\\mathrm{out}}', '\\mathrm{head}', 'k_{1}', '\\overline{s^{(6)}}')
     """
     parts = [part for part in name.split("_") if part]
     if not parts:
@@ -34,14 +34,19 @@ def symbol(name: str, index: bool = False) -> str:
     base, marks = _letter(stem or parts[0], index), [digits] if stem and digits else []
     words = [stem or parts[0]]
     for part in parts[1:]:
-        if part in _ACCENTS and not marks:
-            single = len(words) == 1 and (len(words[0]) == 1 or words[0] in GREEK)
+        if part in _ACCENTS:
+            single = len(words) == 1 and (len(words[0]) == 1 or words[0] in GREEK) and not marks
+            base, marks = _marked(base, marks, index), []
             base = f"{_ACCENTS[part] if single or part not in _WIDE else _WIDE[part]}{{{base}}}"
         elif len(stem) > 1 and stem not in GREEK and not part.isdigit() and base.startswith((r"\mathrm", r"\mathit")) and not marks:
             words.append(part)
             base = _letter("_".join(words), index)
         else:
             marks.append(part)
+    return _marked(base, marks, index)
+
+
+def _marked(base: str, marks: Sequence[str], index: bool) -> str:
     if not marks:
         return base
     if index:

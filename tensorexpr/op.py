@@ -447,7 +447,8 @@ class Op(Entered):
         """The program of the op for arguments like `specs`: placeholders, arrays or `(shape, dtype)`.
 
         `dynamic={"x": (0,)}` keeps axes open: their extents become `te.dim`s named after parameter and axis, or with
-        `dynamic={"x": {0: "n"}}` as it says; those of one name are one.
+        `dynamic={"x": {0: "n"}}` as it says: a name, a `te.dim` with what is known of it, or an expression of some (`2 * n + 1`). Those of
+        one name are one.
         """
         inputs, result = self._traced(*self._specs(specs, dynamic, static))
         return program_of(list(leaves(result)), inputs)

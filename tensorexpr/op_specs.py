@@ -9,7 +9,7 @@ import numpy as np
 
 from tensorexpr.dtypes import DType, dtype
 from tensorexpr.errors import ArgumentError, DefinitionError, user_location
-from tensorexpr.language import Tensor, dim, placeholder
+from tensorexpr.language import Scalar, Tensor, dim, placeholder
 from tensorexpr.op_rules import article
 from tensorexpr.traversal import fresh_name
 
@@ -63,11 +63,13 @@ def dtype_of(op: str, name: str, value: object) -> DType:
 
 
 def opened(op: str, name: str, spec: Spec, axes: Any, taken: set[str]) -> Spec:
-    """The spec with some axes open; a mapping gives their sizes names, and sizes of one name are one."""
+    """The spec with some axes open; a mapping gives their sizes: by name, or as a `te.dim` or an expression of some. Sizes of one name are
+    one."""
     shape = list(spec.shape)
     named = isinstance(axes, Mapping)
     for axis in tuple(axes) if isinstance(axes, (tuple, list, range, Mapping)) else (axes,):
         if not isinstance(axis, (int, np.integer)) or not -len(shape) <= axis < len(shape):
             raise argument_error(f"{op}: dynamic: expected axes of {name} below {len(shape)}, got {axis}")
-        shape[axis] = dim(axes[axis] if named else fresh_name(f"{name}_{axis % len(shape)}", taken))
+        size = axes[axis] if named else fresh_name(f"{name}_{axis % len(shape)}", taken)
+        shape[axis] = size if isinstance(size, Scalar) else dim(size)
     return Spec(tuple(shape), spec.dtype)

@@ -12,7 +12,7 @@ those too, as several disjoint sets.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from tensorexpr import dtypes
@@ -66,6 +66,24 @@ def affine_of(expr: Expr, opaque: Opaque | None = None) -> Affine | None:
 def _plain_affine(expr: Expr) -> Affine | None:
     """The form without opaque names, which is asked for again and again: of all parts, by every case of what stands around them."""
     return _affine(expr, None)
+
+
+def told_sizes(extents: Sequence[Expr]) -> list[tuple[str, int, Affine]]:
+    """For every size that affine extents tell, the number of the extent that does and its form, in an order in which each form has sizes
+    that are told before it and this one alone; extents that are a size and nothing else go first."""
+    forms = [(number, affine_of(e)) for number, e in enumerate(extents) if not isinstance(e, Const)]
+    known = [(number, form) for number, form in forms if form is not None and all(isinstance(atom, str) for atom, _ in form.terms)]
+    known.sort(key=lambda one: (len(one[1].terms), one[1].constant != 0, one[1].terms[0][1] != 1 if one[1].terms else False, one[0]))
+    found: dict[str, tuple[int, Affine]] = {}
+    progress = True
+    while progress:
+        progress = False
+        for number, form in known:
+            unknown = [str(atom) for atom, _ in form.terms if atom not in found]
+            if len(unknown) == 1:
+                found[unknown[0]] = (number, form)
+                progress = True
+    return [(name, number, form) for name, (number, form) in found.items()]
 
 
 def _affine(expr: Expr, opaque: Opaque | None) -> Affine | None:

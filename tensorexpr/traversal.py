@@ -91,12 +91,19 @@ def map_children(expr: Expr, function: Callable[[Expr], Expr]) -> Expr:
 def walk(expr: Expr) -> Iterator[Expr]:
     """Every subexpression, parents before children, left to right, `expr` first."""
     stack = [expr]
+    pop, extend = stack.pop, stack.extend
     while stack:
-        node = stack.pop()
+        node = pop()
         yield node
-        below = children(node)
-        if below:
-            stack.extend(below[::-1])
+        kind = type(node)  # as `children`, without calls: nothing is gone through more often
+        if kind is Apply:
+            extend(node.args[::-1])  # type: ignore[attr-defined]
+        elif kind is Access:
+            extend(node.indices[::-1])  # type: ignore[attr-defined]
+        elif kind is Cast:
+            stack.append(node.arg)  # type: ignore[attr-defined]
+        elif kind is Reduce:
+            extend(children(node)[::-1])
 
 
 def is_within(expr: Expr, nodes: int, depth: int) -> bool:

@@ -216,9 +216,11 @@ class BundleFunction:
                 wanted = row["extents"][axis]
                 raise ArgumentError(f"{self.name}: argument {row['path']}: expected an extent of the form {wanted}, got {extent}")
             sizes[name] = value // scale
-            if sizes[name] > _MOST_SIZE:
+            most = min(self._table.get("greatest_sizes", {}).get(name, _MOST_SIZE), _MOST_SIZE)
+            if sizes[name] > most:
                 row, extent = self.inputs[position], shapes[position][axis]
-                raise ArgumentError(f"{self.name}: argument {row['path']}: expected an extent of at most 2^47, got {extent}")
+                bound = "2^47" if most == _MOST_SIZE else scale * most + extent - value
+                raise ArgumentError(f"{self.name}: argument {row['path']}: expected an extent of at most {bound}, got {extent}")
         for row, shape in zip(self.inputs, shapes, strict=True):
             expected = tuple(extent_value(e, sizes) for e in row["shape"])
             if expected != shape:

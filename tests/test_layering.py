@@ -12,19 +12,19 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("tensorexpr", "autodiff", "codegen", "kernels", "graph", "interop", "benchmarks", "examples")
 LADDER = (
-    "records", "nodes", "errors", "hints", "progress", "markup", "fallback", "dtypes", "ops",
+    "records", "collecting", "nodes", "errors", "hints", "progress", "markup", "fallback", "dtypes", "ops",
     "integers.forms", "integers.solving", "integers.counting", "integers.sets", "integers", "data", "ir", "traversal",
-    "wrapping",    "regions", "layout", "text", "parse", "verify", "interpret", "rewrite", "enumeration", "nonlinear", "bounds", "initial",
+    "wrapping", "regions", "layout", "text", "parse", "verify", "interpret", "rewrite", "enumeration", "nonlinear", "bounds", "initial",
     "language.core", "language.definitions", "language", "freezing", "latex", "passes", "simplify", "algebra", "sharding",
     "autodiff.local", "autodiff.invert", "autodiff.data", "autodiff.scan", "autodiff.sweep", "autodiff.api", "autodiff",
-    "codegen.target", "codegen.nest", "codegen.facts", "codegen.dependence", "codegen.nest_proofs",
+    "codegen.memo", "codegen.target", "codegen.nest", "codegen.nest_names", "codegen.facts", "codegen.dependence", "codegen.nest_proofs",
     "codegen.schedule", "codegen.lowering", "codegen.plain", "codegen.rewrites",
     "codegen.disk",
     "codegen.llvm.text", "codegen.llvm.runtime", "codegen.llvm.math", "codegen.llvm.emitter", "codegen.llvm.process", "codegen.llvm",
     "codegen.auto", "codegen.cuda.thread", "codegen.cuda.block", "codegen.cuda.emitter", "codegen.cuda.nvidia", "codegen.cuda.host",
     "codegen.cuda.launch", "codegen.cuda.model", "codegen.cuda",
     "codegen.tuning.operation", "codegen.tuning.order",
-    "codegen.tuning.records", "codegen.tuning.lookup", "codegen.memo", "codegen.pieces", "codegen.handle",
+    "codegen.tuning.records", "codegen.tuning.lookup", "codegen.pieces", "codegen.handle",
     "codegen.stages", "codegen", "codegen.tuning",
     "hosts", "op", "tune", "transforms", "gradient_check", "__init__",
     "kernels.conventions", "kernels.elementwise", "kernels.reductions", "kernels.rearranging", "kernels.windowed", "kernels.products",

@@ -19,6 +19,7 @@ from tensorexpr.autodiff.local.overrides import Override, Rule
 from tensorexpr.autodiff.local.workspace import Workspace
 from tensorexpr.autodiff.sweep.accumulate import accumulate
 from tensorexpr.autodiff.sweep.reverse import Received, Reverse, reverse
+from tensorexpr.collecting import collecting_less
 from tensorexpr.errors import DifferentiationError, user_location
 from tensorexpr.fallback import first_sound
 from tensorexpr.hints import checked, suggestion
@@ -96,7 +97,8 @@ def gradient(
     forms = [("its gradient by gathers", lambda: derived(lowering))]
     if lowering is None:
         forms.append(("its gradient by scatters", lambda: derived("atomics")))
-    found, _ = first_sound(", ".join(t.name for t in outputs), forms, lambda: print_program(program_of(outputs)))
+    with collecting_less():
+        found, _ = first_sound(", ".join(t.name for t in outputs), forms, lambda: print_program(program_of(outputs)))
     for tensor in found:
         _ORIGINS[tensor] = met
     return found

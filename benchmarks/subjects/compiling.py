@@ -1,9 +1,10 @@
 """How long programs of many definitions take to define, to differentiate and to build, cold.
 
 Each row runs in this process, one after the other, with no cache on disk: layers of a transformer, blocks of a residual network, a chain of
-definitions, a recurrent cell; all with the gradients of all parameters. Names ask for some of the rows (`transformer-12`, `chain-2000`);
-`--profile FILE` keeps what cProfile sees of them. What is equal to what another row made would be found in memory, so memory is emptied
-between rows.
+definitions, a recurrent cell, all with the gradients of all parameters; ResNet-50 and DenseNet-121 for pictures of 224 x 224, forward, and
+with gradients. Names ask for some of the rows (`transformer-12`, `chain-2000`); `--profile FILE` keeps what cProfile sees of them. What is
+equal to what another row made would be found in memory, so memory is emptied between rows. `--library STEP` takes each STEP-th case of the
+library's table instead: its gradient, derived and built, with quantiles and the slowest twenty.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from statistics import median
+from typing import Any, TypeVar
 
 import tensorexpr as te
 from tensorexpr import kernels
+from tensorexpr.benchmarks.subjects import derivation
 from tensorexpr.codegen.memo import forget
 
 Made = tuple[te.Tensor, list[te.Tensor]]
@@ -97,6 +101,70 @@ def recurrent(steps: int = 16, batch: int = 8, width: int = 32) -> Made:
     return states, [x, wx, wh, b, h0, c0]
 
 
+class _Network:
+    """The inputs of a convolutional network as it is written down."""
+
+    def __init__(self) -> None:
+        self.x = te.placeholder((1, 3, 224, 224), name="x")
+        self.inputs = [self.x]
+
+    def parameter(self, *shape: int) -> te.Tensor:
+        self.inputs.append(te.placeholder(shape, name=f"p{len(self.inputs)}"))
+        return self.inputs[-1]
+
+    def convolved(self, x: te.Tensor, channels: int, size: int, stride: int = 1) -> te.Tensor:
+        weight = self.parameter(channels, _extent(x, 1), size, size)
+        return kernels.conv2d(x, weight, stride=stride, padding=size // 2)
+
+    def normed(self, x: te.Tensor) -> te.Tensor:
+        return kernels.batch_norm(x, *(self.parameter(_extent(x, 1)) for _ in range(4)))
+
+    def classified(self, x: te.Tensor) -> te.Tensor:
+        n, c, h, w = (_extent(x, axis) for axis in range(4))
+        mean = te.compute((n, c), lambda b, k: te.sum(lambda i, j: x[b, k, i, j], (h, w)) / float(h * w))
+        return kernels.linear(mean, self.parameter(1000, c), self.parameter(1000))
+
+
+def _extent(x: te.Tensor, axis: int) -> int:
+    return int(x.shape[axis])
+
+
+def _added(a: te.Tensor, b: te.Tensor) -> te.Tensor:
+    return te.compute(a.shape, lambda n, c, i, j: a[n, c, i, j] + b[n, c, i, j])
+
+
+def resnet(blocks: Sequence[int] = (3, 4, 6, 3)) -> Made:
+    """ResNet-50."""
+    net = _Network()
+    y = kernels.relu(net.normed(net.convolved(net.x, 64, 7, 2)))
+    y = kernels.max_pool2d(y, kernel_size=3, stride=2, padding=1)
+    for stage, count in enumerate(blocks):
+        width = 64 << stage
+        for block in range(count):
+            stride = 2 if stage and not block else 1
+            z = kernels.relu(net.normed(net.convolved(y, width, 1)))
+            z = kernels.relu(net.normed(net.convolved(z, width, 3, stride)))
+            z = net.normed(net.convolved(z, 4 * width, 1))
+            y = kernels.relu(_added(z, y if block else net.normed(net.convolved(y, 4 * width, 1, stride))))
+    return net.classified(y), net.inputs
+
+
+def densenet(blocks: Sequence[int] = (6, 12, 24, 16), growth: int = 32) -> Made:
+    """DenseNet-121."""
+    net = _Network()
+    y = kernels.relu(net.normed(net.convolved(net.x, 64, 7, 2)))
+    y = kernels.max_pool2d(y, kernel_size=3, stride=2, padding=1)
+    for stage, count in enumerate(blocks):
+        for _ in range(count):
+            z = net.convolved(kernels.relu(net.normed(y)), 4 * growth, 1)
+            z = net.convolved(kernels.relu(net.normed(z)), growth, 3)
+            y = kernels.concatenate((y, z), axis=1)
+        if stage + 1 < len(blocks):
+            y = net.convolved(kernels.relu(net.normed(y)), _extent(y, 1) // 2, 1)
+            y = kernels.avg_pool2d(y, kernel_size=2)
+    return net.classified(kernels.relu(net.normed(y))), net.inputs
+
+
 ROWS: dict[str, Callable[[], Made]] = {
     "transformer-1": lambda: transformer(1),
     "transformer-12": lambda: transformer(12),
@@ -105,27 +173,66 @@ ROWS: dict[str, Callable[[], Made]] = {
     "chain-1000": lambda: chain(1000),
     "chain-2000": lambda: chain(2000),
     "recurrent": recurrent,
+    "resnet-50-forward": resnet,
+    "resnet-50": resnet,
+    "densenet-121-forward": densenet,
+    "densenet-121": densenet,
 }
 
 
-def timed(make: Callable[[], Made]) -> tuple[float, float, float]:
-    """Seconds to define a program, to differentiate it by all of its inputs, and to build both."""
+def timed(make: Callable[[], Made], gradients: bool = True) -> tuple[float, float, float]:
+    """Seconds to define a program, to differentiate it by all of its inputs where `gradients` are wanted, and to build both."""
     marks = [time.perf_counter()]
     y, inputs = make()
     marks.append(time.perf_counter())
     head = te.placeholder(y.shape, name="head")
-    outputs = [y, *te.gradient(y, inputs, head)]
+    outputs = [y, *te.gradient(y, inputs, head)] if gradients else [y]
     marks.append(time.perf_counter())
-    te.build(outputs, [*inputs, head])
+    te.build(outputs, [*inputs, head] if gradients else inputs)
     marks.append(time.perf_counter())
     define, differentiate, build = (b - a for a, b in pairwise(marks))
     return define, differentiate, build
+
+
+Result = TypeVar("Result")
+
+
+def profiled(profile: cProfile.Profile | None, run: Callable[[], Result]) -> Result:
+    """What a function gives that starts with nothing in memory, seen by a profile."""
+    forget()
+    return run() if profile is None else profile.runcall(run)
+
+
+def library(step: int, profile: cProfile.Profile | None) -> None:
+    """Prints how long the gradients of the library's cases take: to derive, and in all; the slowest twenty."""
+    found = []
+    for case in derivation.cases()[::step]:
+        inputs = [derivation.placeholders(tree, f"x{number}") for number, tree in enumerate(case.arrays())]
+        given = list(derivation.leaves(inputs))
+
+        def run(case: Any = case, inputs: Any = inputs, given: list[te.Tensor] = given) -> tuple[float, float]:
+            start = time.perf_counter()
+            outputs = [tensor for tensor in derivation.leaves(case.op(*inputs, **case.static)) if tensor.dtype.is_float]
+            heads = [te.placeholder(t.shape, t.dtype.name, name=f"head{number}") for number, t in enumerate(outputs)]
+            gradient = te.gradient(outputs, [tensor for tensor in given if tensor.dtype.is_float], heads)
+            derived = time.perf_counter()
+            te.build(list(gradient), [*given, *heads])
+            return derived - start, time.perf_counter() - start
+
+        found.append((*profiled(profile, run), case.name))
+    totals = sorted(total for _, total, _ in found)
+    most = totals[min(len(totals) - 1, int(0.95 * len(totals)))]
+    print(f"{len(found)} gradients, ms: median {1e3 * median(totals):.0f}, 95 % under {1e3 * most:.0f}, most {1e3 * totals[-1]:.0f}")
+    print("| slowest | derive, ms | in all, ms |\n| --- | --- | --- |")
+    for derive, total, name in sorted(found, key=lambda one: -one[1])[:20]:
+        print(f"| {name} | {1e3 * derive:.0f} | {1e3 * total:.0f} |")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Prints a row for each program."""
     parser = argparse.ArgumentParser(prog="python -m tensorexpr.benchmarks.subjects.compiling", description=__doc__)
     parser.add_argument("rows", nargs="*", metavar="ROW", help=f"one of {', '.join(ROWS)} (default: all)")
+    parser.add_argument("--library", type=int, metavar="STEP", help="each STEP-th case of the library's table instead")
     parser.add_argument("--profile", metavar="FILE", help="keep a profile of the rows")
     given = parser.parse_args(arguments)
     unknown = [name for name in given.rows if name not in ROWS]
@@ -134,15 +241,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     os.environ["TENSOREXPR_CACHE_DIR"] = ""
     te.build(te.compute((4,), lambda i: 1.0 * i))  # what a process makes once
     profile = cProfile.Profile() if given.profile else None
-    print("| program with its gradient | define, s | differentiate, s | build, s |\n| --- | --- | --- | --- |")
-    for name in given.rows or ROWS:
-        forget()
-        if profile is not None:
-            profile.enable()
-        found = timed(ROWS[name])
-        if profile is not None:
-            profile.disable()
-        print(f"| {name} | {' | '.join(f'{seconds:.2f}' for seconds in found)} |", flush=True)
+    if given.library:
+        library(given.library, profile)
+    else:
+        print("| program with its gradient | define, s | differentiate, s | build, s |\n| --- | --- | --- | --- |")
+        for name in given.rows or ROWS:
+            found = profiled(profile, lambda name=name: timed(ROWS[name], not name.endswith("-forward")))  # type: ignore[misc]
+            print(f"| {name} | {' | '.join(f'{seconds:.2f}' for seconds in found)} |", flush=True)
     if profile is not None:
         profile.dump_stats(given.profile)
 

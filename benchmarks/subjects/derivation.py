@@ -67,8 +67,8 @@ def cases() -> list[Any]:
 
 def derivation_of(case: Any) -> Derivation:
     """Traces, derives and simplifies one case."""
-    inputs = [_placeholders(tree, f"x{number}") for number, tree in enumerate(case.arrays())]
-    return measured(case.name, lambda: case.op(*inputs, **case.static), list(_leaves(inputs)))
+    inputs = [placeholders(tree, f"x{number}") for number, tree in enumerate(case.arrays())]
+    return measured(case.name, lambda: case.op(*inputs, **case.static), list(leaves(inputs)))
 
 
 def measured(name: str, make: Callable[[], Any], inputs: Sequence[te.Tensor]) -> Derivation:
@@ -77,7 +77,7 @@ def measured(name: str, make: Callable[[], Any], inputs: Sequence[te.Tensor]) ->
     start = time.process_time()
     result = make()
     traced = time.process_time()
-    outputs = [tensor for tensor in _leaves(result) if tensor.dtype.is_float]
+    outputs = [tensor for tensor in leaves(result) if tensor.dtype.is_float]
     heads = [te.placeholder(tensor.shape, str(tensor.dtype.name), name=f"head{number}") for number, tensor in enumerate(outputs)]
     gradient = te.gradient(outputs, [tensor for tensor in inputs if tensor.dtype.is_float], heads)
     derived = time.process_time()
@@ -85,16 +85,18 @@ def measured(name: str, make: Callable[[], Any], inputs: Sequence[te.Tensor]) ->
     return Derivation(name, traced - start, derived - traced, time.process_time() - derived, gradient.report().rows)
 
 
-def _placeholders(tree: Any, name: str) -> Any:
+def placeholders(tree: Any, name: str) -> Any:
+    """Placeholders for the arrays of a tree."""
     if isinstance(tree, tuple):
-        return tuple(_placeholders(item, f"{name}_{number}") for number, item in enumerate(tree))
+        return tuple(placeholders(item, f"{name}_{number}") for number, item in enumerate(tree))
     return None if tree is None else te.placeholder(tree.shape, tree.dtype.name, name=name)
 
 
-def _leaves(tree: Any) -> Iterator[te.Tensor]:
+def leaves(tree: Any) -> Iterator[te.Tensor]:
+    """The tensors of a tree."""
     if isinstance(tree, tuple | list):
         for item in tree:
-            yield from _leaves(item)
+            yield from leaves(item)
     elif tree is not None:
         yield tree
 

@@ -434,7 +434,26 @@ class Plan:
         asked *= np.array([t.share for t in self.summary.touches])[:, None]
         lines = np.einsum("ldtb,dtb->ltb", now, asked * np.array([p[0] for p in prints]))
         runs = np.einsum("ldtb,dtb->ltb", now, asked * np.array([p[1] for p in prints]))
-        return lines, runs
+        return lines, np.maximum(runs, lines / self._run_lengths(prints))
+
+    def _run_lengths(self, prints: Sequence[tuple[Numbers, Numbers, Numbers, Numbers]]) -> Numbers:
+        """Lines that follow each other in time, by touch: of as many runs as the copies of one iteration have, which the loops around go on
+        with up to the first that begins others. What lies side by side in memory may still be come to again and again."""
+        lines, runs = (np.maximum(np.array([p[part] for p in prints]), 1.0) for part in (0, 1))
+        own = np.arange(lines.shape[1])
+        together = runs[self._innermost, own]
+        found, goes_on = lines[self._innermost, own] / together, np.ones(together.shape, bool)
+        for depth in reversed(range(len(prints))):
+            inside = (depth < self._innermost)[:, None]
+            goes_on &= ~inside | (runs[depth] <= 1.01 * together)
+            found = np.where(inside & goes_on, lines[depth] / runs[depth], found)
+        return np.where(self._jumps[:, None], np.inf, np.maximum(found, 1.0))
+
+    @cached_property
+    def _innermost(self) -> Numbers:
+        """The depth right inside of the innermost loop that runs one iteration after the other, by touch."""
+        serial = [[n for n, x in enumerate(path) if self.kinds[x] not in (UNROLL, VECTORIZE)] for path in self.paths]
+        return np.array([max(own, default=-1) + 1 for own in serial], int)
 
     def _part(self, depth: int, own: Numbers) -> Numbers:
         """The part of its segment that each touch is asked for, by its own lines: loads among themselves, stores among themselves."""

@@ -431,6 +431,8 @@ class _Reader:
             # Rows are loaded whole and shared by those who read other elements of them: as many shuffles each, few loads.
             self._add(at, changed, operations.SHUFFLE, self._size(e.tensor), stride - 2.0)
             stride = 2.0
+        elif at.lanes is not None and abs(stride) not in (0.0, 1.0, 2.0):  # LLVM moves no gather out of a loop that stores to memory
+            changed |= frozenset(x for x in at.path if self.loops[x].kind not in (UNROLL, VECTORIZE) and self.stores[x] - self.registers)
         self._add(at, changed, LOAD, self._size(e.tensor), 1.0, stride, aligned, () if e.tensor in self.written else self._meets(e, at))
         self._touch(e.tensor, e.indices, at, False)
         return changed

@@ -201,7 +201,7 @@ def _made(function: CompiledFunction, variant: Variant) -> tuple[LoopNest, bytes
     """The loops of a function for a variant, those that run here on the host and wherever the user made the schedule, and their code."""
 
     def code(nest: LoopNest) -> tuple[LoopNest, bytes]:
-        return nest, nest_code(nest, variant.machine).image
+        return nest, nest_code(nest, variant.machine, whole=True).image
 
     own = function.target == "cpu" and (variant.name.startswith("host") or function.is_scheduled_by_hand)
     return code(function.nest) if own else made_of_program(function.program, variant.target, lambda stages: code(stages.nest))[1]

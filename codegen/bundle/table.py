@@ -19,7 +19,7 @@ from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.codegen.llvm import Interface
 from tensorexpr.codegen.llvm.text.abi import plain
 from tensorexpr.codegen.nest import CheckSite
-from tensorexpr.ir import Const
+from tensorexpr.ir import Const, greatest_size
 from tensorexpr.text import print_expr
 
 
@@ -47,6 +47,7 @@ def function_table(
         "single": signature.single,
         "updates": list(function.updates),
         "sizes": list(signature.sizes),
+        "greatest_sizes": {name: most for name in signature.sizes if (most := greatest_size(name)) is not None},
         "size_sources": [[s.name, s.position, s.axis, s.scale, [list(r) for r in s.rest], s.constant] for s in size_sources(signature)],
         "placeholders": placeholders,
         "constants": list(constants),

@@ -16,12 +16,13 @@ from tensorexpr.codegen.auto.measure import facts_here
 from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.handle.calls import Call, replay
 from tensorexpr.codegen.handle.schedule import Schedule, plain_form
+from tensorexpr.codegen.handle.stage import StageHandle
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.rewrites.paths import walk_nest
 from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.codegen.schedule.schedule import schedule as planned_schedule
-from tensorexpr.errors import DefinitionError, ScheduleError, UnknownNameError
+from tensorexpr.errors import DefinitionError, ScheduleError
 from tensorexpr.markup import listed
 from tensorexpr.records import replace
 from tensorexpr.traversal import reads
@@ -45,14 +46,17 @@ class _Said(NamedTuple):
 
 SLOWER = 1.02
 """How much slower a nest may be predicted that has the same loops: what the two spell differently, such as an index."""
-MOST_CALLS = 40
-MOST_STATEMENTS = 100
+MOST_CALLS = 32
+MOST_STATEMENTS = 80
 """Calls, and statements of the nest, up to which a translation takes some tenths of a second at most."""
 
 
 def translated(planned: Planned, schedule: Schedule) -> Schedule:
     """A plain schedule of the program of a planner's, with the calls of that as its words. Raises `ScheduleError` where one is refused."""
     calls = planned.as_python().splitlines()
+    for said in map(_read, calls):
+        if said.word in OTHERS or not hasattr(StageHandle, said.word) or (said.on is None and said.word != "inline"):
+            raise ScheduleError(f"expected a word that is a rewrite, got {said.word}")
     made = _Translation(planned, schedule)
     for line in calls:
         if len(calls) > MOST_CALLS or sum(1 for _ in walk_nest(made.schedule.form.nest)) > MOST_STATEMENTS:
@@ -99,7 +103,7 @@ class _Translation:
         if said.on is None:
             self.whole(said)
             return
-        if said.word in OTHERS or (said.word == "rfactor" and len(said.arguments) > 1):
+        if said.word == "rfactor" and len(said.arguments) > 1:  # results that take turns
             raise ScheduleError(f"expected a word that is a rewrite, got {said.word}")
         name = self.definition(said.on)
         if said.word == "alongside":
@@ -115,16 +119,11 @@ class _Translation:
         self.match(said, given, [name for name in self.theirs.stages if name not in before])
 
     def make(self, name: str, word: str, *arguments: Any) -> Any:
-        """What a word of a definition of ours gives. Raises `ScheduleError` where there is none such."""
-        try:
-            function = getattr(self.schedule[name], word)
-        except UnknownNameError:
-            raise ScheduleError(f"expected a word that is a rewrite, got {word}") from None
-        return function(*arguments)
+        """What a word of a definition of ours gives."""
+        return getattr(self.schedule[name], word)(*arguments)
 
     def whole(self, said: _Said) -> None:
-        if said.word != "inline":
-            raise ScheduleError(f"expected a word that is a rewrite, got {said.word}")
+        assert said.word == "inline"  # the only word of a planner's schedule as a whole that is a rewrite
         for name in map(self.definition, said.arguments):
             try:
                 self.schedule[name].inline()

@@ -5,6 +5,7 @@ from tensorexpr.codegen.llvm.process.jit import NativeModule, ObjectCode
 from tensorexpr.codegen.llvm.process.load import load, passes_for
 from tensorexpr.codegen.llvm.process.native import Interface, NativeCode, NativeFunction, compile_nest, nest_assembly, nest_code
 from tensorexpr.codegen.llvm.process.pool import set_threads
+from tensorexpr.codegen.llvm.process.units import compile_ahead
 from tensorexpr.codegen.llvm.text.abi import workspace_size
 from tensorexpr.codegen.llvm.text.machine import Machine, host
 
@@ -15,6 +16,7 @@ __all__ = [
     "NativeFunction",
     "NativeModule",
     "ObjectCode",
+    "compile_ahead",
     "compile_nest",
     "emit",
     "entry_name",

@@ -376,7 +376,7 @@ class Loops(Reductions):
 
     def kind(self, loop: str, count: int | None, scope: Scope) -> str:
         kind = self.stage.kind(loop)
-        in_order = any(x == loop for x, _ in (*self.stage.ahead, *self.stage.slides))  # an iteration reads what others made
+        in_order = any(x == loop for x, _ in self.stage.ahead)  # an iteration reads what others made
         if kind == "parallel" or (kind == SERIAL and not in_order and self.inherits_parallel(loop, scope)):
             return "parallel" if self.is_outermost(scope) and not scope.conditional else SERIAL
         if self.stage.tensorized:

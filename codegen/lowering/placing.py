@@ -9,14 +9,6 @@ the iteration. Where the loop is pipelined (see `schedule.pipeline`), an iterati
         if i + 1 < 4:
             P[(i + 1) % 2] = ... of iteration i + 1
         ... P[i % 2] ...
-
-Where a window slides along the loop (see `schedule.slide`), an iteration computes what is new of it, in a ring around the loop:
-
-    P: local(f32[3, 8])
-    P[0], P[1] = ... of rows 0 and 1
-    for i in range(0, 4):
-        P[(i + 2) % 3] = ... of row i + 2
-        ... P[i % 3], P[(i + 1) % 3], P[(i + 2) % 3] ...
 """
 
 from __future__ import annotations
@@ -25,7 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 
 from tensorexpr.bounds import axis_ranges, implied, interval
-from tensorexpr.codegen.lowering.arithmetic import ONE, ZERO, add, constant, minimum, sub
+from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, minimum, sub
 from tensorexpr.codegen.lowering.faults import known_axes
 from tensorexpr.codegen.lowering.guards import Kept
 from tensorexpr.codegen.lowering.scope import Scope
@@ -33,7 +25,6 @@ from tensorexpr.codegen.lowering.slots import Slots
 from tensorexpr.codegen.lowering.tasks import Names
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, If
 from tensorexpr.codegen.schedule.placement import Part, blocks_in
-from tensorexpr.codegen.schedule.slide import Ring
 from tensorexpr.codegen.schedule.state import Stage, State
 from tensorexpr.ir import Access, Axis, Const, Define, Definition, Expr, Index, Scatter, TensorType, apply, const, product
 from tensorexpr.records import record
@@ -48,8 +39,7 @@ class Home:
     """Where a tensor is kept: a buffer, behind fixed leading indices (the step of a scan).
 
     `axes` are those of the tensor that the buffer has, where it holds one element of the others, and a block, beginning at the
-    given element, of those in `origins`, and the last so many entries along those in `rings`. A `ring` holds these along the first axis
-    alone.
+    given element, of those in `origins`. A `ring` holds the last so many entries along the first axis.
     """
 
     buffer: str
@@ -57,16 +47,13 @@ class Home:
     axes: tuple[int, ...] | None = None
     ring: int = 0
     origins: tuple[tuple[int, Expr], ...] = ()
-    rings: tuple[tuple[int, int], ...] = ()
 
     def at(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
         if self.ring:
             return (*self.leading, slot(indices[0], self.ring), *indices[1:])
-        begin, entries = dict(self.origins), dict(self.rings)
+        begin = dict(self.origins)
 
         def kept(axis: int) -> Expr:
-            if axis in entries:
-                return slot(indices[axis], entries[axis])
             return sub(indices[axis], begin[axis]) if axis in begin else indices[axis]
 
         return (*self.leading, *map(kept, range(len(indices)) if self.axes is None else self.axes))
@@ -103,8 +90,6 @@ class Placing(ABC):
     placed: dict[tuple[str, str], list[str]]
     parts: dict[str, Part]
     ahead: dict[tuple[str, str], Ahead]
-    rings_around: dict[tuple[str, str, str], Ring]
-    sliding: dict[str, Ring]
     slots: Slots
 
     @abstractmethod
@@ -120,7 +105,7 @@ class Placing(ABC):
         names = self.placed.get((scope.stage.name, loop), [])
         ahead = self.ahead.get((scope.stage.name, loop))
         if ahead is None:
-            return self.with_placed(names, loop, scope, body)
+            return self.with_placed(names, scope, body)
         position, extent = scope.values[loop], scope.extent(loop)
         assert extent is not None
         later = add(position, const(ahead.entries - 1))
@@ -132,11 +117,7 @@ class Placing(ABC):
         return block
 
     def around(self, loop: str, scope: Scope, made: Callable[[], Block]) -> Block:
-        """A loop, after the first values computed for it: where windows slide along it, in rings; where it is pipelined, in buffers with an
-        entry for each stage."""
-        sliding = [n for n in self.placed.get((scope.stage.name, loop), []) if (scope.stage.name, loop, n) in self.rings_around]
-        if sliding:
-            return self.with_rings(sliding, loop, scope, made)
+        """A loop, after the first values computed for it: where it is pipelined, in buffers with an entry for each stage."""
         entries = dict(scope.stage.ahead).get(loop)
         names = self.placed.get((scope.stage.name, loop), [])
         extent = scope.extent(loop)
@@ -151,31 +132,6 @@ class Placing(ABC):
         for buffer in reversed(buffers.values()):
             block = (Alloc(buffer, block),)
         return block
-
-    def with_rings(self, names: list[str], loop: str, scope: Scope, made: Callable[[], Block]) -> Block:
-        """A loop in which windows slide, after what its first iteration shares with one before it, in buffers around the loop."""
-        if not names:
-            return made()
-        name, before = names[0], self.homes[names[0]]
-        ring, part = self.rings_around[scope.stage.name, loop, name], self.parts[name]
-        buffer = self.local_buffer(name) if part.is_on_stack() else self.slots.buffer(name, self.local_buffer)
-        slots = () if part.is_on_stack() else (self.slots.index if scope.names else ZERO,)
-        first = scope.with_values(**{loop: ZERO})
-        origins = tuple((axis, begin) for axis, begin in self.origins(name, first) if axis != ring.axis)
-        self.homes[name] = Home(buffer.name, slots, self.whole_axes(name), origins=origins, rings=((ring.axis, ring.length),))
-        begin, end = self.begin(name, ring.axis, first), self.new_rows(name, ring, loop, first)[0]
-        block = self.computed(name, first, (ring.axis, begin, end))
-        self.sliding[name] = ring
-        block = (*block, *self.with_rings(names[1:], loop, scope, made))
-        del self.sliding[name]
-        self.homes[name] = before
-        return (Alloc(buffer, block),) if part.is_on_stack() else block
-
-    def new_rows(self, name: str, ring: Ring, loop: str, scope: Scope) -> tuple[Expr, Expr]:
-        """From where to where the window of an iteration goes beyond that of the one before."""
-        earlier = scope.with_values(**{loop: sub(scope.values[loop], ONE)})
-        ends = (add(self.begin(name, ring.axis, s), const(ring.length)) for s in (earlier, scope))
-        return next(ends), next(ends)
 
     def computed_ahead(self, names: list[str], ahead: Ahead, loop: str, scope: Scope, position: Expr, extent: Expr) -> Block:
         """What an iteration needs, where there is one at this position."""
@@ -194,24 +150,20 @@ class Placing(ABC):
         at = (slot(position, ahead.entries),)
         return {name: Home(home.buffer, at, home.axes, origins=self.origins(name, scope)) for name, home in ahead.homes.items()}
 
-    def with_placed(self, names: list[str], loop: str, scope: Scope, body: Callable[[], Block]) -> Block:
+    def with_placed(self, names: list[str], scope: Scope, body: Callable[[], Block]) -> Block:
         """The body of a loop after the definitions that are computed in it; their local buffers live around it."""
         if not names:
             return body()
         name, rest = names[0], names[1:]
-        ring = self.sliding.get(name)
-        if ring is not None:
-            new = self.computed(name, scope, (ring.axis, *self.new_rows(name, ring, loop, scope)))
-            return (*new, *self.with_placed(rest, loop, scope, body))
         if not self.parts[name].is_local:
-            return (*self.computed(name, scope), *self.with_placed(rest, loop, scope, body))
+            return (*self.computed(name, scope), *self.with_placed(rest, scope, body))
         before = self.homes[name]
         part, axes = self.parts[name], self.whole_axes(name)
         buffer = self.local_buffer(name) if part.is_on_stack() else self.slots.buffer(name, self.local_buffer)
         # Outside of all loops no iteration has a slot: all that follows reads what was made once, in the first.
         slots = () if part.is_on_stack() else (self.slots.index if scope.names else ZERO,)
         self.homes[name] = Home(buffer.name, slots, axes, origins=self.origins(name, scope))
-        block = (*self.computed(name, scope), *self.with_placed(rest, loop, scope, body))
+        block = (*self.computed(name, scope), *self.with_placed(rest, scope, body))
         self.homes[name] = before
         return (Alloc(buffer, block),) if part.is_on_stack() else block
 
@@ -249,8 +201,8 @@ class Placing(ABC):
         inside = {loop: ZERO for index in free_names(point) for loop in scope.stage.leaves(index) if not scope.knows(loop)}
         return scope.with_values(**inside).resolve(point)
 
-    def computed(self, name: str, scope: Scope, rows: tuple[int, Expr, Expr] | None = None) -> Block:
-        """A placed definition, at the points that are asked for where the scope stands; along one axis, at the given `rows`."""
+    def computed(self, name: str, scope: Scope) -> Block:
+        """A placed definition, at the points that are asked for where the scope stands."""
         definition, stage, part = self.definitions[name], self.stages[name], self.parts[name]
         assert isinstance(definition, Define)
         values, conditions, given, axes, reach = {}, [], {}, all_axes(stage), {}
@@ -258,12 +210,7 @@ class Placing(ABC):
             length = part.lengths[number]
             if length is not None and point is not None:
                 reach[axis.index] = _reach(axis, point, length, scope.stage)
-            if rows is not None and number == rows[0]:
-                count = constant(sub(rows[2], rows[1]))
-                first, last = f"{axis.index} begins", f"{axis.index} ends"
-                axes[axis.index] = Axis(axis.index, Index(first), Index(last) if count is None else add(Index(first), const(count)))
-                given[first], given[last] = rows[1:]
-            elif length is not None:
+            if length is not None:
                 first = f"{axis.index} begins"  # no name of an index has a space
                 stop = add(Index(first), const(length))
                 if number in part.ragged:

@@ -43,7 +43,6 @@ from tensorexpr.codegen.schedule.fetching import distances
 from tensorexpr.codegen.schedule.independence import is_atomic, may_collide
 from tensorexpr.codegen.schedule.placement import Part, parts_of
 from tensorexpr.codegen.schedule.rings import last_entries
-from tensorexpr.codegen.schedule.slide import Ring, rings_in
 from tensorexpr.codegen.schedule.state import Stage, State, all_definitions
 from tensorexpr.codegen.schedule.stream import streamable
 from tensorexpr.codegen.target import Gpu
@@ -124,8 +123,6 @@ class _Lowering(Scans):
         self.placed: dict[tuple[str, str], list[str]] = {}
         self.parts: dict[str, Part] = {}
         self.ahead: dict[tuple[str, str], Ahead] = {}
-        self.rings_around = {(s.name, *at): ring for s in state.stages for at, ring in rings_in(state, s.name).items()}
-        self.sliding: dict[str, Ring] = {}
         for stage in state.stages:
             if stage.place is not None:
                 self.placed.setdefault((stage.place.stage, stage.place.loop), []).append(stage.name)

@@ -7,8 +7,10 @@ computation under other names. A program of more than `MOST_WHOLE` definitions i
    weights stands with the gradient of the layer.
 2. It is cut where least is lost: at each place between `LEAST` and `MOST` definitions from the last cut one looks at the bytes that what is
    behind reads of what is in front. What a sum of products reads, or what is stored for others anyway, counts less: it would not be
-   computed in the loops of its readers. The first of the cheapest places is taken. The look is local, so equal layers are cut alike.
-   Integers are not cut from what they index, nor a scan from readers of its last entry: what is known of them ends with their piece.
+   computed in the loops of its readers. The first of the cheapest places is taken, the last where all are alike. The look is local, so
+   equal layers are cut alike.
+   Integers are not cut from what reads or writes where they say, nor a scan from readers of its last entry: what is known of them ends
+   with their piece.
 3. A piece is a program: what it reads are its inputs, what others read its outputs, and its tensors are called T0, T1, ... Equal
    pieces, in one program or in several of a process, have one nest; `MOST_KEPT` of them are remembered.
 4. The nest of the whole has the kernels of all pieces in order, under the names that they have there. What leaves a piece is written

@@ -6,15 +6,31 @@ from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
 
-from tensorexpr.ir import Access, Apply, Const, Define, Definition, Expr, Input, Program, Reduce, Scan, TensorType, integer
+from tensorexpr.ir import (
+    Access,
+    Apply,
+    Const,
+    Define,
+    Definition,
+    Expr,
+    Input,
+    Program,
+    Reduce,
+    Scan,
+    Scatter,
+    Segments,
+    TensorType,
+    integer,
+)
 from tensorexpr.language.core.renaming import index_names, local_names, renamed
 from tensorexpr.records import record, replace
-from tensorexpr.traversal import reads, walk
+from tensorexpr.traversal import expressions, reads, walk
 
 MOST_WHOLE = 96
 """Definitions of a program that is scheduled as a whole."""
-LEAST, MOST = 16, 48
-"""Definitions of a piece; more only where it cannot be cut."""
+LEAST, MOST = 4, 14
+"""Definitions of a piece; more only where it cannot be cut. The shorter pieces are, the more of them are equal: at the ends of a program,
+too, where a long one differs somewhere."""
 OPEN_EXTENT = 1000
 """What an open size counts in bytes that cross a cut."""
 STORED_ANYWAY, IN_ROWS = 0.25, 2.0
@@ -75,7 +91,8 @@ def _borders(program: Program, ordered: Sequence[Definition]) -> list[int]:
         places = places or [e for e in range(start + MOST + 1, len(ordered) - LEAST) if costs[e] != float("inf")][:1]
         if not places:
             break
-        borders.append(min(places, key=lambda e: costs[e]))
+        alike = len({costs[e] for e in places}) == 1  # nothing says where a part begins: the fewest pieces
+        borders.append(places[-1] if alike else min(places, key=lambda e: costs[e]))
     return [*borders, len(ordered)]
 
 
@@ -86,22 +103,34 @@ def _costs(program: Program, ordered: Sequence[Definition]) -> list[float]:
     for number, definition in enumerate(ordered):
         for name in reads(definition):
             places.setdefault(name, []).append(number)
-    contracting = [_is_contraction(d) for d in ordered]
+    contracting, placing = [_is_contraction(d) for d in ordered], [_placing(d) for d in ordered]
     outputs = set(program.outputs)
     for number, definition in enumerate(ordered):
         for name, type_ in definition.results:
             at = places.get(name, [])
             stored = name in outputs or any(r - number > MOST for r in at)
-            known = type_.dtype.is_integer or (isinstance(definition, Scan) and not stored)
-            weight = float("inf") if known else _bytes(type_) * (STORED_ANYWAY if stored else 1.0)
+            weight = _bytes(type_) * (STORED_ANYWAY if stored else 1.0)
             before = number
             for reader in at:
+                known = (isinstance(definition, Scan) and not stored) or (type_.dtype.is_integer and name in placing[reader])
                 first = before if known else max(before, reader - MOST)
-                lost = weight if contracting[reader] else weight * IN_ROWS
+                lost = float("inf") if known else weight if contracting[reader] else weight * IN_ROWS
                 for cut in range(first + 1, reader + 1):
                     costs[cut] += lost
                 before = reader
     return costs
+
+
+def _placing(definition: Definition) -> set[str]:
+    """Tensors by whose elements a definition says where it reads or writes, or how far it goes: what is known of them is needed there. (One
+    that is compared alone, as the place of a maximum is with the points of its gradient, is data as any other.)"""
+    if isinstance(definition, Scan | Scatter | Segments):
+        return set(reads(definition))
+    nodes = [node for e in expressions(definition) for node in walk(e)]
+    places = [e for axis in definition.axes for e in (axis.start, axis.stop)]
+    places += [e for node in nodes if isinstance(node, Access) for e in node.indices]
+    places += [e for node in nodes if isinstance(node, Reduce) for axis in node.axes for e in (axis.start, axis.stop)]
+    return {node.tensor for e in places for node in walk(e) if isinstance(node, Access)}
 
 
 def _bytes(type_: TensorType) -> int:

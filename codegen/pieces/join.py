@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from tensorexpr.codegen.memo import Memo
-from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, LoopNest, Stmt, Store
+from tensorexpr.codegen.nest import Alloc, Buffer, For, LoopNest
+from tensorexpr.codegen.nest_names import NestNames, statements
 from tensorexpr.codegen.nest_proofs import Verdict
 from tensorexpr.codegen.pieces.cut import Piece
 from tensorexpr.codegen.target import Target
-from tensorexpr.ir import Access, Expr, Program
-from tensorexpr.language.core.renaming import Renaming, index_names
+from tensorexpr.ir import Access, Program
+from tensorexpr.language.core.renaming import index_names
 from tensorexpr.progress import step
 from tensorexpr.records import replace
 from tensorexpr.traversal import expressions, fresh_name, walk
@@ -24,15 +25,27 @@ Made = tuple[LoopNest, Verdict]
 _nests: Memo[Made] = Memo(MOST_KEPT)
 
 
-def nest_of_pieces(program: Program, pieces: Sequence[Piece], target: Target, make: Callable[[Program, Target], Made]) -> Made:
-    """The nest of a program from those that `make` gives for its pieces, and what is proved of it."""
+def nest_of_pieces(
+    program: Program,
+    pieces: Sequence[Piece],
+    target: Target,
+    make: Callable[[Program, Target], Made],
+    ahead: Callable[[LoopNest], None] = lambda part: None,
+) -> Made:
+    """The nest of a program from those that `make` gives for its pieces, and what is proved of it. `ahead` is told of each part of it as
+    soon as it is there, under its names in the whole."""
+    read = {piece.names[number] for piece in pieces for number in range(len(piece.program.inputs))}
     taken = {*program.types, *program.sizes, *(i for d in program.definitions for i in index_names(d))}
     parts: list[LoopNest] = []
     verdicts: list[Verdict] = []
     for number, piece in enumerate(pieces, 1):
         step(f"piece {number} of {len(pieces)}")
         made = _nests.get((piece.program, _lines(piece.program), target), lambda given=piece.program: make(given, target))  # type: ignore[misc]
-        parts.append(_in_place(made[0], piece, program, taken, sum(len(part.checks) for part in parts)))
+        part = _in_place(made[0], piece, program, taken, sum(len(part.checks) for part in parts))
+        # What is written past the caches is not read again.
+        part = replace(part, streams=tuple(n for n in part.streams if n in program.outputs and n not in read))
+        ahead(part)
+        parts.append(part)
         verdicts.append(made[1])
     return _joined(program, parts), _all(verdicts)
 
@@ -62,7 +75,7 @@ def _in_place(nest: LoopNest, piece: Piece, whole: Program, taken: set[str], che
             names[name] = actual(name) if formal.fullmatch(name) else fresh_name(actual(name), taken)
     tensors = whole.types
     indices = {name: fresh_name(name, taken) for name in dict.fromkeys(_loops(nest)) if name in tensors}
-    rename = _Names(names, indices, checks)
+    rename = NestNames(names, indices, checks)
     return replace(
         nest,
         parameters=tuple(map(rename.buffer, nest.parameters)),
@@ -77,65 +90,17 @@ def _in_place(nest: LoopNest, piece: Piece, whole: Program, taken: set[str], che
     )
 
 
-def _statements(block: Block) -> Iterator[Stmt]:
-    for s in block:
-        yield s
-        match s:
-            case For() | Alloc():
-                yield from _statements(s.body)
-            case If():
-                yield from _statements((*s.then, *s.otherwise))
-
-
 def _locals(nest: LoopNest) -> Iterator[str]:
-    return (s.buffer.name for k in nest.kernels for s in _statements(k.body) if isinstance(s, Alloc))
+    return (s.buffer.name for k in nest.kernels for s in statements(k.body) if isinstance(s, Alloc))
 
 
 def _loops(nest: LoopNest) -> Iterator[str]:
-    return (s.index for k in nest.kernels for s in _statements(k.body) if isinstance(s, For))
-
-
-class _Names:
-    """Other names for buffers and loops, and other numbers for checks."""
-
-    def __init__(self, buffers: dict[str, str], indices: dict[str, str], checks: int) -> None:
-        self.buffers, self.indices, self.checks = buffers, indices, checks
-        self.expr = Renaming(buffers, indices)
-
-    def buffer(self, buffer: Buffer) -> Buffer:
-        return replace(buffer, name=self.buffers[buffer.name])
-
-    def block(self, block: Block) -> Block:
-        return tuple(map(self.statement, block))
-
-    def statement(self, s: Stmt) -> Stmt:
-        match s:
-            case For():
-                index, call = self.indices.get(s.index, s.index), s.call
-                if call is not None:
-                    operands = tuple(self.access(operand) for operand in call.operands)
-                    call = replace(call, operands=operands)
-                return For(index, self.expr(s.start), self.expr(s.stop), self.block(s.body), s.kind, call)
-            case If():
-                return replace(s, condition=self.expr(s.condition), then=self.block(s.then), otherwise=self.block(s.otherwise))
-            case Alloc():
-                return Alloc(self.buffer(s.buffer), self.block(s.body))
-            case Store():
-                return Store(self.buffers[s.buffer], tuple(map(self.expr, s.indices)), self.expr(s.value))
-            case Check():
-                return Check(self.expr(s.index), self.expr(s.extent), s.check + self.checks)
-        raise AssertionError(type(s))
-
-    def access(self, access: Access) -> Access:
-        renamed: Expr = self.expr(access)
-        assert isinstance(renamed, Access)
-        return renamed
+    return (s.index for k in nest.kernels for s in statements(k.body) if isinstance(s, For))
 
 
 def _joined(program: Program, parts: Sequence[LoopNest]) -> LoopNest:
     """The kernels of all parts in order, in one nest."""
     written = {b.name: b for part in parts for b in part.parameters if b.name in part.writes}
-    given = {b.name for part in parts for b in part.parameters if b.name not in part.writes}
     results = set(program.outputs)
     parameters = [Buffer(i.name, i.type.dtype, i.type.shape, "parameter") for i in program.inputs]
     parameters += [written[name] for name in program.outputs]
@@ -153,8 +118,7 @@ def _joined(program: Program, parts: Sequence[LoopNest]) -> LoopNest:
         kernels=tuple(kernel for part in parts for kernel in part.kernels),
         writes=program.outputs,
         checks=tuple(check for part in parts for check in part.checks),
-        # What is written past the caches is not read again.
-        streams=tuple(n for n in program.outputs if n in streams and n not in given),
+        streams=tuple(n for n in program.outputs if n in streams),
         ahead=tuple((n, ahead[n]) for n in declared if n in ahead),
         atomics=tuple(n for n in declared if n in atomics),
     )

@@ -19,7 +19,6 @@ from tensorexpr.codegen.schedule.auto_contraction import plan_contraction
 from tensorexpr.codegen.schedule.auto_crossed import crossed_sums
 from tensorexpr.codegen.schedule.auto_dots import plan_dots
 from tensorexpr.codegen.schedule.auto_flat import share_elementwise
-from tensorexpr.codegen.schedule.auto_followers import follow, join_followers, sum_followed
 from tensorexpr.codegen.schedule.auto_gpu import plan_gpu
 from tensorexpr.codegen.schedule.auto_loops import plan
 from tensorexpr.codegen.schedule.auto_memory import bytes_of, fetch_gathered, fetch_indexed, fetch_rows, fetch_streams, write_past
@@ -31,7 +30,6 @@ from tensorexpr.codegen.schedule.auto_scatters import plan_scatter, take_scatter
 from tensorexpr.codegen.schedule.auto_skewing import skew_scans
 from tensorexpr.codegen.schedule.auto_small import plan_small
 from tensorexpr.codegen.schedule.auto_staging import stage_operands
-from tensorexpr.codegen.schedule.auto_streams import plan_stream
 from tensorexpr.codegen.schedule.auto_sweeps import plan_sweep, redirect_copies, sweep_scans
 from tensorexpr.codegen.schedule.auto_together import run_together
 from tensorexpr.codegen.schedule.auto_variants import vary
@@ -93,14 +91,10 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
                 planned |= {name, *s.stages} - known | {name}
             else:
                 stage_operands(s, name, shapes)
-    followers: dict[str, str] = {}
     for name in s.stages:
         definition = definition_named(s.state.program, name)
         if isinstance(definition, Define):
-            source = None if name in planned else follow(s, name)
-            if source is not None:
-                followers[name] = source
-            elif name not in planned and not plan_nested(s, name, shapes) and not plan_stream(s, name, shapes):
+            if name not in planned and not plan_nested(s, name, shapes):
                 plan(s, name, shapes)
             vary(s, name)
         elif isinstance(definition, Scan):
@@ -110,7 +104,6 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
     skew_scans(s)
     join_passes(s, passes)
     join_alike(s)
-    join_followers(s, followers)
     write_past(s)
     fetch_rows(s)
     fetch_streams(s)
@@ -311,7 +304,7 @@ def _guests(s: Planned, table: dict[str, Define], host: Define) -> list[str]:
     for name, definition in table.items():
         if facts.numbers[name] >= facts.numbers[host.name] or name in around or not 0 < len(definition.axes) <= len(host.axes):
             continue
-        if s.state.stage(name).place is not None or s.state.placed_in(name) or is_contraction(s.state, name) or sum_followed(s, name):
+        if s.state.stage(name).place is not None or s.state.placed_in(name) or is_contraction(s.state, name):
             continue
         same = definition.axes[0].stop == host.axes[0].stop and rows & _rows(s, definition)
         if same and all(facts.numbers[r] > facts.numbers[host.name] for r in facts.readers.get(name, ()) if r not in around):

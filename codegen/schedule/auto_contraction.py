@@ -29,6 +29,7 @@ from itertools import product
 from math import ceil, inf, prod
 
 from tensorexpr.bounds import PROVED, check_access
+from tensorexpr.codegen.memo import Memo
 from tensorexpr.codegen.schedule.auto_copies import plan_copy
 from tensorexpr.codegen.schedule.auto_loops import Planner
 from tensorexpr.codegen.schedule.auto_tiles import LARGE, apply_plan, sizes
@@ -44,7 +45,7 @@ from tensorexpr.codegen.schedule.strides import FAR, Reach
 from tensorexpr.codegen.schedule.work import length
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Apply, Axis, Const, Define, Expr, Index, apply, conjuncts
-from tensorexpr.records import record
+from tensorexpr.records import record, replace
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import free_names, read_occurrences, walk
 
@@ -112,6 +113,8 @@ ALIKE = 1.01
 """Costs up to so many times the least are alike: they are not known better than that."""
 DOUBT = 1.25
 """How much cheaper loops without a plan must be: what they cost is known less well."""
+MOST_KEPT = 256
+"""Contractions whose plans are remembered."""
 BORDERS = 1.02
 """What rows cost that conditions depend on, in parts of a whole: tiles at a border are computed by themselves."""
 
@@ -145,6 +148,9 @@ class Plan:
         return f"{self.rows} {self.row}, {self.vectors} vectors of {self.vector}{copied}{window}"
 
 
+_plans: Memo[tuple[tuple[Plan, tuple[int, ...]], ...]] = Memo(MOST_KEPT)
+
+
 def plan_contraction(
     schedule: Planned,
     name: str,
@@ -174,7 +180,7 @@ def plan_contraction(
     model.placed.update(near)
     if not model.is_contraction():
         return False
-    plans = _in_order((made for made in model.plans() if made.cost < inf), model)
+    plans = _in_order(model.plans(), model)
     if not plans or model.plain_cost() * DOUBT < plans[0].cost or not schedule.decisions.wanted(f"{name}: planned as a contraction"):
         return False
     for made in schedule.decisions.ranked(f"{name}: contraction", plans[:1], others=lambda: plans[1:]):
@@ -206,7 +212,7 @@ def _reads_within(group: Group, data: tuple[Axis, ...], shapes: dict[str, tuple[
     )
 
 
-def _in_order(plans: Iterator[Plan], model: Model) -> list[Plan]:
+def _in_order(plans: list[Plan], model: Model) -> list[Plan]:
     """Plans by their costs. Of those that cost alike one goes first without a copy of the rows' operand, which is kept as a whole while
     all panels of lanes meet it. Of windows that cost alike the one that loads least goes first: what several of their steps share is loaded
     by instructions of their own, so a tile of few vectors has more of them than products to hide behind."""
@@ -255,8 +261,37 @@ class Model:
         moving = [{a for a in data if r.stride(a)} for r in self.reads if any(r.stride(a) for a in self.reduction)]
         return len(moving) >= 2 and all(data - found for found in moving)
 
-    def plans(self) -> Iterator[Plan]:
-        """All choices, each with its cost."""
+    def plans(self) -> list[Plan]:
+        """All choices that can be made, each with its cost; once for contractions that differ in the names of tensors alone."""
+
+        def made() -> tuple[tuple[Plan, tuple[int, ...]], ...]:
+            places = {id(r): number for number, r in enumerate(self.reads)}
+            found = (plan for plan in self._plans() if plan.cost < inf)
+            return tuple((replace(plan, copied=()), tuple(places[id(r)] for r in plan.copied)) for plan in found)
+
+        found = _plans.get(self._key(), made)
+        return [replace(plan, copied=tuple(self.reads[k] for k in copied)) for plan, copied in found]
+
+    def _key(self) -> tuple[object, ...]:
+        """All that costs depend on."""
+        planner, data = self.planner, self.planner.data
+        axes = tuple((a.index, a.index in planner.alone, bool(tested_axes(self.group, frozenset({a.index})))) for a in data)
+        reads = tuple(
+            (
+                tuple(sorted(r.strides.items())),
+                r.access.dtype,
+                self._elements(r),
+                tuple(self._may_be_copied(r, a.index) for a in data),
+            )
+            for r in self.reads
+        )
+        lengths, counts = tuple(sorted(self.lengths.items())), tuple(sorted(planner.counts.items()))
+        store = tuple(sorted(planner.store.strides.items()))
+        tests = tuple(self.tests)
+        whole = (self.target, self.lanes, planner.dtype, self.all_points, tuple(self.reduction), tests)
+        return (*whole, axes, reads, lengths, counts, store)
+
+    def _plans(self) -> Iterator[Plan]:
         far = {a for r in self.reads for a, s in r.strides.items() if s >= FAR}
         data = [a for a in self.planner.data if a.index not in self.planner.alone and a.index not in far]
         for vector in data:

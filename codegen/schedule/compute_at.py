@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tensorexpr.codegen.schedule.rewriting import checked
-from tensorexpr.codegen.schedule.slide import without_slides
 from tensorexpr.codegen.schedule.state import Place, State, program_facts
 from tensorexpr.records import replace
 
@@ -26,5 +25,4 @@ def compute_at(state: State, name: str, consumer: str, loop: str) -> State:
         and facts.numbers.get(name, len(facts.numbers)) < facts.numbers.get(consumer, 0)
     ):
         state = state.with_stage(replace(host, guests=(*host.guests, name)))
-    state = without_slides(state, name)
     return checked(state, replace(state.stage(name), place=Place(consumer, loop)))

@@ -57,9 +57,6 @@ def _check(state: State, stage: Stage, loop: str, stages: int) -> None:
     for relation in stage.relations:
         if isinstance(relation, Split) and loop in (relation.outer, relation.inner) and not stays_inside(stage, relation):
             raise refuse(stage, f"expected a loop that runs in whole blocks to pipeline, got {loop} of a split of {relation.parent}", loop)
-    sliding = next((n for x, n in stage.slides if x == loop and n in placed), None)
-    if sliding is not None:
-        raise refuse(stage, f"expected a loop in which nothing slides to pipeline, got {loop}, in which {sliding} does", loop)
     parts = parts_of(state, stage.name)
     kept = [n for n in placed if parts[n].is_local]
     if not kept:

@@ -89,7 +89,7 @@ class Group:
         return tuple(a.index for a in self.axes)
 
 
-@record
+@record(weakrefs=True)
 class Parts:
     """A definition taken apart: data `axes`, `groups` in an order in which each uses earlier ones, the root expressions
     (of a Define its value; of a Scatter its indices and its value; of Segments its keys), the guard on them, and the

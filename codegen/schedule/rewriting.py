@@ -13,7 +13,6 @@ from tensorexpr.codegen.schedule.legality import check_stage, refuse
 from tensorexpr.codegen.schedule.pipeline import check_pipelines
 from tensorexpr.codegen.schedule.placement import check_placement
 from tensorexpr.codegen.schedule.skewing import check_skewed
-from tensorexpr.codegen.schedule.slide import check_slides
 from tensorexpr.codegen.schedule.state import SERIAL, Split, Stage, State
 from tensorexpr.codegen.schedule.tensorize import check_tensorized
 from tensorexpr.errors import ScheduleError
@@ -63,6 +62,5 @@ def checked(state: State, stage: Stage) -> State:
     for root in roots:
         check_cached(changed, root)
         check_pipelines(changed, root)
-        check_slides(changed, root)
         check_tensorized(changed, changed.stage(root), refuse)
     return changed

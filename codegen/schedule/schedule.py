@@ -34,7 +34,6 @@ from tensorexpr.codegen.schedule.redirect import redirect
 from tensorexpr.codegen.schedule.reorder import reorder
 from tensorexpr.codegen.schedule.rfactor import rfactor
 from tensorexpr.codegen.schedule.serial import serial
-from tensorexpr.codegen.schedule.slide import slide
 from tensorexpr.codegen.schedule.sort import sort
 from tensorexpr.codegen.schedule.split import split
 from tensorexpr.codegen.schedule.state import SERIAL, Stage, State, plain_state
@@ -390,10 +389,6 @@ class StageHandle:
     def pipeline(self, axis: str, stages: int = 2) -> None:
         """Computes what is computed in a loop `stages` - 1 iterations ahead, into as many buffers as there are stages."""
         self._apply("pipeline", pipeline(self._schedule.state, self.name, axis, stages), axis, stages)
-
-    def slide(self) -> None:
-        """Computes of the window that an iteration of the loop around reads what the one before did not; the rest is kept in a ring."""
-        self._apply("slide", slide(self._schedule.state, self.name))
 
     @checked()
     def alongside(self, other: object) -> None:

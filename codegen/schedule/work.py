@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from fractions import Fraction
+from weakref import WeakKeyDictionary
 
 from tensorexpr.bounds import Interval, interval
 from tensorexpr.codegen.schedule.reductions import Group, Parts
@@ -37,6 +38,11 @@ def arithmetic(expr: Expr) -> int:
     return sum(map(arithmetic, children(expr)))
 
 
+_lengths: WeakKeyDictionary[Parts, dict[str, int]] = WeakKeyDictionary()
+_work: WeakKeyDictionary[Parts, int] = WeakKeyDictionary()
+"""What is known of definitions: every planner asks."""
+
+
 def has_reduction(expr: Expr) -> bool:
     return any(isinstance(n, Reduce) for n in walk(expr))
 
@@ -46,6 +52,13 @@ def lengths(parts: Parts) -> dict[str, int]:
 
     At least one: what is empty is planned as if it were not, since planners divide by lengths, and any schedule of it takes no time.
     """
+    known = _lengths.get(parts)
+    if known is None:
+        known = _lengths[parts] = _lengths_of(parts)
+    return dict(known)
+
+
+def _lengths_of(parts: Parts) -> dict[str, int]:
     found: dict[str, int] = {}
     ranges: dict[str, Interval] = {}
     for axis in (*parts.axes, *(a for g in reversed(parts.groups) for a in g.axes)):
@@ -107,7 +120,16 @@ def group_work(parts: Parts, group: Group, known: Mapping[str, int]) -> int:
 
 def total_work(parts: Parts, given: Mapping[str, int] | None = None) -> int:
     """Operations of a definition over all of its points; `given` says how long some axes are, whose bounds are data."""
-    known = {**lengths(parts), **(given or {})}
+    if given:
+        return _total_work(parts, given)
+    found = _work.get(parts)
+    if found is None:
+        found = _work[parts] = _total_work(parts, {})
+    return found
+
+
+def _total_work(parts: Parts, given: Mapping[str, int]) -> int:
+    known = {**lengths(parts), **given}
     total = math.prod(known[a.index] for a in parts.axes) * sum(operations(v) for v in parts.values)
     for group in parts.groups:
         total += math.prod(known[n] for n in group.depends if n in known) * group_work(parts, group, known)

@@ -27,7 +27,6 @@ _KEEPS_VALUES = (
     "stream",
     "pipeline",
     "compute_at",
-    "slide",
 )
 """Primitives that leave alone what is computed at a point, besides the order in which it is added up."""
 

@@ -12,8 +12,9 @@ from dataclasses import replace
 
 from tensorexpr.graph.nodes.inline import with_graphs
 from tensorexpr.graph.nodes.ir import Call, Cond, Graph, Node, While, WhileGradient, names_in, sizes_in, unused
-from tensorexpr.ir import Constant, Definition, Input, Program, Size
+from tensorexpr.ir import Constant, Definition, Input, Program
 from tensorexpr.language.core.renaming import ProgramRenaming
+from tensorexpr.regions import told_sizes
 from tensorexpr.traversal import definition_sizes, size_names
 
 
@@ -35,8 +36,8 @@ def sized_program(
 
 
 def told_by(inputs: Iterable[Input]) -> set[str]:
-    """The sizes that are extents of inputs."""
-    return {e.name for given in inputs for e in given.type.shape if isinstance(e, Size)}
+    """The sizes that extents of inputs tell."""
+    return {name for name, _, _ in told_sizes([e for given in inputs for e in given.type.shape])}
 
 
 def telling(sizes: Iterable[str], inputs: Sequence[Input]) -> list[Input]:

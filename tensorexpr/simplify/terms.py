@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import TypeGuard
+from weakref import WeakKeyDictionary
 
 from tensorexpr.bounds import PROVED, check_access
 from tensorexpr.dtypes import DType
@@ -92,7 +93,7 @@ def keep_terms(program: Program) -> Program:
     """
     types = program.types
     demands: dict[object, Demand] = {}
-    found = [list(_occurrences(d, types, demands)) if _has_reduction(d) else [] for d in program.definitions]
+    found = [_counted(d, types, demands) if _has_reduction(d) else [] for d in program.definitions]
     chosen = _chosen(program, demands, found)
     if not chosen:
         return program
@@ -215,20 +216,39 @@ def _has_reduction(definition: Definition) -> TypeGuard[Define | Scatter]:
     return isinstance(definition, Define | Scatter) and any(isinstance(n, Reduce) for n in walk(definition.value))
 
 
-def _occurrences(definition: Define | Scatter, types: Mapping[str, TensorType], demands: dict[object, Demand]) -> Iterator[Occurrence]:
+_found: WeakKeyDictionary[Definition, tuple[tuple[TensorType | None, ...], list[tuple[Occurrence, Demand]]]] = WeakKeyDictionary()
+"""Occurrences in definitions, for types of what they read: the simplifier asks again after each round."""
+
+
+def _counted(definition: Define | Scatter, types: Mapping[str, TensorType], demands: dict[object, Demand]) -> list[Occurrence]:
     """The terms inside the reductions of a definition and those that hold reductions, each counted in `demands`; larger ones before those
     inside of them."""
+    read = tuple(types.get(name) for name in reads(definition))
+    known = _found.get(definition)
+    if known is None or known[0] != read:
+        known = _found[definition] = (read, list(_occurrences(definition, types)))
+    for occurrence, one in known[1]:
+        demand = demands.get(occurrence.form)
+        if demand is None:
+            demand = demands[occurrence.form] = replace(one)
+        demand.points += occurrence.points
+        demand.places += 1
+    return [occurrence for occurrence, _ in known[1]]
+
+
+def _occurrences(definition: Define | Scatter, types: Mapping[str, TensorType]) -> Iterator[tuple[Occurrence, Demand]]:
+    """The occurrences of terms in a definition, each with what is known of its term."""
     number = count()
-    holders = _holders(definition.value)
+    about = _about(definition.value)
     computed: dict[object, float] = {}  # a reduction that stands in several places of a definition is computed once for all
 
-    def visit(node: Expr, axes: tuple[Axis, ...], reduced: frozenset[str]) -> Iterator[Occurrence]:
+    def visit(node: Expr, axes: tuple[Axis, ...], reduced: frozenset[str]) -> Iterator[tuple[Occurrence, Demand]]:
         first = next(number)
-        if isinstance(node, Access) or (isinstance(node, Apply) and node.op.name == "recompute"):
+        if isinstance(node, Access) or _is_marked(node):
             return
-        inside: list[Occurrence] = []
+        inside: list[tuple[Occurrence, Demand]] = []
         if isinstance(node, Reduce):
-            free = set(free_names(node))  # a reduction is computed once for the indices that it depends on
+            free = about[id(node)].free  # a reduction is computed once for the indices that it depends on
             around = (*(axis for axis in axes if axis.index in free), *node.axes)
             around = around if node.where is None else without_fixed(around, node.where)
             for value in node.values:
@@ -240,23 +260,41 @@ def _occurrences(definition: Define | Scatter, types: Mapping[str, TensorType], 
         else:
             for child in children(node):
                 inside += visit(child, axes, reduced)
-        own = _demand(node, axes, reduced, id(node) in holders, types, demands, computed)
+        own = _demand(node, axes, reduced, about[id(node)], types, computed)
         if own is not None:
-            yield Occurrence(own[0], first, next(number), own[1])
+            form, demand, around_it = own
+            yield Occurrence(form, first, next(number), around_it), demand
         yield from inside
 
     yield from visit(definition.value, definition.axes, frozenset())
 
 
-def _holders(value: Expr) -> set[int]:
-    """The nodes, by identity, in which a reduction stands."""
-    found: set[int] = set()
+@record
+class About:
+    """What stands in a node: its free indices, whether a reduction does, and whether something marked `recompute` does."""
 
-    def visit(node: Expr) -> bool:
-        below = [visit(child) for child in children(node)]
-        if isinstance(node, Reduce) or any(below):
-            found.add(id(node))
-        return id(node) in found
+    free: frozenset[str]
+    reduces: bool
+    marked: bool
+
+
+def _about(value: Expr) -> dict[int, About]:
+    """What stands in each node, by identity."""
+    found: dict[int, About] = {}
+
+    def visit(node: Expr) -> About:
+        known = found.get(id(node))
+        if known is not None:
+            return known
+        free: frozenset[str] = frozenset((node.name,)) if isinstance(node, Index) else frozenset()
+        reduces, marked = isinstance(node, Reduce), _is_marked(node)
+        for child in children(node):
+            below = visit(child)
+            free, reduces, marked = free | below.free, reduces or below.reduces, marked or below.marked
+        if isinstance(node, Reduce):
+            free = frozenset(free_names(node))  # bounds may use names that the reduction binds further on
+        found[id(node)] = About(free, reduces, marked)
+        return found[id(node)]
 
     visit(value)
     return found
@@ -266,24 +304,20 @@ def _demand(
     node: Expr,
     axes: tuple[Axis, ...],
     reduced: frozenset[str],
-    reduces: bool,
+    about: About,
     types: Mapping[str, TensorType],
-    demands: dict[object, Demand],
     computed: dict[object, float],
-) -> tuple[object, float] | None:
-    """The form of a node that may be a term, and at how many points it is computed where it stands, beside those in `computed`; both are
-    added to `demands`. `reduces` says whether a reduction stands in it."""
-    if not isinstance(node, Apply | Reduce) or not node.dtype.is_float:
+) -> tuple[object, Demand, float] | None:
+    """The form of a node that may be a term, what is known of it, and at how many points it is computed where it stands, beside those in
+    `computed`."""
+    if not isinstance(node, Apply | Reduce) or not node.dtype.is_float or about.marked:
         return None
-    free = set(free_names(node))
-    fixed = free.isdisjoint(reduced)
+    fixed = about.free.isdisjoint(reduced)
     if fixed:  # the same in all turns of the reduction: no loop need compute it again, but those around the loop that moves it
-        if not reduces:
+        if not about.reduces:
             return None
-        last = max((at for at, axis in enumerate(axes) if axis.index in free), default=-1)
+        last = max((at for at, axis in enumerate(axes) if axis.index in about.free), default=-1)
         axes = axes[: last + 1]
-    if any(_is_marked(n) for n in walk(node)):
-        return None
     found = term_of(node, axes, types)
     if found is None:
         return None
@@ -293,12 +327,7 @@ def _demand(
     form = form_of(found.define)
     if fixed:
         around, computed[form] = max(around - computed.get(form, 0.0), 0.0), max(around, computed.get(form, 0.0))
-    demand = demands.get(form)
-    if demand is None:
-        demand = demands[form] = Demand(found, size, cost(node))
-    demand.points += around
-    demand.places += 1
-    return form, around
+    return form, Demand(found, size, cost(node)), around
 
 
 def _is_marked(node: Expr) -> bool:

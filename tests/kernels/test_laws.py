@@ -27,9 +27,11 @@ from tensorexpr.op_trees import leaves
 from tensorexpr.parse import parse_program
 from tensorexpr.simplify import simplify
 from tensorexpr.text import print_program
+from tests.autodiff.clean import smells
 from tests.kernels.case import Case, as_float32, flat
 from tests.kernels.table import ALL
 from tests.seeds import is_campaign
+from tests.tex import reads_as_latex
 
 NAMES = [case.name for case in ALL]
 ROWS = dict(zip(NAMES, ALL))
@@ -210,6 +212,24 @@ def test_programs_print_parse_and_are_simplified(case: Case) -> None:
         assert parse_program(print_program(program), constants) == program
         simple = simplify(program)
         assert simplify(simple) is simple
+
+
+@differentiable
+def test_gradients_have_nothing_superfluous(case: Case) -> None:
+    """They are clean formulas: an oracle that tries all points finds nothing superfluous in any of them."""
+    _, program = derived(case)
+    _, result, _ = traced(case)
+    forward = frozenset(name for d in te.program_of(list(leaves(result))).definitions for name, _ in d.results)
+    assert smells(program, forward) == []
+
+
+@each_case
+def test_formulas(case: Case) -> None:
+    """LaTeX reads them."""
+    _, outputs, _ = traced(case)
+    reads_as_latex(te.latex(list(leaves(outputs))))
+    if case.differentiable:
+        reads_as_latex(te.latex(derived(case)[0]))
 
 
 IN_FLOAT32 = [c for c in ALL if c.float32 is not None]

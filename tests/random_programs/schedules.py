@@ -52,7 +52,6 @@ WORDS = (
     "compute_with",
     "compute_at",
     "compute_at",
-    "slide",
     "skew",
 )
 
@@ -77,7 +76,7 @@ def shuffled(s: Planned, rng: random.Random, steps: int = 10, words: Sequence[st
                     handle.fuse(loops[at], loops[min(at + 1, len(loops) - 1)])
                 case "parallel":
                     handle.parallel(loops[0])
-                case "inline" | "recompute" | "share" | "stream" | "sort" | "slide" as word:
+                case "inline" | "recompute" | "share" | "stream" | "sort" as word:
                     getattr(handle, word)()
                 case "stage":
                     access = rng.choice(accesses_of(s.state.program, name) or (None,))

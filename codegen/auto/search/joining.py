@@ -232,7 +232,6 @@ def _in_step(group: Group, member: Member, loop: For, own: For) -> bool:
     if (loop.start, loop.stop) != (own.start, own.stop):
         return False
     together = False
-    mine: dict[str, set[Place | None]] = {}
     for buffer in dict.fromkeys((*member.reads, *member.stored)):
         theirs = [(m, indices) for m in group.members for indices in _touched(m, buffer)]
         if not theirs:

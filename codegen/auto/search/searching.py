@@ -25,7 +25,7 @@ from tensorexpr.codegen.rewrites.kernels import in_memory
 from tensorexpr.codegen.rewrites.names import taken_names
 from tensorexpr.ir import Program
 
-MANNERS = ({"siblings": True, "sums": True}, {"siblings": True}, {})
+MANNERS: tuple[dict[str, bool], ...] = ({"siblings": True, "sums": True}, {"siblings": True}, {})
 """How kernels are grouped, the most at once first."""
 NEAR = 1.25
 """How far above what no nest goes below one is as good as it gets: loops, rests, and loads beside their arithmetic."""
@@ -47,11 +47,12 @@ def searched(program: Program, facts: Facts) -> Candidate:
     taken, parts, done = set(names), [], 0
     calls = list(_moves(groups))
     for group in groups:
-        best = choice.best(group)
-        assert best is not None
-        best = best[0]
-        if not (taken_names(best.nest) - names).isdisjoint(taken):
+        found = choice.best(group)
+        assert found is not None
+        best: Candidate | None = found[0]
+        if best is not None and not (taken_names(best.nest) - names).isdisjoint(taken):
             best = _best(Candidate(part_of(start.nest, group, taken)), group, facts)
+        assert best is not None
         taken |= taken_names(best.nest)
         calls += [_placed(call, group, best.nest, done) for call in best.calls]
         done += len(best.nest.kernels)

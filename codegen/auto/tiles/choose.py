@@ -39,8 +39,8 @@ WIDEST = 256
 REGISTERS = (1, 2, 3, 4, 6, 8, 12)
 """Registers side by side in lanes."""
 COPIES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16)
-BLOCKS = (4, 8, 16, 32, 64, 128)
-"""Whole vectors of a block of lanes that is gone through for each row of a sum."""
+BLOCKS = (4, 8, 16, 32, 64, 128, 256, 512)
+"""Whole vectors of a block of lanes that is gone through for each row of a sum: half of a first cache has room for 256 of them."""
 WIDE = 4
 """Registers of lanes beside copies: LLVM's code for vectors of more keeps sums in memory (a tile of 2 x 128 takes 2.4 times 4 x 64)."""
 ALIKE = 1.005
@@ -268,7 +268,7 @@ def _options(survey: Survey, facts: Facts, level: Level) -> list[int]:
         return widths(survey, facts, level.loop)
     if level.kind == "serial":
         most = ceil((length or OPEN) / (facts.vector_bits // 32))
-        return [n for n in BLOCKS if n < most] + [most] if most <= BLOCKS[-1] else list(BLOCKS)
+        return [*(n for n in BLOCKS if n < most), *([most] if most <= BLOCKS[-1] else [])]
     found = [n for n in COPIES if length is None or n <= length]
     if length is not None and length <= COPIES[-1] and length not in found:
         found.append(length)

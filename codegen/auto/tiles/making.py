@@ -131,7 +131,7 @@ class _Making:
         rank = len(self.survey.buffers[packed.buffer].shape)
         order = (*(axis for axis in range(rank) if axis != packed.last), packed.last)
         before = self._present()
-        self.then("stage", packed.buffer, self.outer.get(packed.loop, packed.loop), order)
+        self.then("stage", packed.buffer, self._around(packed), order)
         made = [x for x in self._present() if x not in before]
         if not made:
             raise ScheduleError(f"tile: expected a part of {packed.buffer} of several elements to pack")
@@ -141,13 +141,26 @@ class _Making:
             self._in_vectors(across, one)
             return
         (across_o, across_i, along_o, along_i) = fresh(self.candidate.nest, *(f"{x}_{y}" for x in (across, along) for y in "oi"))
-        self.then("split", across, one, "peel", (across_o, across_i))
-        self.then("split", along, one, "peel", (along_o, along_i))
+        self.then("split", across, min(one, self._length(across) or one), "peel", (across_o, across_i))
+        self.then("split", along, min(one, self._length(along) or one), "peel", (along_o, along_i))
         self._sink([along_i, across_i])
         self.then("simplify")
         for word, name in (("unroll", along_i), ("vectorize", across_i)):
             if name in self._present():
                 self.then(word, name)
+
+    def _around(self, packed: Packed) -> str:
+        """The loop in which an operand is packed: that over its blocks, or the one around where one block is all."""
+        order = self.tile.order or self.survey.busiest.path
+        for loop in reversed(order[: order.index(packed.loop) + 1]):
+            if loop in self.outer or not self.tile.of(loop):
+                return self.outer.get(loop, loop)
+        raise ScheduleError(f"tile: expected a loop around {packed.loop} to pack {packed.buffer} in, got none")
+
+    def _length(self, name: str) -> int | None:
+        """The iterations of a loop that there now is, the most of its copies."""
+        found = [constant(sub(s.stop, s.start)) for _, s in walk_nest(self.candidate.nest) if isinstance(s, For) and s.index == name]
+        return None if any(n is None for n in found) else max((int(n or 0) for n in found), default=None)
 
     def _in_vectors(self, name: str, one: int) -> None:
         outer, inner = fresh(self.candidate.nest, f"{name}_o", f"{name}_i")

@@ -53,7 +53,7 @@ exit:
 
 
 @record
-class _Array:
+class Array:
     """A buffer that lives outside of local memory."""
 
     name: str
@@ -64,12 +64,26 @@ class _Array:
     within: tuple[int, Expr] | None = None
 
 
-def _known(emitter: Statements, array: _Array) -> tuple[int, int] | None:
+def _known(emitter: Statements, array: Array) -> tuple[int, int] | None:
     """Between which numbers the elements of an array of int64 are said to be (`nest_proofs` holds the nest to it)."""
     if array.within is None or array.dtype is not int64:
         return None
     high = emitter.expr(array.within[1]).high
     return None if high is None else (array.within[0], high)
+
+
+@record
+class KernelCall:
+    """A kernel as the entry point calls it: its symbol, the arrays that it takes, and whether it may fail."""
+
+    symbol: str
+    names: tuple[str, ...]
+    checked: bool
+
+
+def has_checks(kernel: Kernel) -> bool:
+    """Whether a kernel checks an index as it runs."""
+    return any(isinstance(s, Check) for s in statements(kernel.body))
 
 
 def emit(nest: LoopNest, machine: Machine, stamped: bool = False) -> str:
@@ -78,7 +92,7 @@ def emit(nest: LoopNest, machine: Machine, stamped: bool = False) -> str:
     `stamped`: the entry point takes one buffer more, behind the constants, and writes there when the first kernel begins and when
     each of them has ended, as seconds and nanoseconds of the monotonic clock.
     """
-    return _ModuleEmitter(nest, machine, stamped).text()
+    return ModuleEmitter(nest, machine, stamped).text()
 
 
 def entry_name(nest: LoopNest) -> str:
@@ -86,19 +100,23 @@ def entry_name(nest: LoopNest) -> str:
     return "te_" + re.sub(r"[^A-Za-z0-9_]", "_", nest.name)
 
 
-class _ModuleEmitter:
-    def __init__(self, nest: LoopNest, machine: Machine, stamped: bool) -> None:
+class ModuleEmitter:
+    """The text of one module for a whole nest. Kernels and their parallel loops are `linkage` functions of it."""
+
+    linkage = "internal"
+
+    def __init__(self, nest: LoopNest, machine: Machine, stamped: bool = False) -> None:
         self.nest = nest
         self.machine = machine
         self.stamped = stamped
-        self.module = Module(scales=machine.scales, vector_bits=machine.vector_bits, spread=machine.spread)
-        self.arrays: dict[str, _Array] = {}
+        self.module = self.new_module()
+        self.arrays: dict[str, Array] = {}
         self.workspace = Workspace(nest)
         for buffer in (*nest.parameters, *nest.workspace):
             self.arrays[buffer.name] = self._array(buffer, nest)
         for constant in nest.constants:
-            self.arrays[constant.name] = _Array(constant.name, constant.type.dtype, constant.type.shape, "constant", False)
-        self.checked = any(isinstance(s, Check) for kernel in nest.kernels for s in statements(kernel.body))
+            self.arrays[constant.name] = Array(constant.name, constant.type.dtype, constant.type.shape, "constant", False)
+        self.checked = any(map(has_checks, nest.kernels))
         # Only x86's stores past the caches are known to pay, and to need no more than a fence.
         self.streams = frozenset(nest.streams if machine.architecture == "x86_64" else ())
         self.ahead = dict(nest.ahead)
@@ -109,16 +127,24 @@ class _ModuleEmitter:
         self.alike: dict[object, str] = {}
         """The symbols of kernels by what they are known to be like."""
 
+    def new_module(self) -> Module:
+        """A module without functions yet."""
+        return Module(scales=self.machine.scales, vector_bits=self.machine.vector_bits, spread=self.machine.spread)
+
     @staticmethod
-    def _array(buffer: Buffer, nest: LoopNest) -> _Array:
+    def _array(buffer: Buffer, nest: LoopNest) -> Array:
         written = buffer.memory == "workspace" or buffer.name in nest.writes
-        return _Array(buffer.name, buffer.dtype, buffer.shape, buffer.memory, written, buffer.within)
+        return Array(buffer.name, buffer.dtype, buffer.shape, buffer.memory, written, buffer.within)
 
     def text(self) -> str:
         calls = [self._kernel(number, kernel) for number, kernel in enumerate(self.nest.kernels)]
         self._entry(calls)
-        parts = [f"; {self.nest.name}", f'target triple = "{self.machine.triple}"', ""]
-        if self.checked:
+        return f"; {self.nest.name}\n{self.written()}"
+
+    def written(self, fails: bool = True) -> str:
+        """The module as it is now; its functions may fail if that is checked and they do not only call others."""
+        parts = [f'target triple = "{self.machine.triple}"', ""]
+        if self.checked and fails:
             parts.append(_FAIL)
         parts.append(self.module.text)
         if self.checked:
@@ -147,19 +173,22 @@ class _ModuleEmitter:
         arguments = []
         for name in names:
             array = self.arrays[name]
-            align = ALIGNMENT if array.memory == "workspace" else array.dtype.itemsize
             readonly = "" if array.written else " readonly"
-            arguments.append(f"ptr noalias{readonly} align {align} {self._pointer(name)}")
+            arguments.append(f"ptr noalias{readonly} align {self._alignment(array)} {self._pointer(name)}")
         arguments += [f"i64 {self._size_value(size).text}" for size in self.nest.sizes]
         if self.checked:
             arguments += ["ptr %status", "ptr %error"]
         return arguments
 
-    def _words(self, names: tuple[str, ...]) -> list[tuple[str, str]]:
+    @staticmethod
+    def _alignment(array: Array) -> int:
+        return ALIGNMENT if array.memory == "workspace" else array.dtype.itemsize
+
+    def _words(self, names: tuple[str, ...], checked: bool) -> list[tuple[str, str]]:
         """The same as (type, text), for calls and environments."""
         words = [("ptr", self._pointer(name)) for name in names]
         words += [("i64", self._size_value(size).text) for size in self.nest.sizes]
-        if self.checked:
+        if checked:
             words += [("ptr", "%status"), ("ptr", "%error")]
         return words
 
@@ -186,24 +215,23 @@ class _ModuleEmitter:
 
     # ------------------------------------------------------------------------------------------------ kernels
 
-    def _kernel(self, number: int, kernel: Kernel) -> tuple[str, tuple[str, ...]]:
-        """Emits a kernel, or finds one that it is known to be like; gives its symbol and the arrays it takes."""
+    def _kernel(self, number: int, kernel: Kernel) -> KernelCall:
+        """Emits a kernel, or finds one that it is known to be like; gives the call of it."""
         names = kernel.buffers
         form = None if kernel.like is None else (id(kernel.like[0]), *map(self._facts, names))
         symbol = self.alike.get(form)
         if symbol is None:
-            symbol = self._new_kernel(number, kernel, names)
+            symbol = self._new_kernel(f"kernel{number}.{self._plain(kernel.name)}", kernel, names)
             if form is not None:
                 self.alike[form] = symbol
-        return symbol, names
+        return KernelCall(symbol, names, self.checked)
 
     def _facts(self, name: str) -> tuple[object, ...]:
         """What code knows of a buffer beside its name, type and shape."""
         array = self.arrays[name]
         return array.memory, array.written, name in self.streams, self.ahead.get(name, 0), array.within
 
-    def _new_kernel(self, number: int, kernel: Kernel, names: tuple[str, ...]) -> str:
-        symbol = f"kernel{number}.{self._plain(kernel.name)}"
+    def _new_kernel(self, symbol: str, kernel: Kernel, names: tuple[str, ...]) -> str:
         emitter = self._emitter(names)
         calls = dict(self.module.calls)
         if kernel.together:
@@ -213,7 +241,7 @@ class _ModuleEmitter:
             emitter.block(kernel.body)
         self._fence(emitter.b, names)
         emitter.b.line("ret void")
-        header = f"define internal void @{symbol}({', '.join(self._arguments(names))}) noinline {self._attributes()}"
+        header = f"define {self.linkage} void @{symbol}({', '.join(self._arguments(names))}) noinline {self._attributes()}"
         return self._function(symbol, emitter.b.function(header), calls)
 
     def _function(self, symbol: str, text: str, calls: dict[str, int]) -> str:
@@ -310,7 +338,7 @@ class _ModuleEmitter:
         header = f"define internal void @{symbol}({', '.join(arguments)}) noinline {self._attributes()}"
         made = self._function(symbol, inner.b.function(header), calls)
 
-        words = self._words(names)
+        words = self._words(names, self.checked)
         words += [(emitter.indices[name].type, emitter.indices[name].text) for name in indices]
         words += [("ptr", emitter.buffers[name].pointer) for name in locals_]
         words.append(("i64", start.text))
@@ -361,7 +389,7 @@ class _ModuleEmitter:
 
     # ------------------------------------------------------------------------------------------------ entry
 
-    def _entry(self, calls: list[tuple[str, tuple[str, ...]]]) -> None:
+    def _entry(self, calls: list[KernelCall]) -> None:
         """The entry point: all calls, or calls of functions that make some of them each, where they are many."""
         b = Builder(self.module)
         name, few = entry_name(self.nest), len(calls) <= MOST_CALLS
@@ -388,7 +416,7 @@ class _ModuleEmitter:
         header = f"define i64 @{name}(ptr %buffers, ptr %sizes, ptr %workspace, ptr %error) {self._attributes()}"
         self.module.functions.append(b.function(header))
 
-    def _some_calls(self, symbol: str, words: str, calls: list[tuple[str, tuple[str, ...]]], first: int) -> None:
+    def _some_calls(self, symbol: str, words: str, calls: list[KernelCall], first: int) -> None:
         """A function of some calls, of the kernels from number `first` on: LLVM takes more than linear time over functions of
         thousands of pointers."""
         b = Builder(self.module)
@@ -401,9 +429,9 @@ class _ModuleEmitter:
             b.line("ret void")
         self.module.functions.append(b.function(f"define internal void @{symbol}({words}) noinline {self._attributes()}"))
 
-    def _bind(self, b: Builder, calls: list[tuple[str, tuple[str, ...]]]) -> None:
+    def _bind(self, b: Builder, calls: list[KernelCall]) -> None:
         """Loads sizes and the pointers that calls take."""
-        used = dict.fromkeys(name for _, names in calls for name in names)
+        used = dict.fromkeys(name for call in calls for name in call.names)
         for place, size in enumerate(self.nest.sizes):
             address = b.emit(f"getelementptr i64, ptr %sizes, i64 {place}", "ptr")
             b.line(f"{self._size_value(size).text} = load i64, ptr {address.text}, align 8")
@@ -417,15 +445,17 @@ class _ModuleEmitter:
             address = b.emit(f"getelementptr ptr, ptr %buffers, i64 {len(order)}", "ptr")
             b.line(f"%stamps = load ptr, ptr {address.text}, align 8")
 
-    def _call_all(self, b: Builder, calls: list[tuple[str, tuple[str, ...]]], failed: str, first: int = 0) -> None:
+    def _call_all(self, b: Builder, calls: list[KernelCall], failed: str, first: int = 0) -> None:
         """Calls of the kernels from number `first` on."""
         if self.stamped and first == 0:
             self._stamp(b, 0)
-        for number, (symbol, names) in enumerate(calls, first):
-            b.line(f"call void @{symbol}({', '.join(f'{type_} {text}' for type_, text in self._words(names))})")
+        for number, call in enumerate(calls, first):
+            words = self._words(call.names, call.checked)
+            b.line(f"call void @{call.symbol}({', '.join(f'{type_} {text}' for type_, text in words)})")
             if self.stamped:
                 self._stamp(b, number + 1)
-            self._stop_on_failure(b, failed)
+            if call.checked:
+                self._stop_on_failure(b, failed)
 
     def _stop_on_failure(self, b: Builder, failed: str) -> None:
         if self.checked:

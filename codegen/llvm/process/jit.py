@@ -82,13 +82,13 @@ def _initialize() -> None:
 
 
 @cache
-def _compiler(machine: Machine) -> Any:
-    """A target machine, made once and kept."""
+def _compiler(machine: Machine, level: int = 2) -> Any:
+    """A target machine that makes code at a level of optimization, made once and kept."""
     from llvmlite import binding  # noqa: PLC0415
 
     _initialize()
     target = binding.Target.from_triple(machine.triple)
-    return target.create_target_machine(cpu=machine.cpu, features=machine.features, opt=2, reloc="pic", codemodel="small", jit=True)
+    return target.create_target_machine(cpu=machine.cpu, features=machine.features, opt=level, reloc="pic", codemodel="small", jit=True)
 
 
 _pass_builders: dict[tuple[Machine, str], tuple[Any, int]] = {}
@@ -149,16 +149,24 @@ def _library_addresses() -> dict[str, int]:
 
 
 class ObjectCode(NamedTuple):
-    """Machine code that is not linked yet, good for any process on the same machine: an object file and what it exports."""
+    """Machine code that is not linked yet, good for any process on the same machine: an object file, what it exports, and other object
+    files that are linked with it, whose functions it calls."""
 
     image: bytes
     exports: tuple[str, ...]
+    others: tuple[bytes, ...] = ()
+
+    @property
+    def images(self) -> tuple[bytes, ...]:
+        """All of the object files."""
+        return (self.image, *self.others)
 
 
 def object_code(ir: str, machine: Machine, passes: str) -> ObjectCode:
     """Compiles the text of a module.
 
-    `passes` is what LLVM does before it makes code: "none"; "registers" (what explicit vectors need: stack slots to
+    `passes` is what LLVM does before it makes code: "calls" (nothing, and what is fastest to make, for functions that only call
+    others); "none"; "registers" (what explicit vectors need: stack slots to
     registers, common subexpressions, loop invariants); "loops" (all, with its vectorizers and unroller, at two to three
     times the time). Raises `InternalError` where the text is not valid IR.
     """
@@ -167,7 +175,7 @@ def object_code(ir: str, machine: Machine, passes: str) -> ObjectCode:
     with compiling:
         module = _optimized(ir, machine, passes)
         exports = tuple(f.name for f in module.functions if not f.is_declaration and f.linkage == binding.Linkage.external)
-        return ObjectCode(_compiler(machine).emit_object(module), exports)
+        return ObjectCode(_compiler(machine, 0 if passes == "calls" else 2).emit_object(module), exports)
 
 
 class NativeModule:
@@ -181,10 +189,12 @@ class NativeModule:
         from llvmlite import binding  # noqa: PLC0415
 
         with compiling:
-            builder = binding.JITLibraryBuilder().add_object_img(code.image)
+            builder = binding.JITLibraryBuilder()
+            for image in code.images:
+                builder.add_object_img(image)
             # Only what the code names: the linker keeps some memory for each symbol that was ever given to it.
             for name, address in {**_library_addresses(), **(imports or {})}.items():
-                if name.encode() in code.image:
+                if any(name.encode() in image for image in code.images):
                     builder.import_symbol(name, address)
             for name in code.exports:
                 builder.export_symbol(name)
@@ -230,7 +240,7 @@ def _optimized(ir: str, machine: Machine, passes: str) -> Any:
         module.verify()
     except RuntimeError as error:
         raise InternalError(f"llvm: expected valid IR, got {str(error).strip()}") from None
-    if passes != "none":
+    if passes not in ("calls", "none"):
         _run_passes(module, machine, passes)
     if not may_need_fences(ir, (f.name for f in module.functions if f.is_declaration)):
         return module

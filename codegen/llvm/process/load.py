@@ -10,16 +10,18 @@ from tensorexpr.codegen.llvm.emitter.statements import statements
 from tensorexpr.codegen.llvm.process.jit import NativeModule, ObjectCode, object_code
 from tensorexpr.codegen.llvm.process.pool import pool
 from tensorexpr.codegen.llvm.text.machine import Machine, host
-from tensorexpr.codegen.nest import For, LoopNest
+from tensorexpr.codegen.nest import For, Kernel, LoopNest
 
 
 def passes_for(nest: LoopNest) -> str:
-    """ "loops" where some kernel has rolled loops and none of them is vectorized, so that LLVM finds something to do; else "registers"."""
-    for kernel in nest.kernels:
-        kinds = {s.kind for s in statements(kernel.body) if isinstance(s, For)}
-        if kinds & {"serial", "parallel"} and "vectorize" not in kinds:
-            return "loops"
-    return "registers"
+    """ "loops" where some kernel needs them; else "registers"."""
+    return "loops" if any(kernel_passes(kernel) == "loops" for kernel in nest.kernels) else "registers"
+
+
+def kernel_passes(kernel: Kernel) -> str:
+    """ "loops" where a kernel has rolled loops and none of them is vectorized, so that LLVM finds something to do; else "registers"."""
+    kinds = {s.kind for s in statements(kernel.body) if isinstance(s, For)}
+    return "loops" if kinds & {"serial", "parallel"} and "vectorize" not in kinds else "registers"
 
 
 def link(code: ObjectCode, machine: Machine | None = None) -> NativeModule:
@@ -27,7 +29,7 @@ def link(code: ObjectCode, machine: Machine | None = None) -> NativeModule:
 
     Raises `InternalError` where it calls what is not there.
     """
-    imports = {"te_parallel_for": pool().parallel_for} if b"te_parallel_for" in code.image else {}
+    imports = {"te_parallel_for": pool().parallel_for} if any(b"te_parallel_for" in image for image in code.images) else {}
     return NativeModule(code, machine or host(), imports)
 
 

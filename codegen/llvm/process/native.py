@@ -18,6 +18,7 @@ from tensorexpr.codegen.llvm.process.interrupts import interruptible
 from tensorexpr.codegen.llvm.process.jit import NativeModule, ObjectCode, assembly, object_code
 from tensorexpr.codegen.llvm.process.load import link, passes_for
 from tensorexpr.codegen.llvm.process.pool import pool
+from tensorexpr.codegen.llvm.process.units import MOST_TOGETHER, nest_in_units
 from tensorexpr.codegen.llvm.text.abi import Extent, Workspace, padded, plain_value
 from tensorexpr.codegen.llvm.text.machine import Machine, host
 from tensorexpr.codegen.nest import LoopNest
@@ -122,10 +123,12 @@ class NativeFunction:
         return run
 
 
-def nest_code(nest: LoopNest, machine: Machine | None = None) -> ObjectCode:
-    """The object code of a nest, made with the passes that suit it."""
+def nest_code(nest: LoopNest, machine: Machine | None = None, whole: bool = False) -> ObjectCode:
+    """The object code of a nest, made with the passes that suit it; in one object file where it is to be `whole`."""
     machine = machine or host()
     step("text of its code")
+    if len(nest.kernels) > MOST_TOGETHER and not whole:
+        return nest_in_units(nest, machine)
     text = emit(nest, machine)
     step("machine code")
     return interruptible(lambda: object_code(text, machine, passes_for(nest)), len(text) >= _LONG)

@@ -52,7 +52,8 @@ def simplify(nest: LoopNest, *buffers: str) -> LoopNest:
         written = buffers_written(kernel.body)
         body = kernel.body if buffers and written.isdisjoint(buffers) else simplified(kernel.body, Facts(written))
         if body:
-            kernels.append(kernel if body is kernel.body else replace(kernel, body=body))
+            alone = all(isinstance(s, For) and s.kind == "parallel" for s in body)  # else they run one after the other
+            kernels.append(kernel if body is kernel.body else replace(kernel, body=body, together=kernel.together and alone))
     return distinct(replace(nest, kernels=tuple(kernels)))
 
 

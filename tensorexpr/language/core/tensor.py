@@ -487,14 +487,39 @@ def constant(array: Any, name: str | None = None) -> Tensor:
 
 
 @checked_call()
-def dim(name: str) -> Scalar:
-    """A symbolic extent, at least 0 and known when the program runs. Equal names are one size. In promotion it is what a Python int is.
+def dim(name: str, *, min: int = 0, max: int | None = None, multiple_of: int = 1) -> Scalar:
+    """A symbolic extent, known when the program runs, with what is known of it before: it is at least `min`, at most `max`, and
+    `multiple_of` a number. Proofs and schedules use that, and calls are checked for it. Equal names with equal facts are one size. In
+    promotion it is what a Python int is.
+
+    Raises `DefinitionError` for facts that no extent has.
 
     >>> n = te.dim("n")
     >>> te.placeholder((n, 2 * n + 1), name="x")
     x: f32[n, n * 2 + 1]
+    >>> te.placeholder((te.dim("n", min=1), te.dim("m", multiple_of=16)), name="x")  # what is open of them has names of its own
+    x: f32[n_from1 + 1, m_by16 * 16]
     """
-    return Scalar(Size(identifier(name, "te.dim")), weak=True)
+    stem = identifier(name, "te.dim")
+    facts = {"min": min, "max": max, "multiple_of": multiple_of}
+    for fact, value in facts.items():
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < (fact == "multiple_of")):
+            raise DefinitionError(
+                f"te.dim: expected {fact} to be an integer of at least {int(fact == 'multiple_of')}, got {value!r}",
+                location=user_location(),
+            )
+    least = -(-min // multiple_of) * multiple_of
+    if max is not None and max < least:
+        raise DefinitionError(
+            f"te.dim: expected facts that some extent has, got {', '.join(f'{fact}={value}' for fact, value in facts.items())}",
+            location=user_location(),
+        )
+    stem += f"_from{least}" if least else ""
+    stem += f"_by{multiple_of}" if multiple_of > 1 else ""
+    stem += "" if max is None else f"_upto{(max - least) // multiple_of}"
+    size = Scalar(Size(stem), weak=True)
+    size = size if multiple_of == 1 else size * multiple_of
+    return size + least if least else size
 
 
 def as_dtype(value: Any) -> DType:

@@ -1,15 +1,18 @@
 """The search over nests: what it gives computes what the program means, is the same each time, and is rebuilt by its calls."""
 
+import re
+
 import numpy as np
 import pytest
 
 import tensorexpr as te
 from tensorexpr.codegen.auto.candidate import plain
-from tensorexpr.codegen.auto.machine import SAPPHIRE_RAPIDS
+from tensorexpr.codegen.auto.machine import SAPPHIRE_RAPIDS, ZEN_4
 from tensorexpr.codegen.auto.search import joining, passes, searched
 from tensorexpr.codegen.nest_text import print_nest
 from tensorexpr.codegen.stages import SEARCH
 from tensorexpr.kernels import softmax
+from tensorexpr.parse import parse_program
 from tensorexpr.records import replace
 from tests.codegen.llvm.nests import run
 from tests.codegen.rewrites.law import UNITS, Kept, kept_of, near
@@ -70,6 +73,20 @@ def test_builds_take_what_is_clearly_faster():
     assert again == s and te.build(again, [x]).source("nest") == f.source("nest")
 
 
+def test_what_is_made_of_the_elements_of_a_sum_runs_in_its_loops():
+    """A result and what a gradient needs of it read a sum each at its own element: the sum is not stored."""
+    kept = Kept.of_text("""
+x: f32[16, 80] = input()
+h: f32[16, 40] = input()
+T[i, j]: f32[16, 40] = sum(cosh(x[i, j + k]) for k in range(40))
+Y[i, j]: f32[16, 40] = sum(cosh(x[i, j + k]) * x[i, j + k] for k in range(40)) / T[i, j]
+B[i, j]: f32[16, 40] = h[i, j] / T[i, j]
+return Y, B
+""")
+    nest = kept.check(searched(kept.program, FACTS).nest, UNITS)
+    assert "T" not in [buffer.name for buffer in nest.workspace] and len(nest.kernels) == 1
+
+
 @pytest.mark.parametrize("combine", ["all(X[i, k] for k in range(40))", "any(X[i, k] & X[k, i] for k in range(40))"])
 def test_reductions_of_booleans(combine):
     kept = Kept.of_text(f"""
@@ -78,3 +95,19 @@ y[i]: bool[40] = {combine}
 return y
 """)
     kept.check(searched(kept.program, FACTS).nest)
+
+
+def column_sums(rows: int, columns: int) -> str:
+    return f"""
+a: f32[{rows}, {columns}] = input()
+c[j]: f32[{columns}] = sum(a[i, j] for i in range({rows}))
+return c
+"""
+
+
+def test_sums_down_columns_go_through_memory_in_order():
+    """Pieces of rows come at half the speed of whole ones: sums of a whole row wait in the first cache."""
+    text = print_nest(searched(parse_program(column_sums(4096, 4000)), ZEN_4).nest)
+    assert re.search(r"^    for i\w* in range", text, re.MULTILINE) and "c[" in text, text  # rows around what is done in each
+    kept = Kept.of_text(column_sums(37, 75))
+    kept.check(searched(kept.program, ZEN_4).nest, UNITS)

@@ -127,6 +127,6 @@ def test_long_schedules_keep_their_planners():
     for _ in range(21):
         planned["D"].split(planned["D"].loops[0], 1)
         planned["C"].split(planned["C"].loops[0], 1)
-    with pytest.raises(ScheduleError, match="expected at most 40 calls, and 100 statements, to translate a schedule, got more"):
+    with pytest.raises(ScheduleError, match="expected at most 32 calls, and 80 statements, to translate a schedule, got more"):
         translated(planned, Schedule.plain(program, host_target()))
     assert in_words(planned) is None

@@ -10,6 +10,7 @@ import pytest
 from tensorexpr.codegen.nest import For
 from tensorexpr.codegen.nest_parse import parse_nest
 from tensorexpr.codegen.nest_text import print_nest
+from tensorexpr.codegen.nest_verify import verify_nest
 from tensorexpr.codegen.rewrites.loops import (
     bind,
     distribute,
@@ -283,3 +284,21 @@ def test_bounds_that_iterations_change():
     assert partition(nest, "j") == nest
     with pytest.raises(ScheduleError, match="expected bounds of j that its iterations do not change"):
         distribute(parse_nest(HEAD + TABLE + "            z[i, j] = 0.0\n"), "j")
+
+
+def test_what_is_left_of_loops_that_ran_together_runs_in_order():
+    """A loop of one iteration goes; the rest of its kernel may not run beside what is no loop."""
+    nest = parse_nest("""main(x, y, z)
+x: parameter(f32[8])
+y: parameter(f32[8], written)
+z: parameter(f32[1], written)
+
+def kernel_0() -> together(y, z):
+    for i in parallel(range(0, 8)):
+        y[i] = x[i]
+    for j in parallel(range(0, 1)):
+        z[j] = x[j]
+""")
+    verify_nest(simplify(nest))
+    (kernel,) = simplify(nest).kernels
+    assert not kernel.together and len(kernel.body) == 2

@@ -7,8 +7,10 @@ import random
 import pytest
 
 from tensorexpr.codegen.rewrites.data.contract import contract
+from tensorexpr.codegen.rewrites.data.fuse_at import fuse_at
 from tensorexpr.codegen.rewrites.data.inline import inline
 from tensorexpr.codegen.rewrites.data.merge import merge, merge_kernels
+from tensorexpr.codegen.rewrites.data.slide import slide
 from tensorexpr.codegen.rewrites.loops import parallel, partition, reorder, reverse, skew, split, vectorize
 from tensorexpr.errors import ScheduleError
 from tests.codegen.rewrites import data_moves, moves
@@ -128,3 +130,32 @@ def test_refusals(rewrite, message):
 def test_a_recurrence_does_not_run_backward():
     with pytest.raises(ScheduleError, match="expected iterations of t that may run backward in any order"):
         reverse(heat().nest, "t")
+
+
+CHAIN = """
+X: f32[19, 6] = input()
+P[i, j]: f32[19, 6] = X[i, j] * 2.0
+Q[i, j]: f32[17, 6] = P[i, j] + P[i + 1, j] * P[i + 2, j]
+C[i, j]: f32[13, 6] = Q[i, j] + Q[i + 4, 5 - j] + P[i + 3, j]
+return C
+"""
+POOLED = """
+X: f32[29, 8] = input()
+W: f32[8, 8] = input()
+P[i, j]: f32[29, 8] = sum(X[i, k] * W[k, j] for k in range(8))
+C[i, j]: f32[14, 4] = max(P[2 * i + u, 2 * j + v] for u in range(3) for v in range(2))
+return C
+"""
+
+
+def test_windows_slide_in_rings():
+    kept = Kept.of_text(POOLED)
+    nest = kept.check(slide(kept.check(fuse_at(kept.nest, "P", "i_1")), "P", "i_1"))
+    assert "P: local(f32[3, 8])" in str(nest)
+
+
+def test_what_reads_a_window_slides_before_that():
+    kept = Kept.of_text(CHAIN)
+    nest = kept.check(fuse_at(kept.check(fuse_at(kept.nest, "Q", "i_2")), "P", "i_2"))
+    nest = kept.check(slide(kept.check(slide(nest, "Q", "i_2")), "P", "i_2"))
+    assert "Q: local(f32[5, 6])" in str(nest)

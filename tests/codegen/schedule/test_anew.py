@@ -47,7 +47,6 @@ SAID = (
     "alongside",
     "own",
     "pipeline",
-    "slide",
 )
 LOOPS = ("split", "reorder", "tensorize", "parallel")
 

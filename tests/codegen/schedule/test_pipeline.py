@@ -142,4 +142,4 @@ def test_random_programs_with_all_that_can_be_computed_ahead():
                     s[consumer].pipeline(s.state.stage(name).place.loop, rng.randint(2, 3))
                     found += 1
         assert_same_meaning(shuffled(s, rng, 4), seed)
-    assert found > 3
+    assert found > 1

@@ -221,7 +221,7 @@ def test_random_sweeps_mean_the_same():
         s = shuffled(swept(schedule(program, WIDE), rng), rng, 14)
         done += "sweep" in s.as_python()
         assert_same_meaning(s, seed)
-    assert done > 8
+    assert done > 4
 
 
 def test_default_sweeps_of_these_mean_the_same():

@@ -1,0 +1,148 @@
+"""Kernels compiled by themselves, in the background: the same values and failures as in one module, equal kernels once."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import tensorexpr as te
+from tensorexpr.codegen.compile import build_program
+from tensorexpr.codegen.llvm.emitter import module
+from tensorexpr.codegen.llvm.process import background, native, units
+from tensorexpr.codegen.memo import forget
+from tensorexpr.collecting import collecting_less
+from tensorexpr.errors import InternalError, OutOfBoundsError
+from tests.random_programs import random_inputs, random_program
+
+
+@pytest.fixture
+def in_units(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every nest is compiled kernel by kernel."""
+    monkeypatch.setattr(native, "MOST_TOGETHER", 0)
+    forget()
+    yield
+    forget()
+
+
+def chain(count: int, name: str = "x") -> tuple[te.Tensor, te.Tensor]:
+    """Rows and columns summed in turn, so that each sum is a kernel."""
+    x = y = te.placeholder((33, 33), name=name)
+    for number in range(count):
+        y = te.compute((33, 33), lambda i, j, y=y: te.sum(lambda k: y[k, i] * x[j, k], 33) * 0.1, name=f"{name}{number}")
+    return x, y
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_units_compute_what_one_module_does(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = random_program(seed, most=5)
+    inputs = random_inputs(program, seed)
+    arrays = [inputs[item.name] for item in program.inputs]
+    found = []
+    for most in (1 << 30, 0):
+        monkeypatch.setattr(native, "MOST_TOGETHER", most)
+        forget()
+        try:
+            found.append(build_program(program)(*arrays))
+        except te.TensorExprError as error:
+            found.append(str(error))
+    whole, apart = found
+    assert type(whole) is type(apart)
+    if isinstance(whole, str):
+        assert whole == apart
+        return
+    for one, other in zip(whole, apart, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_equal_kernels_are_one_unit(in_units: None) -> None:
+    x, y = chain(12)
+    function = te.build(y, [x])
+    code = native.nest_code(function.nest)
+    assert len(function.nest.kernels) >= 12
+    assert len(code.others) <= 4
+    x2, z = chain(12, name="other")
+    assert native.nest_code(te.build(z, [x2]).nest).others == code.others
+    value = np.random.default_rng(0).standard_normal((33, 33)).astype(np.float32)
+    np.testing.assert_array_equal(function(value), te.build(z, [x2])(value))
+
+
+def test_many_calls_have_functions_of_some(in_units: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = chain(12)
+    value = np.random.default_rng(0).standard_normal((33, 33)).astype(np.float32)
+    expected = te.build(y, [x])(value)
+    forget()
+    monkeypatch.setattr(units, "MOST_CALLS", 3)
+    monkeypatch.setattr(module, "MOST_CALLS", 3)
+    np.testing.assert_array_equal(te.build(y, [x])(value), expected)
+
+
+def test_a_failed_check_ends_the_call(in_units: None) -> None:
+    x, at = te.placeholder((5,), name="x"), te.placeholder((4,), "int64", name="at")
+    first = te.compute((5,), lambda i: te.sum(lambda k: x[k] * x[i], 5), name="first")
+    y = te.compute((4,), lambda i: te.sum(lambda k: first[at[i]] * x[k], 5), name="y")
+    f = te.build([y, first], [x, at])
+    value = np.arange(5, dtype=np.float32)
+    assert f(value, np.array([0, 1, 2, 4]))[0].shape == (4,)
+    with pytest.raises(OutOfBoundsError, match="7"):
+        f(value, np.array([0, 1, 7, 4]))
+
+
+def test_open_sizes(in_units: None) -> None:
+    n = te.dim("n")
+    x = te.placeholder((n, n), name="x")
+    y = te.compute((n, n), lambda i, j: te.sum(lambda k: x[i, k] * x[k, j], n), name="y")
+    z = te.compute((n,), lambda i: te.sum(lambda k: y[i, k] * y[k, i], n), name="z")
+    f = te.build([y, z], [x])
+    for size in (0, 1, 7, 40):
+        value = np.random.default_rng(size).standard_normal((size, size)).astype(np.float32)
+        np.testing.assert_allclose(f(value)[0], value @ value, rtol=1e-4, atol=1e-4)
+
+
+def test_what_llvm_refuses_is_raised_and_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = background.Job("define i64 @f() {\nentry:\n  ret i32 0\n}\n", native.host(), "registers")
+    background.submit(job)
+    with pytest.raises(InternalError, match="expected valid IR"):
+        background.image_of(job)
+    job.text = "define i64 @f() {\nentry:\n  ret i64 0\n}\n"
+    background.submit(job)
+    assert background.image_of(job)
+
+
+def test_jobs_that_have_not_begun_are_taken_back() -> None:
+    text = "define i64 @f{}() {{\nentry:\n  ret i64 0\n}}\n"
+    jobs = [background.Job(text.format(k), native.host(), "registers") for k in range(50)]
+    for job in jobs:
+        background.submit(job)
+    background.withdraw(jobs)
+    background.submit(jobs[-1])
+    assert background.image_of(jobs[-1])
+    for job in jobs:
+        background.submit(job)
+    assert all(background.image_of(job) for job in jobs)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_child_compiles_what_its_parent_had_begun() -> None:
+    job = background.Job("define i64 @f() {\nentry:\n  ret i64 1\n}\n", native.host(), "registers")
+    child = os.fork()
+    if child == 0:
+        background.submit(job)
+        os._exit(0 if background.image_of(job) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_collection_is_as_before_afterwards() -> None:
+    before = gc.get_threshold()
+    with collecting_less(), collecting_less():
+        assert gc.get_threshold()[0] > before[0]
+    assert gc.get_threshold() == before
+    gc.set_threshold(0)
+    try:
+        with collecting_less():
+            assert gc.get_threshold()[0] == 0
+    finally:
+        gc.set_threshold(*before)
