@@ -166,8 +166,8 @@ class TargetError(TensorExprError):
     """A target that is unknown or not available on this machine; the message says what is missing."""
 
 
-class ArgumentError(TensorExprError):
-    """An argument of a compiled function that does not fit its signature (rank, extent, dtype, overlap)."""
+class ArgumentError(TensorExprError, ValueError):
+    """An argument that does not fit (rank, extent, dtype, overlap, a choice); also a `ValueError`."""
 
 
 class CallError(ArgumentError, TypeError):

@@ -33,6 +33,7 @@ from tensorexpr.ir import Program
 from tensorexpr.language import Tensor, compute, constant, program_of
 from tensorexpr.markup import code, formula, listed, or_reason, page, paragraph, table
 from tensorexpr.op_arguments import check_integer, tree_text, weak_floats
+from tensorexpr.op_conventions import apart, fixed, is_plain, own_name
 from tensorexpr.op_names import imported, name_of
 from tensorexpr.op_rules import Rule, article, refusing
 from tensorexpr.op_specs import Spec, argument_error, dtype_of, is_scalar, opened, placeholders_of, spec_of
@@ -58,11 +59,7 @@ def _static_key(name: str, value: object) -> object:
     try:
         hash(value)
     except TypeError:
-        hint: str | None
-        if isinstance(value, np.ndarray):
-            hint = "arrays are tensor arguments: make the parameter positional"
-        else:
-            hint = f"use a tuple: {name}=tuple(...)" if isinstance(value, list) else None
+        hint = "arrays are tensor arguments: make the parameter positional" if isinstance(value, np.ndarray) else None
         raise argument_error(f"static argument {name}: expected a hashable value, got {article(value)}", hint=hint) from None
     return (type(value), value)
 
@@ -270,13 +267,28 @@ class Op(Entered):
     def bind(
         self, arguments: Sequence[Any], keywords: Mapping[str, Any], also: Sequence[str] = ("out",)
     ) -> tuple[list[Any], dict[str, Any]]:
-        """Tensor arguments in order, and every static argument; `also` are the other names that a keyword may have meant."""
+        """Tensor arguments in order, and every static argument; `also` are the other names that a keyword may have meant.
+
+        Behind the tensors static arguments may follow by position. Names are ours, or PyTorch's where it has another.
+        """
         given = list(arguments)
         static = dict(self.static)
         named: dict[str, Any] = {}
+        if keywords and not all(name in static for name in keywords):
+            keywords = self._own_names(keywords)
+        if self.static and self.rest is None and self.derived is None:
+            covered = any(name in keywords for name in self.parameters[: len(given)])
+            tensors, behind = apart(given, len(self.parameters), len(self.parameters) - len(self.optional), covered)
+            if len(behind) > len(static) or not is_plain(behind):
+                tensors, behind = given, []
+            given = tensors
+            for name, value in zip(static, behind, strict=False):
+                if name in keywords:
+                    raise argument_error(f"{self.name}: expected one value for {name}, got two", term=self._term)
+                static[name] = fixed(value)
         for name, value in keywords.items():
             if name in static:
-                static[name] = value
+                static[name] = fixed(value)
             elif name in self.parameters:
                 named[name] = value
             else:
@@ -311,6 +323,17 @@ class Op(Entered):
             if value is inspect.Parameter.empty:
                 raise argument_error(f"{self.name}: expected the static argument {name}, got none", term=self._term)
         return [() if tree is None else tree for tree in given], static
+
+    def _own_names(self, keywords: Mapping[str, Any]) -> dict[str, Any]:
+        """Keyword arguments under the names that they have here; one that is given under both is refused."""
+        known = (*self.static, *self.parameters)
+        found: dict[str, Any] = {}
+        for name, value in keywords.items():
+            own = own_name(name, known)
+            if own in found or (own != name and own in keywords):
+                raise argument_error(f"{self.name}: expected one value for {own}, got two", term=self._term)
+            found[own] = value
+        return found
 
     def filled(self, arguments: Sequence[Any], named: dict[str, Any] | None = None) -> list[Any]:
         """The arguments in the order of the parameters, those of `named` (which are taken out of it) in their places.
@@ -506,8 +529,9 @@ def op(function: Callable[..., Any] | None = None, *, gradient: Callable[..., An
     """Makes an operation of a Python function on tensors: `@te.op`, or `@te.op(gradient=rule)`.
 
     The function takes tensors (positional parameters) and static arguments (keyword-only, hashable) and returns a tensor
-    or a tuple of tensors. Python scalars passed for tensors become 0-d arrays: ints int64, bools bool, floats of the
-    floating dtype that the other arguments promote to (float64 where there is none). `rule(output, inputs, head) -> list`
+    or a tuple of tensors. A call may give static arguments by position behind the tensors, and lists for tuples. Python scalars
+    passed for tensors become 0-d arrays: ints int64, bools bool, floats of the floating dtype that the other
+    arguments promote to (float64 where there is none). `rule(output, inputs, head) -> list`
     gives the gradient by every input (tuples of outputs and heads where there are several outputs), and takes those static
     arguments that it names as keyword-only parameters; it serves forward mode and every order, too. A derivative that would
     have to pass through an op with `differentiable=False` raises `DifferentiationError`.

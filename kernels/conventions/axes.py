@@ -20,8 +20,13 @@ def normalized(axis: int, x: te.Tensor) -> int:
 
 
 def several(axis: int | Sequence[int] | None, x: te.Tensor) -> tuple[int, ...]:
-    """The axes meant by one axis, a sequence of them, or None (all), from the front and in order; `ArgumentError` for one named twice."""
+    """The axes meant by one axis, a sequence of them, or None (all), from the front and in order; `ArgumentError` for one named twice.
+
+    A tensor without axes has, as in PyTorch, an axis 0 of one element, which is its only one.
+    """
     wanted = range(x.ndim) if axis is None else axis if isinstance(axis, (tuple, list)) else (axis,)
+    if x.ndim == 0 and len(wanted) <= 1 and all(type(one) is int and one in (0, -1) for one in wanted):
+        return ()
     found = sorted(normalized(one, x) for one in wanted)
     if len(set(found)) < len(found):
         raise ArgumentError(f"expected different axes of {x.name}, got {axis!r}", location=user_location())

@@ -201,12 +201,12 @@ def entr(x: te.Tensor) -> te.Tensor:
 @te.op
 def logaddexp(x: te.Tensor, y: te.Tensor) -> te.Tensor:
     """`log(exp(x) + exp(y))` at any magnitude."""
+    return pointwise("logaddexp", _log_add_exp, x, y)
 
-    def body(a: Any, b: Any) -> te.Scalar:
-        larger = te.where(te.isinf(b) & (a <= b), b, b + te.log1p(te.exp(a - b)))
-        return te.where(a > b, a + te.log1p(te.exp(b - a)), larger)
 
-    return pointwise("logaddexp", body, x, y)
+def _log_add_exp(a: Any, b: Any) -> te.Scalar:
+    larger = te.where(te.isinf(b) & (a <= b), b, b + te.log1p(te.exp(a - b)))
+    return te.where(a > b, a + te.log1p(te.exp(b - a)), larger)
 
 
 @te.op
@@ -235,3 +235,81 @@ def sinc(x: te.Tensor) -> te.Tensor:
         return te.where(te.abs(angle) < 0.02, series, te.sin(angle) / angle)
 
     return te.compute(x.shape, body)
+
+
+# -------------------------------------------------------------------------------------------------- comparisons
+
+
+@te.op
+def eq(x: te.Tensor, y: te.Tensor) -> te.Tensor:
+    """Whether `x == y`."""
+    return pointwise("eq", lambda a, b: a == b, x, y)
+
+
+@te.op
+def ne(x: te.Tensor, y: te.Tensor) -> te.Tensor:
+    """Whether `x != y`."""
+    return pointwise("ne", lambda a, b: a != b, x, y)
+
+
+@te.op
+def lt(x: te.Tensor, y: te.Tensor) -> te.Tensor:
+    """Whether `x < y`."""
+    return pointwise("lt", lambda a, b: a < b, x, y)
+
+
+@te.op
+def le(x: te.Tensor, y: te.Tensor) -> te.Tensor:
+    """Whether `x <= y`."""
+    return pointwise("le", lambda a, b: a <= b, x, y)
+
+
+@te.op
+def gt(x: te.Tensor, y: te.Tensor) -> te.Tensor:
+    """Whether `x > y`."""
+    return pointwise("gt", lambda a, b: a > b, x, y)
+
+
+@te.op
+def ge(x: te.Tensor, y: te.Tensor) -> te.Tensor:
+    """Whether `x >= y`."""
+    return pointwise("ge", lambda a, b: a >= b, x, y)
+
+
+@te.op
+def logical_and(x: te.Tensor, y: te.Tensor) -> te.Tensor:
+    """Whether both are true (not 0)."""
+    return pointwise("logical_and", te.logical_and, x, y)
+
+
+@te.op
+def logical_or(x: te.Tensor, y: te.Tensor) -> te.Tensor:
+    """Whether one at least is true (not 0)."""
+    return pointwise("logical_or", te.logical_or, x, y)
+
+
+@te.op
+def logical_xor(x: te.Tensor, y: te.Tensor) -> te.Tensor:
+    """Whether exactly one is true (not 0)."""
+    return pointwise("logical_xor", te.logical_xor, x, y)
+
+
+# ------------------------------------------------------------------------------------------ numbers beside NaN
+
+
+@te.op
+def fmax(x: te.Tensor, y: te.Tensor) -> te.Tensor:
+    """The greater one; of a number and NaN the number."""
+    return pointwise("fmax", lambda a, b: te.where(te.isnan(a), b, te.where(te.isnan(b), a, te.maximum(a, b))), x, y)
+
+
+@te.op
+def fmin(x: te.Tensor, y: te.Tensor) -> te.Tensor:
+    """The lesser one; of a number and NaN the number."""
+    return pointwise("fmin", lambda a, b: te.where(te.isnan(a), b, te.where(te.isnan(b), a, te.minimum(a, b))), x, y)
+
+
+@te.op
+def logaddexp2(x: te.Tensor, y: te.Tensor) -> te.Tensor:
+    """`log2(2^x + 2^y)` at any magnitude."""
+    return pointwise("logaddexp2", lambda a, b: _log_add_exp(a * math.log(2), b * math.log(2)) * (1 / math.log(2)), x, y)

@@ -5,6 +5,9 @@ What the language has for one element, for whole tensors of any shape. Accuracy 
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import tensorexpr as te
 from tensorexpr.kernels.conventions.broadcasting import pointwise
 
@@ -175,3 +178,119 @@ def round(x: te.Tensor) -> te.Tensor:
 def trunc(x: te.Tensor) -> te.Tensor:
     """`x` without its fraction; derivative 0."""
     return pointwise("trunc", te.trunc, x)
+
+
+@te.op
+def log10(x: te.Tensor) -> te.Tensor:
+    """The logarithm to base 10."""
+    return pointwise("log10", te.log10, x)
+
+
+@te.op
+def asinh(x: te.Tensor) -> te.Tensor:
+    """The inverse of sinh."""
+    return pointwise("asinh", te.asinh, x)
+
+
+@te.op
+def acosh(x: te.Tensor) -> te.Tensor:
+    """The inverse of cosh; NaN below 1."""
+    return pointwise("acosh", te.acosh, x)
+
+
+@te.op
+def atanh(x: te.Tensor) -> te.Tensor:
+    """The inverse of tanh; NaN beyond 1."""
+    return pointwise("atanh", te.atanh, x)
+
+
+def _erfc_slope(output: te.Tensor, inputs: Sequence[te.Tensor], head: te.Tensor) -> list[te.Tensor]:
+    return [pointwise("erfc_bar", lambda x, h: h * (-2 / math.sqrt(math.pi)) * te.exp(-x * x), inputs[0], head)]
+
+
+@te.op(gradient=_erfc_slope)
+def erfc(x: te.Tensor) -> te.Tensor:
+    """`1 - erf(x)`, accurate where that is small."""
+    return pointwise("erfc", te.erfc, x)
+
+
+def _erfinv_slope(output: te.Tensor, inputs: Sequence[te.Tensor], head: te.Tensor) -> list[te.Tensor]:
+    return [pointwise("erfinv_bar", lambda y, h: h * (0.5 * math.sqrt(math.pi)) * te.exp(y * y), output, head)]
+
+
+@te.op(gradient=_erfinv_slope)
+def erfinv(x: te.Tensor) -> te.Tensor:
+    """The inverse of the error function; NaN beyond 1."""
+    return pointwise("erfinv", te.erfinv, x)
+
+
+def _ndtr_slope(output: te.Tensor, inputs: Sequence[te.Tensor], head: te.Tensor) -> list[te.Tensor]:
+    return [pointwise("ndtr_bar", lambda x, h: h * (1 / math.sqrt(2 * math.pi)) * te.exp(-0.5 * x * x), inputs[0], head)]
+
+
+@te.op(gradient=_ndtr_slope)
+def ndtr(x: te.Tensor) -> te.Tensor:
+    """The distribution function of the normal distribution, `erfc(-x / sqrt(2)) / 2`."""
+    return pointwise("ndtr", te.ndtr, x)
+
+
+def _lgamma_slope(output: te.Tensor, inputs: Sequence[te.Tensor], head: te.Tensor) -> list[te.Tensor]:
+    return [pointwise("lgamma_bar", lambda x, h: h * te.digamma(x), inputs[0], head)]
+
+
+@te.op(gradient=_lgamma_slope)
+def lgamma(x: te.Tensor) -> te.Tensor:
+    """The logarithm of the absolute value of the gamma function."""
+    return pointwise("lgamma", te.lgamma, x)
+
+
+def _digamma_slope(output: te.Tensor, inputs: Sequence[te.Tensor], head: te.Tensor) -> list[te.Tensor]:
+    return [pointwise("digamma_bar", lambda x, h: h * te.trigamma(x), inputs[0], head)]
+
+
+@te.op(gradient=_digamma_slope)
+def digamma(x: te.Tensor) -> te.Tensor:
+    """The derivative of `lgamma`."""
+    return pointwise("digamma", te.digamma, x)
+
+
+@te.op
+def deg2rad(x: te.Tensor) -> te.Tensor:
+    """`pi / 180 * x`."""
+    return pointwise("deg2rad", lambda v: v * (math.pi / 180), x)
+
+
+@te.op
+def rad2deg(x: te.Tensor) -> te.Tensor:
+    """`180 / pi * x`."""
+    return pointwise("rad2deg", lambda v: v * (180 / math.pi), x)
+
+
+@te.op
+def frac(x: te.Tensor) -> te.Tensor:
+    """`x - trunc(x)`."""
+    return pointwise("frac", lambda v: v - te.trunc(v), x)
+
+
+@te.op
+def isnan(x: te.Tensor) -> te.Tensor:
+    """Whether an element is NaN."""
+    return pointwise("isnan", te.isnan, x)
+
+
+@te.op
+def isinf(x: te.Tensor) -> te.Tensor:
+    """Whether an element is infinite."""
+    return pointwise("isinf", te.isinf, x)
+
+
+@te.op
+def isfinite(x: te.Tensor) -> te.Tensor:
+    """Whether an element is neither infinite nor NaN."""
+    return pointwise("isfinite", te.isfinite, x)
+
+
+@te.op
+def logical_not(x: te.Tensor) -> te.Tensor:
+    """Whether an element is 0."""
+    return pointwise("logical_not", te.logical_not, x)

@@ -130,7 +130,10 @@ def _fits(name: str, index: te.Tensor, x: te.Tensor, axis: int) -> None:
 
 @te.op
 def take_along_axis(x: te.Tensor, index: te.Tensor, *, axis: Any) -> te.Tensor:
-    """`y[.., i, ..] = x[.., index[.., i, ..], ..]` along `axis`, the other axes broadcast: `numpy.take_along_axis`."""
+    """`y[.., i, ..] = x[.., index[.., i, ..], ..]` along `axis`, the other axes broadcast: `numpy.take_along_axis`.
+
+    Negative positions count from the end.
+    """
     axis = normalized(axis, x)
     integral(index, f"positions on axis {axis} of x")
     if index.ndim != x.ndim:
@@ -139,7 +142,7 @@ def take_along_axis(x: te.Tensor, index: te.Tensor, *, axis: Any) -> te.Tensor:
 
     def element(*i: Any) -> Any:
         own = tuple(0 if n == 1 and k != axis else j for k, (n, j) in enumerate(zip(x.shape, i, strict=True)))
-        return x[along(drop(own, axis), axis, at_axis(index, i, axis))]
+        return x[along(drop(own, axis), axis, _from_the_end(at_axis(index, i, axis), x.shape[axis]))]
 
     def at_axis(tensor: te.Tensor, i: tuple[Any, ...], kept: int) -> Any:
         return tensor[tuple(0 if n == 1 and k != kept else j for k, (n, j) in enumerate(zip(tensor.shape, i, strict=True)))]
@@ -149,7 +152,8 @@ def take_along_axis(x: te.Tensor, index: te.Tensor, *, axis: Any) -> te.Tensor:
 
 @te.op
 def take(x: te.Tensor, index: te.Tensor, *, axis: Any = None) -> te.Tensor:
-    """`y[.., *i, ..] = x[.., index[*i], ..]` along `axis`; without an axis `x` counts as flattened. `numpy.take`."""
+    """`y[.., *i, ..] = x[.., index[*i], ..]` along `axis`; without an axis `x` counts as flattened. `numpy.take`. Negative positions count
+    from the end."""
     integral(index, "positions in x")
     if axis is None:
         inner = [product(x.shape[k + 1 :]) for k in range(x.ndim)]
@@ -159,11 +163,17 @@ def take(x: te.Tensor, index: te.Tensor, *, axis: Any = None) -> te.Tensor:
         def places(flat: Any) -> tuple[Any, ...]:
             return tuple(flat // step if k == 0 else flat // step % n for k, (n, step) in enumerate(zip(x.shape, inner, strict=True)))
 
-        return te.compute(index.shape, lambda *i: x[places(te.cast(index[i], "int64"))])
+        return te.compute(index.shape, lambda *i: x[places(_from_the_end(index[i], product(x.shape)))])
     axis = normalized(axis, x)
     shape = (*x.shape[:axis], *index.shape, *x.shape[axis + 1 :])
     stop = axis + index.ndim
-    return te.compute(shape, lambda *i: x[(*i[:axis], index[i[axis:stop]], *i[stop:])])
+    return te.compute(shape, lambda *i: x[(*i[:axis], _from_the_end(index[i[axis:stop]], x.shape[axis]), *i[stop:])])
+
+
+def _from_the_end(position: Any, extent: Any) -> te.Scalar:
+    """A position, or one that counts from the end where it is negative."""
+    wide = te.cast(position, "int64")
+    return te.where(wide < 0, wide + extent, wide)
 
 
 @te.op

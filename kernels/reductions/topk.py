@@ -54,24 +54,24 @@ def _placed(x: te.Tensor, rank: te.Tensor, axis: int, count: Any, first: Any = 0
 
 
 @te.op
-def sort(x: te.Tensor, *, axis: Any = -1, descending: bool = False) -> tuple[te.Tensor, te.Tensor]:
-    """`(values, indices)`: the elements along `axis` in order, and where they stood (int64). Stable; n^2 comparisons along the axis."""
+def sort(x: te.Tensor, *, axis: Any = -1, descending: bool = False, stable: bool = True) -> tuple[te.Tensor, te.Tensor]:
+    """`(values, indices)`: the elements along `axis` in order, and where they stood (int64). Always stable; n^2 comparisons."""
     axis = normalized(axis, x)
     return _placed(x, _ranks(x, axis, descending), axis, x.shape[axis])
 
 
 @te.op
-def argsort(x: te.Tensor, *, axis: Any = -1, descending: bool = False) -> te.Tensor:
+def argsort(x: te.Tensor, *, axis: Any = -1, descending: bool = False, stable: bool = True) -> te.Tensor:
     """The positions (int64) of the elements along `axis` in order; see `sort`."""
     axis = normalized(axis, x)
     return _placed(x, _ranks(x, axis, descending), axis, x.shape[axis])[1]
 
 
 @te.op
-def topk(x: te.Tensor, *, k: Any, axis: Any = -1, largest: bool = True) -> tuple[te.Tensor, te.Tensor]:
+def topk(x: te.Tensor, *, k: Any, axis: Any = -1, largest: bool = True, sorted: bool = True) -> tuple[te.Tensor, te.Tensor]:
     """`(values, indices)`: the `k` greatest (or least) elements along `axis` in order, and where they stood (int64).
 
-    Of equal elements the first comes first. Gradients go to the elements chosen.
+    They are in order whatever `sorted` says. Of equal elements the first comes first. Gradients go to the elements chosen.
     """
     axis = normalized(axis, x)
     extent = x.shape[axis]
@@ -80,9 +80,11 @@ def topk(x: te.Tensor, *, k: Any, axis: Any = -1, largest: bool = True) -> tuple
     return _placed(x, _ranks(x, axis, largest), axis, k)
 
 
-def _one(x: te.Tensor, axis: int, place: Any) -> tuple[te.Tensor, te.Tensor]:
-    """The element of rank `place` along `axis`, and its position; the axis is left out."""
+def _one(x: te.Tensor, axis: int, place: Any, keepdims: bool) -> tuple[te.Tensor, te.Tensor]:
+    """The element of rank `place` along `axis`, and its position; the axis is left out, or kept with an extent of 1."""
     values, indices = _placed(x, _ranks(x, axis, False), axis, 1, place)
+    if keepdims:
+        return values, indices
     rest = drop(x.shape, axis)
     return (
         te.compute(rest, lambda *i: values[along(i, axis, 0)]),
@@ -91,18 +93,18 @@ def _one(x: te.Tensor, axis: int, place: Any) -> tuple[te.Tensor, te.Tensor]:
 
 
 @te.op
-def kthvalue(x: te.Tensor, *, k: Any, axis: Any = -1) -> tuple[te.Tensor, te.Tensor]:
-    """`(values, indices)`: the k-th least element along `axis` (k counted from 1) and its position; the axis is left out."""
+def kthvalue(x: te.Tensor, *, k: Any, axis: Any = -1, keepdims: bool = False) -> tuple[te.Tensor, te.Tensor]:
+    """`(values, indices)`: the k-th least element along `axis` (k counted from 1) and its position; the axis is left out or kept as 1."""
     axis = normalized(axis, x)
     extent = x.shape[axis]
     if not is_int(k) or k < 1 or (known(extent) and k > extent):
         raise bad(f"k: expected a rank on axis {axis} of x, from 1 to {extent}, got {k!r}")
-    return _one(x, axis, k - 1)
+    return _one(x, axis, k - 1, keepdims)
 
 
 @te.op
-def median(x: te.Tensor, *, axis: Any = -1) -> tuple[te.Tensor, te.Tensor]:
-    """`(values, indices)`: the element in the middle along `axis`, of two the lower, and its position; the axis is left out.
+def median(x: te.Tensor, *, axis: Any = -1, keepdims: bool = False) -> tuple[te.Tensor, te.Tensor]:
+    """`(values, indices)`: the element in the middle along `axis`, of two the lower, and its position; the axis is left out or kept as 1.
 
     NaN counts as the greatest (`torch.median` gives NaN as soon as there is one).
     """
@@ -110,12 +112,12 @@ def median(x: te.Tensor, *, axis: Any = -1) -> tuple[te.Tensor, te.Tensor]:
     extent = x.shape[axis]
     if known(extent) and extent == 0:
         raise bad(f"median: expected at least one element on axis {axis} of x, got shape {x.shape}")
-    return _one(x, axis, (extent - 1) // 2)
+    return _one(x, axis, (extent - 1) // 2, keepdims)
 
 
 @te.op
-def quantile(x: te.Tensor, *, q: Any, axis: Any = -1) -> te.Tensor:
-    """The value below which a share `q` of the elements along `axis` lies, linear between two of them; the axis is left out."""
+def quantile(x: te.Tensor, *, q: Any, axis: Any = -1, keepdims: bool = False) -> te.Tensor:
+    """The value below which a share `q` of the elements along `axis` lies, linear between two; the axis is left out or kept as 1."""
     if isinstance(q, bool) or not isinstance(q, (int, float)) or not 0 <= q <= 1:
         raise bad(f"q: expected a number from 0 to 1, got {q!r}")
     axis = normalized(axis, x)
@@ -128,7 +130,9 @@ def quantile(x: te.Tensor, *, q: Any, axis: Any = -1) -> te.Tensor:
     share = place - low
 
     def between(*i: Any) -> Any:
-        a, b = (values[along(i, axis, min(k, extent - 1))] for k in (0, 1))
+        row = drop(i, axis) if keepdims else i
+        a, b = (values[along(row, axis, min(k, extent - 1))] for k in (0, 1))
         return a + share * (b - a)
 
-    return te.compute(drop(x.shape, axis), between)
+    rest = drop(x.shape, axis)
+    return te.compute(along(rest, axis, 1) if keepdims else rest, between)

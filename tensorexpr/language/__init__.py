@@ -64,12 +64,14 @@ from tensorexpr.language.definitions.reductions import all, any, argmax, argmin,
 from tensorexpr.language.definitions.scan import scan
 from tensorexpr.language.definitions.scatter import scatter
 from tensorexpr.language.definitions.sorting import planned, sort_plan
+from tensorexpr.language.definitions.special import acosh, asinh, atanh, digamma, erfc, erfinv, lgamma, log10, ndtr, trigamma
 
 __all__ = [
-    "Scalar", "Tensor", "abs", "acos", "all", "any", "arccos", "arcsin", "arctan", "arctan2", "argmax", "argmin", "asin", "atan",
-    "atan2", "cast", "ceil", "checkpoint", "clip", "compute", "constant", "cos", "cosh", "dim", "erf", "evaluate", "exp", "exp2",
-    "expm1", "floor", "isfinite", "isinf", "isnan", "let", "lift", "log", "log1p", "log2", "logical_and", "logical_not", "logical_or",
-    "logical_xor", "max", "maximum", "min", "minimum", "names_of", "negative", "placeholder", "planned", "power", "prod", "program_of",
-    "reduce", "round", "rsqrt", "scan", "scatter", "sigmoid", "sign", "sin", "sinh", "sort_plan", "sqrt", "square", "stop_gradient",
-    "sum", "tan", "tanh", "training", "trunc", "where",
+    "Scalar", "Tensor", "abs", "acos", "acosh", "all", "any", "arccos", "arcsin", "arctan", "arctan2", "argmax", "argmin", "asin",
+    "asinh", "atan", "atan2", "atanh", "cast", "ceil", "checkpoint", "clip", "compute", "constant", "cos", "cosh", "digamma", "dim",
+    "erf", "erfc", "erfinv", "evaluate", "exp", "exp2", "expm1", "floor", "isfinite", "isinf", "isnan", "let", "lgamma", "lift", "log",
+    "log10", "log1p", "log2", "logical_and", "logical_not", "logical_or", "logical_xor", "max", "maximum", "min", "minimum", "names_of",
+    "ndtr", "negative", "placeholder", "planned", "power", "prod", "program_of", "reduce", "round", "rsqrt", "scan", "scatter",
+    "sigmoid", "sign", "sin", "sinh", "sort_plan", "sqrt", "square", "stop_gradient", "sum", "tan", "tanh", "training", "trigamma", "trunc",
+    "where",
 ]  # fmt: skip

@@ -32,8 +32,8 @@ class Row(NamedTuple):
 class Sharding:
     """The sharding rules of a program: `rules`, as they are used; `rows`, the same by name. Prints as a table.
 
-    `blocks(rule, count)` cuts the units of a rule into `count` blocks, `part(rule, begin, end)` is what a device with one of them
-    computes, and `combine` what becomes of addends.
+    `blocks(rule, count)` cuts the units of a rule into `count` blocks, and `part(rule, begin, end)` is what a device with one of them
+    computes.
     """
 
     def __init__(self, program: Program) -> None:

@@ -160,7 +160,7 @@ def test_what_does_not_fit_is_refused(call, message):
 
 def test_tuples_where_tensors_are_meant():
     with pytest.raises(te.ArgumentError, match="layer_norm: expected a tensor for weight, got a tuple") as caught:
-        kernels.layer_norm(X, (4,))  # PyTorch's second argument is normalized_shape
+        kernels.layer_norm(X, (X, X))
     assert caught.value.location is not None and caught.value.location.file == __file__
     with pytest.raises(te.ArgumentError, match="relu: expected a tensor for x, got a tuple"):
         kernels.relu((X, Y))

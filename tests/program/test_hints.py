@@ -79,7 +79,7 @@ def test_the_nearest_name():
         (TargetError, lambda: te.build(C, target="gpu"), "did you mean cuda?"),
         (TargetError, lambda: te.build(C, A, B), "the inputs of te.build are one list"),
         (ArgumentError, lambda: te.build(C, precision="tf23"), "did you mean tf32?"),
-        (ArgumentError, lambda: add(V, V, dim=2), "did you mean axis? keyword-only parameters of the function are its static arguments"),
+        (ArgumentError, lambda: add(V, V, axs=2), "did you mean axis? keyword-only parameters of the function are its static arguments"),
         (ArgumentError, lambda: add.compile(V, V, taget="cpu"), "did you mean target?"),
         (ArgumentError, lambda: add.trace(V, V, dynamic={"aa": (0,)}), "did you mean a?"),
         (ArgumentError, lambda: kernels.pad(V, pads=(1, 1), mode="replicat"), "did you mean replicate?"),
@@ -97,9 +97,9 @@ def test_a_module_that_nobody_imported(monkeypatch):
 
 
 def test_axes_of_what_has_none():
-    lines = said(ArgumentError, lambda: kernels.sum(np.float32(2.0), axis=0))
-    assert lines[0].startswith("expected a tensor with axes, got x without any and axis 0")
-    assert said(ArgumentError, lambda: kernels.sum(V, dim=0))[-1].startswith("  hint: did you mean axis?")
+    lines = said(ArgumentError, lambda: kernels.sum(np.float32(2.0), axis=1))
+    assert lines[0].startswith("expected a tensor with axes, got x without any and axis 1")
+    assert said(ArgumentError, lambda: kernels.sum(V, axs=0))[-1].startswith("  hint: did you mean axis?")
 
 
 def test_calls_that_do_not_fit():

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
+from tensorexpr import kernels
 
 RNG = np.random.default_rng(0)
 
@@ -213,16 +214,49 @@ def refused(error, function, *arguments, **keywords):
     return str(info.value)
 
 
+@te.op
+def summed(x, *, axis=0, keepdims=False, sizes=()):
+    assert isinstance(sizes, tuple)
+    rest = x.shape[1:] if axis == 0 else x.shape[:1]
+    total = lambda i: te.sum(lambda k: x[(k, i) if axis == 0 else (i, k)], x.shape[axis])  # noqa: E731
+    return te.compute((*rest, 1), lambda i, _: total(i)) if keepdims else te.compute(rest, total)
+
+
+def test_calls_as_in_numpy_and_pytorch():
+    x = floats(3, 4)
+    by_name = summed(x, axis=1, keepdims=True, sizes=(1, (2, 3)))
+    for ours in (
+        summed(x, 1, True, [1, [2, 3]]),
+        summed(x, 1, keepdim=True),
+        summed(x, dim=1, keepdim=True, sizes=[1, (2, 3)]),
+        summed(input=x, dim=1, keepdim=True),
+    ):
+        np.testing.assert_array_equal(ours, by_name)
+    (x_bar,) = te.vjp(summed)(x, np.ones(3, x.dtype), dim=1)
+    np.testing.assert_array_equal(x_bar, np.ones_like(x))
+    assert summed.trace(x, dim=1) == summed.trace(x, axis=1)
+    index = np.array([[1, 0, 2, 1]])
+    np.testing.assert_array_equal(kernels.gather(x, 0, index), kernels.gather(x, index, axis=0))
+    np.testing.assert_array_equal(kernels.layer_norm(x, (4,)), kernels.layer_norm(x, normalized_shape=(4,)))
+    np.testing.assert_array_equal(kernels.sum(np.float32(3), 0), np.float32(3))
+    with pytest.raises(te.ArgumentError, match=r"expected a tensor with axes, got x without any and axis 1"):
+        kernels.sum(np.float32(3), 1)
+
+
 def test_calls_that_do_not_fit():
     x = floats(3)
     assert "matmul: expected 2 tensor arguments (a, b), got 1" in refused(te.ArgumentError, matmul, x)
-    text = refused(te.ArgumentError, scale, x, 2.0)
+    text = refused(te.ArgumentError, scale, x, x)
     assert "scale: expected 1 tensor arguments (x), got 2" in text and "hint: static arguments are given by name: factor, power" in text
+    assert "scale: expected one value for factor, got two" in refused(te.ArgumentError, scale, x, 2.0, factor=1.0)
+    assert "scale: expected 1 tensor arguments (x), got 4" in refused(te.ArgumentError, scale, x, 2.0, 1, 5)
+    assert "summed: expected one value for axis, got two" in refused(te.ArgumentError, summed, x, dim=0, axis=0)
+    assert issubclass(te.ArgumentError, ValueError)
     assert "scale: expected the static arguments factor, power, got factr" in refused(te.ArgumentError, scale, x, factr=1)
     assert "matmul: expected no static arguments, got c" in refused(te.ArgumentError, matmul, x, x, c=1)
     assert "matmul: expected one value for a, got two" in refused(te.ArgumentError, matmul, x, a=x)
-    text = refused(te.ArgumentError, scale, x, power=[1])
-    assert "static argument power: expected a hashable value, got a list" in text and "hint: use a tuple: power=tuple(...)" in text
+    text = refused(te.ArgumentError, scale, x, power={1})
+    assert "static argument power: expected a hashable value, got a set" in text
     text = refused(te.ArgumentError, scale, x, power=x)
     assert "static argument power: expected a hashable value, got a ndarray" in text and "make the parameter positional" in text
     assert "expected the static argument n, got none" in refused(te.ArgumentError, te.op(lambda x, *, n: x), x)

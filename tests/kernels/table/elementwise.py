@@ -21,6 +21,10 @@ def limits(name: str, op, reference, *values: list[float], **static) -> Case:
     return Case(f"{name} limits", op, inputs, None, reference, static, differentiable=False, float32=None)
 
 
+COMPARISONS = (
+    ("eq", "equal"), ("ne", "not_equal"), ("lt", "less"), ("le", "less_equal"), ("gt", "greater"), ("ge", "greater_equal"),
+)  # fmt: skip
+LOGICAL = ("logical_and", "logical_or", "logical_xor")
 CASES = [
     Case("add", kernels.add, AB, "lambda x, y: torch.add(x, y, alpha=-2)", None, {"alpha": -2}),
     Case("add of a row and a number", kernels.add, ((3, 2), ()), "torch.add"),
@@ -64,6 +68,13 @@ CASES = [
     Case("entr", kernels.entr, (Data((7,), "unit"),), "torch.special.entr"),
     limits("entr", kernels.entr, lambda x: np.array([0.0, -INF, NAN]), [0.0, -1.0, NAN]),
     Case("logaddexp", kernels.logaddexp, AB, "torch.logaddexp"),
+    Case("logaddexp2", kernels.logaddexp2, AB, "torch.logaddexp2"),
+    Case("fmax", kernels.fmax, AB, "torch.fmax"),
+    Case("fmin", kernels.fmin, AB, "torch.fmin"),
+    limits("fmax", kernels.fmax, np.fmax, [NAN, 1.0, NAN, INF], [0.0, NAN, NAN, 2.0]),
+    limits("fmin", kernels.fmin, np.fmin, [NAN, 1.0, NAN, INF], [0.0, NAN, NAN, 2.0]),
+    *(limits(name, getattr(kernels, name), getattr(np, numpy), [1.0, 2.0, NAN], [1.0, 3.0, 0.0]) for name, numpy in COMPARISONS),
+    *(limits(name, getattr(kernels, name), getattr(np, name), [0.0, 2.0, 0.0], [1.0, 3.0, 0.0]) for name in LOGICAL),
     far("logaddexp", kernels.logaddexp, "torch.logaddexp", [1e4, -1e4, 700.0, 1.0], [1e4, 0.0, 800.0, 1.0]),
     limits("logaddexp", kernels.logaddexp, np.logaddexp, [INF, -INF, -INF, NAN, NAN, INF], [INF, -INF, 1.0, 0.0, INF, -INF]),
     Case("logit", kernels.logit, (Data((7,), "unit"),), "torch.logit"),

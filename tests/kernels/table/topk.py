@@ -29,6 +29,9 @@ CASES = [
     Case("median", kernels.median, (X,), "lambda x: x.median(1)"),
     Case("median odd, axis 0", kernels.median, (X,), "lambda x: x.median(0)", static={"axis": 0}),
     Case("quantile", kernels.quantile, (X,), "lambda x: x.quantile(0.3, 1)", static={"q": 0.3}),
+    Case("kthvalue kept", kernels.kthvalue, (X,), "lambda x: x.kthvalue(2, 0, True)", static={"k": 2, "axis": 0, "keepdims": True}),
+    Case("median kept", kernels.median, (X,), "lambda x: x.median(1, True)", static={"keepdims": True}),
+    Case("quantile kept", kernels.quantile, (X,), "lambda x: x.quantile(0.3, 0, True)", static={"q": 0.3, "axis": 0, "keepdims": True}),
     Case("quantile the last", kernels.quantile, (X,), "lambda x: x.quantile(1.0, 0)", static={"q": 1.0, "axis": 0}),
     Case("quantile of one", kernels.quantile, ((3, 1),), "lambda x: x.quantile(0.5, 1)", static={"q": 0.5}),
 ]  # fmt: skip

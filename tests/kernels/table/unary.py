@@ -8,6 +8,7 @@ from tests.kernels.case import Case, Data
 X = (Data((2, 3), np.array([[-1.3, -0.6, -0.2], [0.3, 0.8, 1.7]])),)
 UNIT = (Data((5,), np.array([-0.9, -0.3, 0.1, 0.5, 0.8])),)
 POSITIVE = (Data((5,), "positive"),)
+SPECIAL = (Data((4,), np.array([1.0, np.inf, -np.inf, np.nan])),)
 ZERO = (Data((3,), np.array([-2.0, 0.0, 2.0])),)
 
 CASES = [
@@ -39,5 +40,21 @@ CASES = [
     Case("ceil", kernels.ceil, X, "torch.ceil"),
     Case("round", kernels.round, X, "torch.round"),
     Case("trunc", kernels.trunc, X, "torch.trunc"),
+    Case("log10", kernels.log10, POSITIVE, "torch.log10"),
+    Case("asinh", kernels.asinh, X, "torch.asinh"),
+    Case("acosh", kernels.acosh, (Data((4,), np.array([1.1, 1.7, 3.0, 40.0])),), "torch.acosh"),
+    Case("atanh", kernels.atanh, UNIT, "torch.atanh"),
+    Case("erfc", kernels.erfc, X, "torch.erfc"),
+    Case("erfinv", kernels.erfinv, UNIT, "torch.erfinv"),
+    Case("ndtr", kernels.ndtr, X, "torch.special.ndtr"),
+    Case("lgamma", kernels.lgamma, X, "torch.lgamma"),
+    Case("digamma", kernels.digamma, X, "torch.digamma"),
+    Case("deg2rad", kernels.deg2rad, X, "torch.deg2rad"),
+    Case("rad2deg", kernels.rad2deg, X, "torch.rad2deg"),
+    Case("frac", kernels.frac, X, "torch.frac"),
+    Case("isnan", kernels.isnan, SPECIAL, "torch.isnan", differentiable=False, float32=None),
+    Case("isinf", kernels.isinf, SPECIAL, "torch.isinf", differentiable=False, float32=None),
+    Case("isfinite", kernels.isfinite, SPECIAL, "torch.isfinite", differentiable=False, float32=None),
+    Case("logical_not", kernels.logical_not, ZERO, "torch.logical_not", differentiable=False, float32=None),
     Case("abs kinks", kernels.abs, ZERO, "torch.abs", None, {}, kinks=True, float32=None),
 ]

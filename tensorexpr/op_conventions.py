@@ -1,0 +1,57 @@
+"""What users of NumPy and PyTorch write: static arguments by position, lists where tuples are meant, PyTorch's names of arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+OTHER_NAMES = {
+    "dim": ("axis", "axes"), "dims": ("axes", "axis"), "axis": ("axes",), "axes": ("axis",), "keepdim": ("keepdims",),
+    "dim0": ("axis0",), "dim1": ("axis1",), "dim2": ("axis2",), "start_dim": ("start_axis",), "end_dim": ("end_axis",), "pad": ("pads",),
+    "input": ("x",), "other": ("y",), "tensors": ("xs",), "ddof": ("correction",),
+}  # fmt: skip
+"""Names of arguments that others use, each with those that ours may have in their place."""
+
+
+def own_name(name: str, known: Collection[str]) -> str:
+    """The name that an argument has here, for what it is called elsewhere; the same where there is none."""
+    if name in known:
+        return name
+    return next((own for own in OTHER_NAMES.get(name, ()) if own in known), name)
+
+
+def fixed(value: Any) -> Any:
+    """A static argument with tuples in the place of lists."""
+    return tuple(map(fixed, value)) if type(value) in (list, tuple) else value
+
+
+def is_plain(values: Sequence[Any]) -> bool:
+    """Whether values are none of them arrays or tensors, which static arguments are not."""
+    return not any(hasattr(value, "shape") or hasattr(type(value), "__tensor__") for value in values)
+
+
+def apart(values: Sequence[Any], tensors: int, required: int, named: bool) -> tuple[list[Any], list[Any]]:
+    """Positional arguments as tensors and static ones, for `tensors` places of tensors, of which `required` have to be there.
+
+    What fits is all tensors, since numbers and tuples may be. Where there are more values than places, where a keyword has one of the
+    places (`named`), or where a text or a shape stands in a place that may be left out, those that are no tensors are static: behind
+    tensors, or between them, as axes stand in PyTorch's calls.
+    """
+    given = list(values)
+    if len(given) <= tensors and not named and not any(map(_is_shape, given[required:])):
+        return given, []
+    found = [value for value in given if _is_tensor(value)]
+    if len(found) < required:  # numbers in the places of tensors
+        return given[:tensors], given[tensors:]
+    return found, [value for value in given if not _is_tensor(value)]
+
+
+def _is_tensor(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(map(_is_tensor, value))
+    return value is None or hasattr(value, "shape") or hasattr(type(value), "__tensor__")
+
+
+def _is_shape(value: Any) -> bool:
+    """Whether a value is no tensor by its look: a text, or whole numbers."""
+    return isinstance(value, str) or (isinstance(value, (list, tuple)) and len(value) > 0 and all(type(one) is int for one in value))
