@@ -72,7 +72,7 @@ def _polynomial(x: Scalar, coefficients: Sequence[float]) -> Scalar:
     total: Any = coefficients[-1]
     for coefficient in reversed(coefficients[:-1]):
         total = total * x + coefficient
-    return total  # type: ignore[no-any-return]
+    return total
 
 
 def erfc(x: Any) -> Scalar:
