@@ -20,7 +20,7 @@ from tensorexpr.codegen.llvm.emitter import expressions as emit_expressions
 from tensorexpr.codegen.llvm.emitter import integers as emit_integers
 from tensorexpr.codegen.llvm.emitter import ops as emit_ops
 from tensorexpr.codegen.llvm.emitter import statements as emit_statements
-from tensorexpr.codegen.llvm.emitter.module import _ModuleEmitter
+from tensorexpr.codegen.llvm.emitter.module import ModuleEmitter
 from tensorexpr.codegen.llvm.text import builder, values
 from tensorexpr.codegen.llvm.text import casts as emit_casts
 from tests.codegen.llvm.below import machines
@@ -72,7 +72,7 @@ MUTANTS: list[Mutant] = [
     (B, "mul", "a.multiple * abs(factor)", "a.multiple * 2 * abs(factor)"),
     (B, "add", "gcd(a.multiple, b.multiple)", "max(a.multiple, b.multiple)"),
     (B, "half", 'self._steps("i32", value.lanes, value.stride, 0)', 'self._steps("i32", value.lanes, 1, 0)'),
-    (_ModuleEmitter, "_size_value", "high=MOST_SIZE", "high=1 << 30"),
+    (ModuleEmitter, "_size_value", "high=MOST_SIZE", "high=1 << 30"),
 ]
 EQUIVALENT: list[Mutant] = [
     # A bound is within the limit already, and so is its negative.
