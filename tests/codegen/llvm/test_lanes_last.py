@@ -63,7 +63,9 @@ def _turned() -> Alloc:
 
 
 @pytest.mark.parametrize(
-    "index", [(j, i), (times(i, 2), j), (apply("sub", const(15), i), j), (i, i), (apply("floordiv", i, const(2)), j)], ids=str
+    "index",
+    [(j, i), (times(i, 2), j), (apply("sub", const(15), i), j), (i, i), (apply("floordiv", i, const(2)), j)],
+    ids=["last", "every other", "backward", "diagonal", "in pairs"],
 )
 def test_axes_stay_where_lanes_go_otherwise(index):
     s = Alloc(S, (loop("i", 4, write(S, index, ZERO), kind="vectorize"),))
