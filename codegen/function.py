@@ -183,6 +183,8 @@ class CompiledFunction(Callable):
         if layout.workspace:
             try:
                 block = self.block(layout.workspace + ALIGNMENT) if context is None else context.memory(layout.workspace, self.block)
+            except ArgumentError:  # of what was lent, and a `ValueError` as well
+                raise
             except (MemoryError, ValueError):
                 raise self._arguments.no_workspace(layout.workspace) from None
             if not isinstance(block, _ndarray):

@@ -26,7 +26,7 @@ from tensorexpr.codegen.llvm.process.call import Callable as Entered
 from tensorexpr.codegen.llvm.process.call import link, native_calls
 from tensorexpr.codegen.memo import Memo
 from tensorexpr.dtypes import dtype
-from tensorexpr.errors import DefinitionError, Location, failure_location, user_location
+from tensorexpr.errors import ArgumentError, DefinitionError, Location, failure_location, user_location
 from tensorexpr.hints import suggestion
 from tensorexpr.hosts import host_of
 from tensorexpr.ir import Program
@@ -367,6 +367,8 @@ class Op(Entered):
             trees = [None if tree == () else tree for tree in trees]
         try:
             return self.function(*trees, **static)
+        except ArgumentError:  # of an op inside, and a `ValueError` as well
+            raise
         except (ArithmeticError, AttributeError, IndexError, TypeError, ValueError) as error:
             code = getattr(self.function, "__code__", None)
             place = failure_location(error, os.path.dirname(code.co_filename) if code is not None and self._written_by_user else None)

@@ -6,7 +6,8 @@
             s[i, j] = ...                                              s[j, i] = ...
 
 Nothing but the nest sees a local buffer, so its layout is free. Its axes stay as they are where lanes go along several of them, or with
-another step than 1, where an element is said by its position alone, and where an instruction takes the buffer as it lies.
+another step than 1, where an element is said by its position alone, and where an instruction takes the buffer as it lies. So do those of
+numbers of 8 and 16 bits: instructions add up the products of two or four of them that lie side by side in each lane.
 """
 
 from __future__ import annotations
@@ -21,11 +22,14 @@ from tensorexpr.records import replace
 from tensorexpr.regions import Opaque, affine_of
 from tensorexpr.traversal import free_names, walk
 
+WIDE = 4
+"""Bytes of an element from which on no instruction takes several in one lane."""
+
 
 def lanes_last(s: Alloc) -> Alloc:
     """The buffer, which is not itself in lanes, with the axis last along which lanes go, and all accesses to it alike."""
     rank, name = len(s.buffer.shape), s.buffer.name
-    if rank < 2:
+    if rank < 2 or s.buffer.dtype.itemsize < WIDE:
         return s
     axes: set[int] = set()
     for axis in _axes(s.body, name, None):

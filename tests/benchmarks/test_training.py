@@ -77,7 +77,7 @@ def test_a_run_of_the_command(tmp_path, monkeypatch, capsys):
     assert "100 variables of 4" in out and "torch / ours" in out
     (row,) = json.loads(file.read_text())["rows"]
     # Variables are updated side by side, in one kernel for each piece of a long program.
-    assert row["kernels"] == 4 and row["threads"] == 1
+    assert row["kernels"] == 7 and row["threads"] == 1
 
 
 def test_the_command_line_knows_it(monkeypatch):

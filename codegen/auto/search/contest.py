@@ -4,7 +4,8 @@ faster.
 Both are predicted by one model, whatever runs now: clearly faster on one thread, and no slower on several. What is chosen, and with it the
 order of sums, may not depend on how many threads a process has. Nothing is searched where the planners' nest is close to what no nest goes
 below, where there are microseconds to gain, which a search pays back after thousands of calls, where a kernel has many cases, whose pieces
-take long to search, or where sizes are open: rests of unknown length still run without vectors.
+take long to search, where scatters have rows whose length is data, or where sizes are open: rests of unknown length still run without
+vectors.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.plain import plain_nest
 from tensorexpr.codegen.rewrites.kernels import in_memory
 from tensorexpr.codegen.rewrites.loops.cuts import statements_of
-from tensorexpr.ir import Program
+from tensorexpr.ir import Access, Definition, Program, Scatter
+from tensorexpr.traversal import walk
 
 MARGIN = 1.3
 """How much faster a nest has to be predicted: the model's error on one nest beside another of the same program (`bench model`)."""
@@ -38,7 +40,7 @@ MOST_TOGETHER = 40
 
 def faster(program: Program, planned: LoopNest) -> Candidate | None:
     """The nest of the search for a simplified program, where it is clearly faster than the nest that planners made."""
-    if planned.sizes:
+    if planned.sizes or any(_sends_rows_of_data(d) for d in program.definitions):
         return None
     facts = facts_here()
     theirs = Model(summary_of(planned), facts)
@@ -54,3 +56,9 @@ def faster(program: Program, planned: LoopNest) -> Candidate | None:
     ours = Model(summary_of(in_memory(found.nest)), facts)
     alone, together = (float(theirs.times(None, n)[0]) / float(ours.times(None, n)[0]) for n in (1, SEVERAL))
     return found if alone >= MARGIN and together >= 1.0 else None
+
+
+def _sends_rows_of_data(d: Definition) -> bool:
+    """Whether a scatter has rows whose length is data: how many of them may be added up at once is not known to the model."""
+    bounds = (e for a in d.axes for e in (a.start, a.stop)) if isinstance(d, Scatter) else ()
+    return any(isinstance(n, Access) for e in bounds for n in walk(e))

@@ -24,7 +24,7 @@ from tensorexpr.traversal import map_children, negate, walk
 
 
 def simplify(nest: LoopNest, *buffers: str) -> LoopNest:
-    """rewrite: what is decided is not asked; of some buffers: in the kernels that store to one of them.
+    """rewrite: what is decided is not asked; of some buffers: in the kernels that store to one of them, or to none.
 
     >>> from tensorexpr.codegen.nest_parse import parse_nest
     >>> from tensorexpr.codegen.rewrites.loops.simplify import simplify
@@ -50,7 +50,7 @@ def simplify(nest: LoopNest, *buffers: str) -> LoopNest:
     kernels = []
     for kernel in nest.kernels:
         written = buffers_written(kernel.body)
-        body = kernel.body if buffers and written.isdisjoint(buffers) else simplified(kernel.body, Facts(written))
+        body = kernel.body if buffers and written and written.isdisjoint(buffers) else simplified(kernel.body, Facts(written))
         if body:
             alone = all(isinstance(s, For) and s.kind == "parallel" for s in body)  # else they run one after the other
             kernels.append(kernel if body is kernel.body else replace(kernel, body=body, together=kernel.together and alone))

@@ -15,6 +15,7 @@ from tensorexpr.codegen.auto.tiles.sketch import Level, Packed, Tile, sketch
 from tensorexpr.codegen.auto.tiles.survey import DATA, SUM, Survey
 from tensorexpr.codegen.nest_proofs import prove
 from tensorexpr.codegen.nest_text import print_nest
+from tensorexpr.errors import ScheduleError
 from tests.codegen.llvm.nests import run
 from tests.codegen.rewrites.law import UNITS, Kept, kept_of, near
 from tests.seeds import share_of
@@ -196,3 +197,10 @@ def test_rows_of_few_elements_have_copies_in_place_of_lanes(count, place):
     nest = kept.check(tiled_by(Candidate(kept.nest), survey, best, kernel).nest, UNITS)
     arrays, sizes = kept.cases[0]
     near(run(nest, arrays, sizes)["z"], kept.expected[0]["z"], UNITS, f"{nest}")
+
+
+def test_an_operand_is_packed_in_a_loop_around():
+    kept = Kept.of_text(product(4, 37, 21, "i, k", "j, k"))
+    tile = Tile((Level("i", 4, "unroll"), Level("j", 16, "vectorize")), (), (Packed("B", 0, "i"),))
+    with pytest.raises(ScheduleError, match="tile: expected a loop around i to pack B in, got none"):
+        tiled_by(Candidate(kept.nest), Survey(kept.nest, 0), tile, 0)

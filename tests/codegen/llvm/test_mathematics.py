@@ -166,6 +166,7 @@ def test_the_page_states_what_is_tested() -> None:
     """docs/accuracy.md has a row for each function, with the stated errors, and what was measured is below them."""
     page = (Path(__file__).resolve().parents[3] / "docs" / "accuracy.md").read_text()
     rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| `")]
+    rows = [row for row in rows if len(row) > 5]  # what the language makes of these functions has a table of its own
     assert {row[0].strip("`"): (float(row[1]), float(row[4])) for row in rows} == ACCURACY
     assert all(float(row[2]) <= float(row[1]) and float(row[5]) <= float(row[4]) for row in rows)
 
