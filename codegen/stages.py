@@ -1,8 +1,7 @@
 """The stages of a program on its way to code: simplified, scheduled, lowered, checked; and the plain form of each.
 
 The default form is made by everything that makes code fast: by planners, of a long program in pieces (`pieces`), and by the search over
-nests, whose nest is taken where the model of cost says that it is clearly faster (`auto.search.contest`). What planners choose is made on
-nests, too, where that is predicted to be as fast (`handle.translate`). Where some of it fails (see
+nests, whose nest is taken where the model of cost says that it is clearly faster (`auto.search.contest`). Where some of it fails (see
 `tensorexpr.fallback`), that of the planners alone comes next, then simpler forms, in which less can fail: the plain schedule, every
 definition by itself with its loops in order and no pass of the lowering that is there for speed, of the simplified program, then of the
 program as written. On a GPU the plain schedule has a thread per point. Last comes the plain nest, which neither the simplifier nor
@@ -17,7 +16,6 @@ from typing import NamedTuple, TypeVar
 
 from tensorexpr.codegen.auto.search import faster
 from tensorexpr.codegen.handle import Schedule
-from tensorexpr.codegen.handle.translate import in_words
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest, Store
 from tensorexpr.codegen.nest_proofs import Verdict, prove
@@ -171,8 +169,7 @@ def _default_schedule(
     except (ScheduleError, DefinitionError) as error:  # ours: no user made this schedule, nor its terms
         raise InternalError(f"{SEARCH}: {error.message}", hint=error.hint) from error
     if found is None or not _is_short(found.nest):
-        words = in_words(planned, nest) if alike is target or in_words(_scheduled(program, alike)) is not None else None
-        return (planned, nest) if words is None else (words, words.nest)
+        return planned, nest
     schedule = Schedule.of_candidate(program, target, found, origin=SEARCH)
     return schedule, schedule.nest
 

@@ -6,7 +6,6 @@
 | `stage` | `StageHandle`, what `s[C]` gives: rewrites of the loops of one definition, in its own names |
 | `loops` | which loops of a nest are whose, and what a definition calls them |
 | `calls` | calls as text, and text as calls |
-| `translate` | what planners of definitions choose, in these words |
 
 Every word is a rewrite of nests (`codegen.rewrites`), or a few of them one after the other. What is legal they decide, by dependences;
 here names are translated. Names of loops are unique in a nest: where two definitions have an axis `i`, the loops are `i` and `i_1`, and

@@ -5,8 +5,8 @@
     s.rewrite("fuse_at", "m", "i_1")       a rewrite of it, by names of the nest
 
 A schedule is a handle on a value (`Form`): words replace it by another one, so that copies are not affected. What a search found is a
-schedule like any other: its calls are rewrites of the nest. So are most calls of the planners of definitions, which are older than the
-nests (`translate`); a nest that only their lowering makes comes by one call of `planned`, which has them as text.
+schedule like any other: its calls are rewrites of the nest. A nest that the planners of definitions made, which are older than the nests,
+comes by one call of `planned`, which has theirs as text.
 """
 
 from __future__ import annotations

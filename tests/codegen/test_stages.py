@@ -58,7 +58,6 @@ def test_no_kernel_of_a_default_schedule_is_long(periods, target, monkeypatch):
 def test_the_plain_schedule_is_the_default_where_kernels_would_be_long(seed, monkeypatch):
     program = random_program(seed)
     monkeypatch.setattr(stages, "faster", lambda program, planned: None)
-    monkeypatch.setattr(stages, "in_words", lambda planned, nest=None: None)
     wanted = longest(default_schedule(program, host_target()))
     monkeypatch.setattr(stages, "MOST_WRITTEN", wanted)
     assert default_schedule(program, host_target()).origin != PLAIN
