@@ -13,7 +13,6 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, overload
 
@@ -30,38 +29,20 @@ from tensorexpr.errors import ArgumentError, DefinitionError, Location, failure_
 from tensorexpr.hints import suggestion
 from tensorexpr.hosts import host_of
 from tensorexpr.ir import Program
-from tensorexpr.language import Tensor, compute, constant, program_of
+from tensorexpr.language import Tensor, constant, program_of
 from tensorexpr.markup import code, formula, listed, or_reason, page, paragraph, table
-from tensorexpr.op_arguments import check_integer, tree_text, weak_floats
+from tensorexpr.op_arguments import check_integer, static_key, tree_text, weak_floats
 from tensorexpr.op_conventions import apart, fixed, is_plain, own_name
 from tensorexpr.op_names import imported, name_of
+from tensorexpr.op_results import identity, name_results
 from tensorexpr.op_rules import Rule, article, refusing
+from tensorexpr.op_signatures import REQUIRED, read_signature
 from tensorexpr.op_specs import Spec, argument_error, dtype_of, is_scalar, opened, placeholders_of, spec_of
-from tensorexpr.op_trees import leaves, map_tree, rebuild
+from tensorexpr.op_trees import form_of, leaves, map_tree, rebuild, stood_for
 from tensorexpr.sharding import Sharding
 
 _SIGNATURES_KEPT = 1024
 _LINKED = 8  # signatures that are tried one after the other before Python looks them up
-_RESERVED = ("out",)
-_REQUIRED = inspect.Parameter.empty
-_NAMED_BY_OPS: weakref.WeakSet[Tensor] = weakref.WeakSet()
-
-
-# ---------------------------------------------------------------------------------------------------- arguments
-
-
-def _static_key(name: str, value: object) -> object:
-    """A key under which equal static arguments of equal types meet: 1, 1.0 and True differ, and so do 0.0 and -0.0."""
-    if isinstance(value, tuple):
-        return (tuple, tuple(_static_key(name, item) for item in value))
-    if isinstance(value, float):
-        return (float, value.hex())
-    try:
-        hash(value)
-    except TypeError:
-        hint = "arrays are tensor arguments: make the parameter positional" if isinstance(value, np.ndarray) else None
-        raise argument_error(f"static argument {name}: expected a hashable value, got {article(value)}", hint=hint) from None
-    return (type(value), value)
 
 
 class _Ready(NamedTuple):
@@ -120,7 +101,7 @@ class Op(Entered):
 
     def _python_signature(self) -> inspect.Signature:
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        tensors = [inspect.Parameter(n, kind, default=None if n in self.optional else _REQUIRED) for n in self.parameters]
+        tensors = [inspect.Parameter(n, kind, default=None if n in self.optional else REQUIRED) for n in self.parameters]
         rest = [] if self.rest is None else [inspect.Parameter(self.rest, inspect.Parameter.VAR_POSITIONAL)]
         static = [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=d) for n, d in self.static.items()]
         # Not checked for the order of defaults: what a transform adds, a head, stands behind what may be left out.
@@ -179,7 +160,7 @@ class Op(Entered):
                     return ready.function(*arguments, out=out)
         trees, static = self.bind(arguments, keywords)
         if any(hasattr(type(leaf), "__tensor__") for leaf in leaves(trees)):
-            trees = [map_tree(_stood_for, tree) for tree in trees]
+            trees = [map_tree(stood_for, tree) for tree in trees]
         if any(isinstance(leaf, Tensor) for leaf in leaves(trees)):
             if out is not None:
                 raise argument_error(f"{self.name}: expected no out with te tensors, got one", hint="out is for calls on arrays")
@@ -193,7 +174,7 @@ class Op(Entered):
 
     def _run(self, trees: list[Any], static: dict[str, Any], out: Any) -> Any:
         flat = list(leaves(trees))
-        key = (*(part for array in flat for part in (array.shape, array.dtype)), (*_form(trees), *self.static_key(static)))
+        key = (*(part for array in flat for part in (array.shape, array.dtype)), (*form_of(trees), *self.static_key(static)))
         ready = self._memo.find(key)
         if ready is None:
             specs = [map_tree(lambda array: Spec(array.shape, dtype(array.dtype)), tree) for tree in trees]
@@ -211,15 +192,15 @@ class Op(Entered):
         for name, value in static.items():
             default = self.static[name]
             if value is not default:
-                key = _static_key(name, value)
-                if default is _REQUIRED or key != _static_key(name, default):
+                key = static_key(name, value)
+                if default is REQUIRED or key != static_key(name, default):
                     yield name, key
 
     def compose(self, trees: Sequence[Any], static: Mapping[str, Any]) -> Any:
         """The results as tensors, for tensors and every static argument; the op's own gradient rule rides along."""
         result = self._checked(self._body(trees, static))
         if self._written_by_user and self.name.isidentifier():
-            _name_results(self.name, result)
+            name_results(self.name, result)
         return result if self.rule is None else self._with_rule(self.rule, result, trees, static)
 
     def _with_rule(self, own: Callable[..., Any], result: Any, trees: Sequence[Any], static: Mapping[str, Any]) -> Any:
@@ -230,7 +211,7 @@ class Op(Entered):
         for tensor in leaves(result):
             # A result that is an argument, has a rule already or shares its definition gets an identity to carry this rule.
             if tensor.definition is None or tensor.key in taken or tensor.unit is not None or len(tensor.definition.results) > 1:
-                tensor = _identity(tensor)
+                tensor = identity(tensor)
             taken.add(tensor.key)
             outputs.append(tensor)
         marked = rebuild(result, iter(outputs))
@@ -494,30 +475,6 @@ class Op(Entered):
         return found, chosen
 
 
-def _stood_for(leaf: Any) -> Any:
-    """The tensor or array that a leaf stands for: a variable is read, by its `__tensor__`."""
-    return leaf.__tensor__() if hasattr(type(leaf), "__tensor__") else leaf
-
-
-def _form(trees: Sequence[Any]) -> tuple[object, ...]:
-    """How the arguments nest: nothing where they are all plain."""
-    return (map_tree(lambda _: None, trees),) if any(isinstance(tree, tuple) for tree in trees) else ()
-
-
-def _name_results(name: str, result: Any) -> None:
-    """Calls the results after the op, where the user has not named them (an outer op renames what an inner one named)."""
-    for position, tensor in enumerate(leaves(result)):
-        if tensor.definition is not None and (not tensor.named or tensor in _NAMED_BY_OPS):
-            tensor.name, tensor.named = name if isinstance(result, Tensor) else f"{name}_{position}", True
-            _NAMED_BY_OPS.add(tensor)
-
-
-def _identity(tensor: Tensor) -> Tensor:
-    copied = compute(tensor.shape, lambda *i: tensor[i])
-    copied.name, copied.named = tensor.name, tensor.named
-    return copied
-
-
 # ---------------------------------------------------------------------------------------------------- the decorator
 
 
@@ -554,35 +511,7 @@ def op(function: Callable[..., Any] | None = None, *, gradient: Callable[..., An
         raise DefinitionError(f"te.op: expected a function, got {article(function)}", location=user_location())
     name = getattr(function, "__name__", type(function).__name__)
     location = Location(function.__code__.co_filename, function.__code__.co_firstlineno) if hasattr(function, "__code__") else None
-    parameters: list[str] = []
-    optional: list[str] = []
-    static: dict[str, Any] = {}
-    try:
-        signature = inspect.signature(function)
-    except ValueError:
-        hint = "def f(x): return te.compute(...)"
-        raise DefinitionError(f"te.op: expected a function of tensors, got {name}", location=user_location(), hint=hint) from None
-    for parameter in signature.parameters.values():
-        if parameter.name in _RESERVED:
-            message, hint = f"a parameter not called {parameter.name}, which means the array to compute into", "rename it"
-        elif parameter.kind is parameter.VAR_POSITIONAL:
-            message, hint = f"a fixed number of tensors, got *{parameter.name}", f"take a tuple of tensors: {parameter.name}"
-        elif parameter.kind is parameter.VAR_KEYWORD:
-            message, hint = f"named static arguments, got **{parameter.name}", "name each of them"
-        elif parameter.kind is parameter.KEYWORD_ONLY:
-            static[parameter.name] = parameter.default
-            continue
-        elif parameter.default is None:
-            parameters.append(parameter.name)
-            optional.append(parameter.name)
-            continue
-        elif parameter.default is not _REQUIRED:
-            message = f"a tensor argument without default, got {parameter.name}={parameter.default!r}"
-            hint = f"make it static: put it after a bare *, as in f(x, *, {parameter.name}={parameter.default!r})"
-        else:
-            parameters.append(parameter.name)
-            continue
-        raise DefinitionError(f"{name}: expected {message}", location=location, hint=hint)
+    known = read_signature(function, name, location)
     if gradient is not None and not is_rule(gradient):
         hint = "def rule(output, inputs, head): return [one gradient per input]"
         raise DefinitionError(f"{name}: expected gradient= to be a rule, got {article(gradient)}", location=user_location(), hint=hint)
@@ -592,7 +521,7 @@ def op(function: Callable[..., Any] | None = None, *, gradient: Callable[..., An
             raise DefinitionError(message, location=user_location())
         gradient = refusing(name)
     made = Op(
-        function, name=name, parameters=tuple(parameters), static=static, rule=gradient, optional=tuple(optional), written_by_user=True
+        function, name=name, parameters=known.tensors, static=known.static, rule=gradient, optional=known.optional, written_by_user=True
     )
     functools.update_wrapper(made, function, updated=())
     return made

@@ -1,4 +1,4 @@
-"""Arguments of ops: weak Python floats, and how arguments read in a message."""
+"""Arguments of ops: weak Python floats, keys of static ones, and how arguments read in a message."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from tensorexpr.dtypes import DTYPES, promote
 from tensorexpr.language import Tensor
-from tensorexpr.op_rules import type_text
+from tensorexpr.op_rules import article, type_text
 from tensorexpr.op_specs import argument_error
 from tensorexpr.op_trees import leaves, map_tree
 
@@ -44,3 +44,17 @@ def tree_text(tree: Any) -> str:
     if isinstance(tree, (tuple, list)):
         return f"({', '.join(tree_text(item) for item in tree)})"
     return type_text(tree) if isinstance(tree, Tensor) else repr(tree)
+
+
+def static_key(name: str, value: object) -> object:
+    """A key under which equal static arguments of equal types meet: 1, 1.0 and True differ, and so do 0.0 and -0.0."""
+    if isinstance(value, tuple):
+        return (tuple, tuple(static_key(name, item) for item in value))
+    if isinstance(value, float):
+        return (float, value.hex())
+    try:
+        hash(value)
+    except TypeError:
+        hint = "arrays are tensor arguments: make the parameter positional" if isinstance(value, np.ndarray) else None
+        raise argument_error(f"static argument {name}: expected a hashable value, got {article(value)}", hint=hint) from None
+    return (type(value), value)

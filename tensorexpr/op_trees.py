@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 
@@ -25,3 +25,13 @@ def map_tree(function: Callable[[Any], Any], tree: object) -> Any:
 def rebuild(tree: object, values: Iterator[Any]) -> Any:
     """A tree of the same form, with its leaves taken from `values`."""
     return map_tree(lambda _: next(values), tree)
+
+
+def stood_for(leaf: Any) -> Any:
+    """The tensor or array that a leaf stands for: a variable is read, by its `__tensor__`."""
+    return leaf.__tensor__() if hasattr(type(leaf), "__tensor__") else leaf
+
+
+def form_of(trees: Sequence[Any]) -> tuple[object, ...]:
+    """How the arguments nest: nothing where they are all plain."""
+    return (map_tree(lambda _: None, trees),) if any(isinstance(tree, tuple) for tree in trees) else ()

@@ -6,7 +6,7 @@ Every rebuilding function returns the same object when nothing changed, so passe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from tensorexpr.ir import (
@@ -90,18 +90,18 @@ def map_children(expr: Expr, function: Callable[[Expr], Expr]) -> Expr:
 
 def walk(expr: Expr) -> Iterator[Expr]:
     """Every subexpression, parents before children, left to right, `expr` first."""
-    stack = [expr]
+    stack: list[Any] = [expr]  # of expressions: checkers narrow no type by `is`
     pop, extend = stack.pop, stack.extend
     while stack:
         node = pop()
         yield node
         kind = type(node)  # as `children`, without calls: nothing is gone through more often
         if kind is Apply:
-            extend(node.args[::-1])  # type: ignore[attr-defined]
+            extend(node.args[::-1])
         elif kind is Access:
-            extend(node.indices[::-1])  # type: ignore[attr-defined]
+            extend(node.indices[::-1])
         elif kind is Cast:
-            stack.append(node.arg)  # type: ignore[attr-defined]
+            stack.append(node.arg)
         elif kind is Reduce:
             extend(children(node)[::-1])
 

@@ -14,6 +14,7 @@ import cProfile
 import os
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from statistics import median
 from typing import Any, TypeVar
@@ -246,7 +247,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     else:
         print("| program with its gradient | define, s | differentiate, s | build, s |\n| --- | --- | --- | --- |")
         for name in given.rows or ROWS:
-            found = profiled(profile, lambda name=name: timed(ROWS[name], not name.endswith("-forward")))  # type: ignore[misc]
+            found = profiled(profile, partial(timed, ROWS[name], not name.endswith("-forward")))
             print(f"| {name} | {' | '.join(f'{seconds:.2f}' for seconds in found)} |", flush=True)
     if profile is not None:
         profile.dump_stats(given.profile)

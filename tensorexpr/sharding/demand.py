@@ -261,8 +261,8 @@ class _Demand:
             rows = self.sites.get(Site("rows", access.tensor, position))
             if rows is not None:
                 box.append(self._clipped(rows, all_))
-            elif access.tensor in self.inputs and around_the_end(index, all_):
-                box.append(self._around(bounds.of(index.args[0]), all_))  # type: ignore[attr-defined]
+            elif access.tensor in self.inputs and isinstance(index, Apply) and around_the_end(index, all_):
+                box.append(self._around(bounds.of(index.args[0]), all_))
             else:
                 known = self.boxes.get(access.tensor)
                 step = known[position].low.coefficient(BEGIN) if known is not None and is_block(known[position]) else None

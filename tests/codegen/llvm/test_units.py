@@ -125,7 +125,7 @@ def test_jobs_that_have_not_begun_are_taken_back() -> None:
     assert all(background.image_of(job) for job in jobs)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_child_compiles_what_its_parent_had_begun() -> None:
     job = background.Job("define i64 @f() {\nentry:\n  ret i64 1\n}\n", native.host(), "registers")
     child = os.fork()
