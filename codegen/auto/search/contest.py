@@ -3,9 +3,9 @@ faster.
 
 Both are predicted by one model, whatever runs now: clearly faster on one thread, and no slower on several. What is chosen, and with it the
 order of sums, may not depend on how many threads a process has. Nothing is searched where the planners' nest is close to what no nest goes
-below, where there are microseconds to gain, which a search pays back after thousands of calls, where a kernel has many cases, whose pieces
-take long to search, where scatters have rows whose length is data, or where sizes are open: rests of unknown length still run without
-vectors.
+below, where there are microseconds to gain, which a search pays back after thousands of calls, where scatters have rows whose length is
+data, or where sizes are open: rests of unknown length still run without vectors. Nor is it where there are many statements, which take
+seconds to search, unless the planners' nest is far from the least.
 """
 
 from __future__ import annotations
@@ -36,6 +36,10 @@ MOST_STATEMENTS = 12
 
 MOST_TOGETHER = 40
 """Statements of all kernels together: a softmax and its gradient have some twenty."""
+FAR = 8.0
+"""How far above the least a nest is worth seconds of search, however many statements there are: planners had nothing for it."""
+WORTH_SECONDS = 1e6
+"""Nanoseconds that there must be to gain for that: some seconds are paid back after a few thousand calls."""
 
 
 def faster(program: Program, planned: LoopNest) -> Candidate | None:
@@ -50,7 +54,10 @@ def faster(program: Program, planned: LoopNest) -> Candidate | None:
     start = plain_nest(program)
     bound = least(summary_of(start), facts, {b.name for b in start.parameters})
     statements = [statements_of(kernel.body) for kernel in start.kernels]
-    if now <= CLOSE * bound or now - bound < WORTH or max(statements, default=0) > MOST_STATEMENTS or sum(statements) > MOST_TOGETHER:
+    if now <= CLOSE * bound or now - bound < WORTH:
+        return None
+    many = max(statements, default=0) > MOST_STATEMENTS or sum(statements) > MOST_TOGETHER
+    if many and (now <= FAR * bound or now - bound < WORTH_SECONDS):
         return None
     found = searched(program, facts)
     ours = Model(summary_of(in_memory(found.nest)), facts)
