@@ -300,7 +300,9 @@ class Arguments:
         got = f"{len(out)}" if isinstance(out, (tuple, list)) else _kind(out)
         raise self._error(f"out: expected a tuple of {_count(len(outputs), 'array')}, got {got}")
 
-    def results(self, targets: Sequence[Any], layout: Layout, given: Sequence[object], partial: bool = False) -> tuple[list, list]:
+    def results(
+        self, targets: Sequence[Any], layout: Layout, given: Sequence[object], partial: bool = False
+    ) -> tuple[list[Any], list[Any]]:
         """The arrays to compute into and the arrays to return (the `targets`, which differ where theirs are not contiguous).
 
         `given` are the caller's inputs; with `partial` None among the targets is a new array. Raises `ArgumentError` for a target

@@ -15,13 +15,14 @@ of `tensorexpr.nonlinear`; an index that has another form is left alone (None), 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from tensorexpr.autodiff.invert.numerals import ONE, Numerals, Unknown, Unsuitable, below, factors_of, replaced, total
-from tensorexpr.ir import Axis, Expr, Index, Size, apply, const
+from tensorexpr.ir import Axis, Expr, Index, Size, apply, conjuncts, const
 from tensorexpr.nonlinear import Poly, exact_quotient, named, number, plus, times
 from tensorexpr.records import record
 from tensorexpr.regions import alternatives
-from tensorexpr.traversal import bottom_up, conjuncts, free_names, substitute
+from tensorexpr.traversal import bottom_up, free_names, substitute
 
 UNITS = (ONE, number(-1))
 MOST_STEPS = 40
@@ -431,7 +432,7 @@ class _Radices(Numerals):
 
 def _radices(factors: Iterable[Poly]) -> list[Poly]:
     """What an equation may be split at: its factors other than 1, the simplest first."""
-    found: dict[tuple, Poly] = {}
+    found: dict[tuple[Any, ...], Poly] = {}
     for factor in factors:
         if factor not in UNITS:
             positive = factor if all(f > 0 for f in factor.values()) or max(factor.values()) > 0 else plus({}, factor, -1)

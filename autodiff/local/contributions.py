@@ -15,7 +15,7 @@ from tensorexpr.autodiff.local.products import leave_one_out
 from tensorexpr.autodiff.local.winners import winner_guards
 from tensorexpr.autodiff.local.workspace import Place, Workspace, guarded
 from tensorexpr.dtypes import accumulator
-from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Reduce, apply, conjuncts
+from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Expr, Reduce, apply, conjuncts
 from tensorexpr.records import record, replace
 from tensorexpr.traversal import children, map_children, negate, walk
 
@@ -39,7 +39,7 @@ class Contribution:
     """
 
     access: Access
-    axes: tuple
+    axes: tuple[Axis, ...]
     guards: tuple[Expr, ...]
     value: Expr
     reads: tuple[Read, ...]

@@ -169,7 +169,7 @@ def _as_jax(op: str, name: str, leaf: Any) -> Any:
             location=user_location(),
             hint="jax.numpy.asarray makes one of what is on the cpu",
         )
-    if jax.dtypes.issubdtype(array.dtype, jax.dtypes.extended):
+    if jax.numpy.issubdtype(array.dtype, jax.dtypes.extended):
         raise ArgumentError(f"{op}: argument {name}: expected an array of numbers, got {array.dtype}", location=user_location())
     check_dtype(op, name, np.dtype(array.dtype))
     return array

@@ -19,9 +19,10 @@ from tensorexpr.simplify.definitions import (
     share_definitions,
     simplify_indices,
 )
-from tensorexpr.simplify.expressions import Options, simplify_expr
+from tensorexpr.simplify.expressions import simplify_expr
 from tensorexpr.simplify.factors import factor_sums
 from tensorexpr.simplify.inline import cheap_names, inline_cheap, inline_definitions
+from tensorexpr.simplify.options import Options
 from tensorexpr.simplify.sharing import share_reductions
 from tensorexpr.simplify.terms import keep_terms
 

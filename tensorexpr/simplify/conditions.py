@@ -162,7 +162,7 @@ def _turned(terms: list[Term]) -> bool:
 
 
 def _is_size(term: Term) -> bool:
-    return term[2][0] >= 2
+    return bool(term[2][0] >= 2)
 
 
 def _divided(terms: list[Term]) -> tuple[list[Term], int]:

@@ -111,3 +111,15 @@ def test_sums_down_columns_go_through_memory_in_order():
     assert re.search(r"^    for i\w* in range", text, re.MULTILINE) and "c[" in text, text  # rows around what is done in each
     kept = Kept.of_text(column_sums(37, 75))
     kept.check(searched(kept.program, ZEN_4).nest, UNITS)
+
+
+def test_rows_and_columns_of_one_axis_are_loops():
+    """A stencil over a picture that is one axis, with a mean of each row that is read: quotients and remainders are gone."""
+    kept = Kept.of_text("""
+x: f32[1200] = input()
+m[i]: f32[30] = sum(x[i * 40 + k] for k in range(40))
+y[p]: f32[1200] = x[maximum(p // 40 - 1, 0) * 40 + p % 40] + x[p // 40 * 40 + minimum(p % 40 + 1, 39)] - m[p // 40]
+return y
+""")
+    nest = kept.check(searched(kept.program, ZEN_4).nest, UNITS)
+    assert "//" not in print_nest(nest) and "%" not in print_nest(nest) and len(nest.kernels) == 1
