@@ -80,10 +80,10 @@ def _parser() -> argparse.ArgumentParser:
 def _bench_options(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     bench = commands.add_parser(
         "bench",
-        help="time workloads, odd products, training steps or calls beside their peers, or the derivation of gradients; measure regret, "
-        "the model of cost, spellings, or the whole library; or predict what kernels take of a GPU, without one",
+        help="time workloads, odd products, training steps, whole networks or calls beside their peers, or the derivation of gradients; "
+        "measure regret, the model of cost, spellings, or the whole library; or predict what kernels take of a GPU, without one",
     )
-    kinds = ("speed", "products", "training", "interop", "threads", "derivation", "cuda-resources", *MEASURES)
+    kinds = ("speed", "products", "training", "models", "interop", "threads", "derivation", "cuda-resources", *MEASURES)
     bench.add_argument("what", nargs="?", choices=kinds, default="speed", help="default: speed")
     bench.add_argument("--filter", action="append", default=[], metavar="PART", help="workloads with this in their name (may be repeated)")
     bench.add_argument("--threads", action="append", type=_threads, metavar="N", help="how many, or 'all' (may be repeated; default: 1)")
@@ -220,6 +220,8 @@ def _bench(options: argparse.Namespace) -> int:
     counts = [run.cores() if count is None else count for count in options.threads or [1]]
     if options.what == "training":
         return _subject("training", counts, options.rounds, options.json)
+    if options.what == "models":
+        return _subject("models", counts, options.rounds, options.json, options.filter, options.quick, options.prepare)
     if options.what == "products":
         return _subject("products", counts, options.rounds, options.json, options.filter)
     return _status(

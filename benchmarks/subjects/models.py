@@ -1,0 +1,235 @@
+"""Whole networks by `torch.compile`, ours beside Inductor and eager PyTorch, on the CPU: `python -m tensorexpr bench models`.
+
+Each network (`benchmarks/networks`) has a process of its own for each number of threads. In it the three begin with the same weights,
+results and gradients of ours are compared with those of eager mode, and then they take turns: inference, and a training step (loss and
+all gradients). Beside the times stands what a backend adds to the first call: that of the same graph with the backend "aot_eager",
+which compiles nothing, is taken off. Where a result differs by more than rounding does as a rule (gradients through norms of few
+elements), both are compared with the network in float64, and ours may be no farther from it. Caches on disk are those of the environment;
+`--prepare` fills them and times nothing.
+"""
+
+from __future__ import annotations
+
+import copy
+import datetime
+import importlib
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tensorexpr.benchmarks import keeping, peers
+from tensorexpr.benchmarks.harness import Effort, interleaved, machine
+from tensorexpr.benchmarks.worker import limits, take_cores
+from tensorexpr.cli import output
+
+CLOSE, FARTHER = 1e-3, 2.0
+"""How far results and gradients may be apart, relatively to the largest of each tensor's: both round in their own order. Beyond it, how
+many times as far from the float64 result ours may be as those of eager mode."""
+_NETWORKS = "tensorexpr.benchmarks.networks"
+BACKENDS = ("eager", "inductor", "tensorexpr")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One network in one direction: milliseconds by backend, seconds that ours and Inductor add to the first call, the difference."""
+
+    network: str
+    direction: str
+    threads: int
+    ours: float | None
+    eager: float | None
+    inductor: float | None
+    first: float
+    first_inductor: float | None
+    difference: float
+    farther: float | None
+
+    @property
+    def right(self) -> bool:
+        """Whether results are those of eager mode but for rounding."""
+        return self.difference < CLOSE or (self.farther is not None and self.farther < FARTHER)
+
+    @property
+    def ratio(self) -> float | None:
+        """The time of the faster peer over ours."""
+        times = [t for t in (self.eager, self.inductor) if t is not None]
+        return min(times) / self.ours if self.ours and times else None
+
+
+def result_of(found: Any) -> Any:
+    """The tensor that a network computes: its logits, where it gives several things."""
+    return found.logits if hasattr(found, "logits") else found
+
+
+def loss_of(found: Any) -> Any:
+    """What is differentiated: the loss of the network's own, or the mean of squares."""
+    own = getattr(found, "loss", None)
+    return result_of(found).square().mean() if own is None else own
+
+
+def calls_of(torch: Any, network: Any, call: Any, arguments: dict[str, Any]) -> dict[str, Callable[[], Any]]:
+    """Inference and a training step: functions without arguments that give tensors."""
+
+    def inference() -> list[Any]:
+        network.eval()
+        with torch.no_grad():
+            return [result_of(call(**arguments))]
+
+    def training() -> list[Any]:
+        network.train()
+        network.zero_grad(set_to_none=True)
+        torch.manual_seed(1)
+        loss = loss_of(call(**arguments))
+        loss.backward()
+        return [loss.detach(), *(p.grad for p in network.parameters() if p.grad is not None)]
+
+    return {"inference": inference, "training": training}
+
+
+def apart(ours: Sequence[Any], theirs: Sequence[Any]) -> float:
+    """The largest difference, relative to the largest element of each tensor; those that are rounding alone count against all of them."""
+    scale = max(float(t.abs().max()) for t in theirs)
+    return max(float((a - b).abs().max()) / max(float(b.abs().max()), 1e-3 * scale) for a, b in zip(ours, theirs, strict=True))
+
+
+def farther(torch: Any, network: Any, arguments: dict[str, Any], direction: str, ours: Sequence[Any], theirs: Sequence[Any]) -> float:
+    """How many times as far from the results in float64 ours are as those of eager mode: the greatest distance of a tensor, by norms."""
+    wide = copy.deepcopy(network).double()
+    given = {name: value.double() if value.is_floating_point() else value for name, value in arguments.items()}
+    exact = calls_of(torch, wide, wide, given)[direction]()
+
+    def distance(found: Sequence[Any]) -> float:
+        return max(float((a.double() - b).norm()) / max(float(b.norm()), 1e-30) for a, b in zip(found, exact, strict=True))
+
+    return distance(ours) / max(distance(theirs), 1e-30)
+
+
+def measured(name: str, small: bool, threads: int, effort: Effort | None, backends: Sequence[str] = BACKENDS) -> list[Row]:
+    """Compiles a network, compares it with eager mode, and times it beside the others (not without `effort`)."""
+    torch, networks = importlib.import_module("torch"), importlib.import_module(_NETWORKS)
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    network, arguments = networks.made(name, small)
+    found: dict[str, dict[str, Callable[[], Any]]] = {}
+    first: dict[str, dict[str, float]] = {}
+    results: dict[str, dict[str, list[Any]]] = {}
+    for backend in ("aot_eager", "aot_eager", *backends):  # the first of all is what imports, and is forgotten
+        own = copy.deepcopy(network)
+        torch._dynamo.reset()
+        call = own if backend == "eager" else torch.compile(own, backend=backend)
+        found[backend] = calls_of(torch, own, call, arguments)
+        first[backend], results[backend] = {}, {}
+        for direction, run in found[backend].items():
+            start = time.perf_counter()
+            results[backend][direction] = [t.clone() for t in run()]
+            first[backend][direction] = time.perf_counter() - start
+    rows = []
+    for direction in found["eager"]:
+        times: dict[str, float] = {}
+        if effort is not None:
+            timings = interleaved({backend: found[backend][direction] for backend in backends}, effort)
+            times = {backend: 1e3 * timing.median for backend, timing in timings.items()}
+        added = {backend: first[backend][direction] - first["aot_eager"][direction] for backend in backends}
+        ours, theirs = results["tensorexpr"][direction], results["eager"][direction]
+        difference = apart(ours, theirs)
+        worse = None if difference < CLOSE else farther(torch, network, arguments, direction, ours, theirs)
+        rows.append(
+            Row(
+                name, direction, threads, times.get("tensorexpr"), times.get("eager"), times.get("inductor"),
+                added["tensorexpr"], added.get("inductor"), difference, worse,
+            )
+        )  # fmt: skip
+    return rows
+
+
+def worker(request: dict[str, Any]) -> None:
+    """One network: a line of JSON for each direction."""
+    take_cores(request["threads"])
+    effort = None if request["effort"] is None else Effort(**request["effort"])
+    for row in measured(request["network"], request["small"], request["threads"], effort, request["backends"]):
+        print(json.dumps(asdict(row)), flush=True)
+
+
+def _text(value: float | None, digits: int = 2) -> str:
+    return "" if value is None else f"{value:.{digits}f}"
+
+
+def lines(rows: Sequence[Row]) -> list[tuple[str, ...]]:
+    """The rows as texts, under `HEADS`."""
+    return [
+        (
+            row.network, row.direction, str(row.threads), _text(row.ours), _text(row.eager), _text(row.inductor), _text(row.ratio),
+            _text(row.first), _text(row.first_inductor), f"{row.difference:.0e}",
+            _text(row.farther),
+        )
+        for row in rows
+    ]  # fmt: skip
+
+
+HEADS = (
+    "network",
+    "direction",
+    "threads",
+    "ms",
+    "eager ms",
+    "Inductor ms",
+    "best / ours",
+    "first s",
+    "Inductor s",
+    "differs by",
+    "farther",
+)
+
+
+def chosen(parts: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The networks whose names have one of `parts` in them, and those among them that need a package that is not installed."""
+    full = importlib.import_module(_NETWORKS).FULL
+    names = [name for name in full if not parts or any(part.lower() in name for part in parts)]
+    there = importlib.util.find_spec("transformers") is not None
+    absent = [name for name in names if full[name][0].startswith("language") and not there]
+    return [name for name in names if name not in absent], absent
+
+
+def main(
+    threads: Sequence[int], rounds: int = 9, path: str | None = None, parts: Sequence[str] = (), small: bool = False, prepare: bool = False
+) -> int:
+    """Prints the table, and writes the same as JSON where a path is given; 1 where results differ or a process fails."""
+    if peers.missing(["torch"]):
+        print("skipped: torch (not installed: pip install 'tensorexpr[bench]')")
+        return 0
+    names, absent = chosen(parts)
+    if absent:
+        print(f"skipped: {', '.join(absent)} (not installed: pip install transformers)")
+    rows: list[Row] = []
+    failed = []
+    for count in threads:
+        effort = None if prepare else asdict(Effort(rounds=rounds) if count > 1 else Effort(rounds=rounds, settle=0.0))
+        for name in names:
+            request = {"network": name, "small": small, "threads": count, "effort": effort, "backends": BACKENDS}
+            command = [sys.executable, "-m", "tensorexpr.benchmarks.subjects.models", json.dumps(request)]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | limits(count)) as process:
+                assert process.stdout is not None
+                rows += [Row(**json.loads(line)) for line in process.stdout if line.startswith("{")]
+            if process.returncode:
+                failed.append(name)
+            print(f"  {name}, threads: {count}", file=sys.stderr, flush=True)
+    output.print_columns(lines(rows), HEADS, {0, 1})
+    if failed:
+        print(f"failed: {', '.join(failed)}")
+    if path is not None:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        document = {"date": date, "machine": machine(), "peers": peers.versions(), "rows": [asdict(row) for row in rows]}
+        keeping.write(path, document)
+    return int(bool(failed) or any(not row.right for row in rows))
+
+
+if __name__ == "__main__":
+    worker(json.loads(sys.argv[1]))

@@ -1,0 +1,53 @@
+"""Networks of the benchmark of models, small ones: compiled by `torch.compile` they compute what eager mode does."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("torch", reason="PyTorch is not installed (make test-peers installs it)")
+
+from tensorexpr.benchmarks.subjects import models
+
+ROW = models.Row("resnet18", "training", 1, 2.0, 5.0, 4.0, 1.0, 9.0, 1e-6, None)
+
+
+def test_a_network_is_compiled_and_compared(monkeypatch, caplog):
+    monkeypatch.setattr(models, "CLOSE", 0.0)
+    rows = models.measured("unet", True, 1, None, ("eager", "tensorexpr"))
+    assert [(row.direction, row.ours, row.ratio) for row in rows] == [("inference", None, None), ("training", None, None)]
+    assert all(row.right and row.difference < 1e-3 for row in rows)
+    assert [record for record in caplog.records if record.name == "tensorexpr.torch"] == []  # nothing was left to PyTorch
+
+
+def test_the_table(monkeypatch, capsys, tmp_path):
+    assert models.lines([ROW]) == [("resnet18", "training", "1", "2.00", "5.00", "4.00", "2.00", "1.00", "9.00", "1e-06", "")]
+    monkeypatch.setattr(models, "subprocess", SimpleNamespace(Popen=Process, PIPE=-1))
+    kept = tmp_path / "models.json"
+    assert models.main([1], path=str(kept), parts=["resnet18"]) == 0
+    assert "resnet18" in capsys.readouterr().out and json.loads(kept.read_text())["rows"][0]["eager"] == 5.0
+    monkeypatch.setattr(Process, "returncode", 1)
+    assert models.main([1], parts=["resnet18"]) == 1
+    assert "failed: resnet18" in capsys.readouterr().out
+
+
+def test_results_that_differ_are_those_that_are_farther_from_float64():
+    assert ROW.right and not models.Row("n", "training", 1, None, None, None, 1.0, None, 0.1, 3.0).right
+    assert models.Row("n", "training", 1, None, None, None, 1.0, None, 0.1, 1.5).right
+
+
+class Process:
+    """A worker that says one row."""
+
+    returncode = 0
+
+    def __init__(self, *arguments, **options) -> None:
+        self.stdout = [json.dumps(vars(ROW)), "a line of a library's\n"]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return None
