@@ -115,6 +115,7 @@ def measured(name: str, small: bool, threads: int, effort: Effort | None, backen
     """Compiles a network, compares it with eager mode, and times it beside the others (not without `effort`)."""
     torch, networks = importlib.import_module("torch"), importlib.import_module(_NETWORKS)
     torch.set_num_threads(threads)
+    torch._dynamo.config.recompile_limit = 1 << 10  # several backends and directions of the same code
     torch.manual_seed(0)
     network, arguments = networks.made(name, small)
     found: dict[str, dict[str, Callable[[], Any]]] = {}
@@ -122,7 +123,6 @@ def measured(name: str, small: bool, threads: int, effort: Effort | None, backen
     results: dict[str, dict[str, list[Any]]] = {}
     for backend in ("aot_eager", "aot_eager", *backends):  # the first of all is what imports, and is forgotten
         own = copy.deepcopy(network)
-        torch._dynamo.reset()
         call = own if backend == "eager" else torch.compile(own, backend=backend)
         found[backend] = calls_of(torch, own, call, arguments)
         first[backend], results[backend] = {}, {}
@@ -134,6 +134,8 @@ def measured(name: str, small: bool, threads: int, effort: Effort | None, backen
     for direction in found["eager"]:
         times: dict[str, float] = {}
         if effort is not None:
+            for backend in backends:
+                found[backend][direction]()
             timings = interleaved({backend: found[backend][direction] for backend in backends}, effort)
             times = {backend: 1e3 * timing.median for backend, timing in timings.items()}
         added = {backend: first[backend][direction] - first["aot_eager"][direction] for backend in backends}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorexpr as te
@@ -41,3 +42,17 @@ def drop(items: Sequence[Any], axis: int) -> tuple[Any, ...]:
 def along(rest: Sequence[Any], axis: int, item: Any) -> tuple[Any, ...]:
     """`rest` with `item` put in at `axis`: the opposite of `drop`."""
     return (*rest[:axis], item, *rest[axis:])
+
+
+def numbers_too(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """A kernel along an `axis` of its first tensor that takes tensors without axes too: those have an axis 0 of one element."""
+
+    @functools.wraps(kernel)
+    def kernel_of_any(x: te.Tensor, *others: Any, **static: Any) -> Any:
+        if x.ndim or static["axis"] not in (0, -1):
+            return kernel(x, *others, **static)
+        found = kernel(te.compute((1,), lambda _: x[()]), *others, **static)
+        several = tuple(t if t.ndim == 0 else te.compute((), lambda t=t: t[0]) for t in (found if isinstance(found, tuple) else (found,)))
+        return several if isinstance(found, tuple) else several[0]
+
+    return kernel_of_any

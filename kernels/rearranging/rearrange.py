@@ -107,6 +107,8 @@ def permute(x: te.Tensor, *, axes: Any) -> te.Tensor:
 @te.op
 def transpose(x: te.Tensor, *, axis0: Any = -2, axis1: Any = -1) -> te.Tensor:
     """`x` with two axes exchanged (PyTorch's `transpose`)."""
+    if x.ndim == 0 and axis0 in (0, -1) and axis1 in (0, -1):
+        return x
     first, second = normalized(axis0, x), normalized(axis1, x)
     order = list(range(x.ndim))
     order[first], order[second] = order[second], order[first]

@@ -14,7 +14,7 @@ import numpy as np
 
 import tensorexpr as te
 from tensorexpr.kernels.conventions.arguments import at_least, bad, in_dtype, known, shaped
-from tensorexpr.kernels.conventions.axes import along, drop, normalized
+from tensorexpr.kernels.conventions.axes import along, drop, normalized, numbers_too
 
 
 def _extreme(x: te.Tensor, greatest: bool) -> float | int:
@@ -75,6 +75,7 @@ def _summed(x: te.Tensor) -> str:
 
 
 @te.op
+@numbers_too
 def cumsum(x: te.Tensor, *, axis: Any = -1, exclusive: bool = False, reverse: bool = False, dtype: Any = None) -> te.Tensor:
     """`y[.., i, ..] = sum of x[.., k, ..] over k <= i` along `axis` (k < i if `exclusive`; k >= i or k > i in `reverse`).
 
@@ -89,6 +90,7 @@ def cumsum(x: te.Tensor, *, axis: Any = -1, exclusive: bool = False, reverse: bo
 
 
 @te.op
+@numbers_too
 def cumprod(x: te.Tensor, *, axis: Any = -1, exclusive: bool = False, reverse: bool = False, dtype: Any = None) -> te.Tensor:
     """`y[.., i, ..] = product of x[.., k, ..] over k <= i` along `axis`; options as in `cumsum`. Zeros have exact gradients."""
     x = in_dtype(x, dtype)
@@ -113,6 +115,7 @@ def _extremes(x: te.Tensor, axis: int, greatest: bool, reverse: bool) -> tuple[t
 
 
 @te.op
+@numbers_too
 def cummax(x: te.Tensor, *, axis: Any = -1, reverse: bool = False) -> tuple[te.Tensor, ...]:
     """`(values, indices)`: the greatest of x[.., k, ..] over k <= i along `axis`, and its position (int64).
 
@@ -122,12 +125,14 @@ def cummax(x: te.Tensor, *, axis: Any = -1, reverse: bool = False) -> tuple[te.T
 
 
 @te.op
+@numbers_too
 def cummin(x: te.Tensor, *, axis: Any = -1, reverse: bool = False) -> tuple[te.Tensor, ...]:
     """`(values, indices)`: the least of x[.., k, ..] over k <= i along `axis`, and its position; see `cummax`."""
     return _extremes(x, axis, False, reverse)
 
 
 @te.op
+@numbers_too
 def logcumsumexp(x: te.Tensor, *, axis: Any = -1, reverse: bool = False) -> te.Tensor:
     """`y[.., i, ..] = log(sum of exp(x[.., k, ..]) over k <= i)` along `axis`, stable; minus infinities are empty terms."""
     axis = normalized(axis, x)

@@ -14,7 +14,7 @@ import numpy as np
 
 import tensorexpr as te
 from tensorexpr.kernels.conventions.arguments import at_least, at_least_axes, bad, is_int, known, product, shaped
-from tensorexpr.kernels.conventions.axes import along, drop, normalized
+from tensorexpr.kernels.conventions.axes import along, drop, normalized, numbers_too
 
 Place = Callable[[tuple[Any, ...], tuple[Any, ...]], tuple[Any, ...]]
 """Indices of a statistic and of what it is taken over, to indices of the input."""
@@ -236,6 +236,7 @@ def norms(x: te.Tensor, p: float, kept: Any, over: Any, place: Place, name: str)
 
 
 @te.op
+@numbers_too
 def normalize(x: te.Tensor, *, p: float = 2.0, axis: Any = 1, eps: float = 1e-12) -> te.Tensor:
     """`y[.., i, ..] = x[.., i, ..] / max(norm, eps)`, `norm = (sum_k |x[.., k, ..]|^p)^(1/p)` along `axis`; `p` positive or inf."""
     if not p > 0:

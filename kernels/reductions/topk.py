@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorexpr as te
-from tensorexpr.kernels.conventions.arguments import bad, is_int, known, one_of
-from tensorexpr.kernels.conventions.axes import along, drop, normalized
+from tensorexpr.kernels.conventions.arguments import bad, is_int, known, one_of, product
+from tensorexpr.kernels.conventions.axes import along, drop, normalized, numbers_too
 
 
 def _ranks(x: te.Tensor, axis: int, descending: bool) -> te.Tensor:
@@ -93,6 +93,14 @@ def _one(x: te.Tensor, axis: int, place: Any, keepdims: bool) -> tuple[te.Tensor
     )
 
 
+def _flat(x: te.Tensor) -> te.Tensor:
+    """The elements along one axis, in row-major order."""
+    inner = [product(x.shape[d + 1 :]) for d in range(x.ndim)]
+    if x.ndim == 1:
+        return x
+    return te.compute((product(x.shape),), lambda f: x[tuple(f // step % n for step, n in zip(inner, x.shape, strict=True))])
+
+
 @te.op
 def kthvalue(x: te.Tensor, *, k: Any, axis: Any = -1, keepdims: bool = False) -> tuple[te.Tensor, te.Tensor]:
     """`(values, indices)`: the k-th least element along `axis` (k counted from 1) and its position; the axis is left out or kept as 1."""
@@ -104,19 +112,21 @@ def kthvalue(x: te.Tensor, *, k: Any, axis: Any = -1, keepdims: bool = False) ->
 
 
 @te.op
-def median(x: te.Tensor, *, axis: Any = -1, keepdims: bool = False) -> tuple[te.Tensor, te.Tensor]:
+def median(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor | tuple[te.Tensor, te.Tensor]:
     """`(values, indices)`: the element in the middle along `axis`, of two the lower, and its position; the axis is left out or kept as 1.
 
-    NaN counts as the greatest (`torch.median` gives NaN as soon as there is one).
+    Without an axis it is the value alone, of all elements. NaN counts as the greatest (`torch.median` gives NaN as soon as there is one).
     """
-    axis = normalized(axis, x)
-    extent = x.shape[axis]
+    over, place = (_flat(x), 0) if axis is None else (x, normalized(axis, x))
+    extent = over.shape[place]
     if known(extent) and extent == 0:
-        raise bad(f"median: expected at least one element on axis {axis} of x, got shape {x.shape}")
-    return _one(x, axis, (extent - 1) // 2, keepdims)
+        raise bad(f"median: expected at least one element on axis {place} of x, got shape {x.shape}")
+    found = _one(over, place, (extent - 1) // 2, keepdims and axis is not None)
+    return found[0] if axis is None else found
 
 
 @te.op
+@numbers_too
 def quantile(x: te.Tensor, *, q: Any, axis: Any = -1, keepdims: bool = False, interpolation: str = "linear") -> te.Tensor:
     """The value below which a share `q` of the elements along `axis` lies; the axis is left out or kept as 1.
 

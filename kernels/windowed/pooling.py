@@ -152,11 +152,25 @@ def _unpool(what: str, x: Any, indices: Any, rank: int, size: Any, stride: Any, 
         whole = isinstance(output_size, tuple) and len(output_size) > rank  # a shape, of which the last extents are meant
         extents = per_axis("output_size", output_size[-rank:] if whole else output_size, rank, 1)
 
-    def send(*at: Any) -> Any:
-        place = indices[at]
-        return (*at[:first], *_digits(te.cast(place, "int64"), extents)), x[at]
+    def target(at: Sequence[Any]) -> tuple[Any, ...]:
+        return (*at[:first], *_digits(te.cast(indices[tuple(at)], "int64"), extents))
 
-    return te.scatter((*x.shape[:first], *extents), named(send, *batch(first), *PLACES[rank]), x.shape)
+    def sent(value: Callable[[tuple[Any, ...]], Any], **options: Any) -> te.Tensor:
+        body = named(lambda *at: (target(at), value(at)), *batch(first), *PLACES[rank])
+        return te.scatter((*x.shape[:first], *extents), body, x.shape, **options)
+
+    if all(step >= taps for step, taps in zip(steps, sizes, strict=True)):  # windows that do not overlap have places of their own
+        return sent(lambda at: x[at])
+
+    def number(at: Sequence[Any]) -> Any:
+        found: Any = 0
+        for d in range(first, x.ndim):
+            found = found * x.shape[d] + at[d]
+        return te.cast(found, "int64")
+
+    last = sent(number, combine="max", name="last")
+    own = named(lambda *at: last[target(at)] == number(at), *batch(first), *PLACES[rank])
+    return sent(lambda at: x[at], where=own)
 
 
 @te.op
@@ -165,9 +179,9 @@ def max_unpool1d(
 ) -> te.Tensor:
     """`y[.., indices[.., o]] = x[.., o]`, zero elsewhere: the values of a maximum pooling put back to their places.
 
-    `indices` as `max_pool1d(..., return_indices=True)` gives them (integers of the shape of `x`); values sent to one place, by
-    windows that overlap, are added. The extent is `(outputs - 1) * stride - 2 * padding + kernel_size`, or `output_size`,
-    which may be the whole shape. `IndexError` as it runs for an index outside.
+    `indices` as `max_pool1d(..., return_indices=True)` gives them (integers of the shape of `x`); of values sent to one place, by
+    windows that overlap, the last in row-major order stays. The extent is `(outputs - 1) * stride - 2 * padding + kernel_size`, or
+    `output_size`, which may be the whole shape. `IndexError` as it runs for an index outside.
     """
     return _unpool("max_unpool1d", x, indices, 1, kernel_size, stride, padding, output_size)
 

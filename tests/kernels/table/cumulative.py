@@ -24,6 +24,7 @@ EMA = "lambda x: torch.stack([0.7**t * x[0] + sum(0.3 * 0.7 ** (t - k) * x[k] fo
 CASES = [
     Case("cumsum", kernels.cumsum, ((3, 5),), "lambda x: x.cumsum(-1)"),
     Case("cumsum of a vector", kernels.cumsum, ((6,),), "lambda x: x.cumsum(0)"),
+    Case("cumsum of a number", kernels.cumsum, ((),), "lambda x: x.cumsum(0)"),
     Case("cumsum axis 0", kernels.cumsum, ((4, 2, 3),), "lambda x: x.cumsum(0)", static={"axis": 0}),
     Case("cumsum exclusive", kernels.cumsum, ((4, 3),), "lambda x: x.cumsum(0) - x", static={"axis": 0, "exclusive": True}),
     Case("cumsum reverse", kernels.cumsum, ((2, 4, 3),), "lambda x: x.flip(1).cumsum(1).flip(1)", static={"axis": 1, "reverse": True}),

@@ -59,6 +59,10 @@ CASES = [
     Case("global_avg_pool", kernels.global_avg_pool, ((2, 3, 3, 4),), "lambda x: x.mean((2, 3), keepdim=True)"),
     Case("global_max_pool", kernels.global_max_pool, (Data((2, 2, 5), "distinct"),), "lambda x: x.amax(2, keepdim=True)"),
     unpool("max_unpool1d", (2, 3), 8, kernel_size=2, stride=3),
+    Case(
+        "max_unpool1d of windows that overlap", kernels.max_unpool1d, ((2, 3), Data((2, 3), np.array([[1, 1, 4], [0, 3, 3]]))), None,
+        lambda x, i: np.stack([[0, x[0, 1], 0, 0, x[0, 2]], [x[1, 0], 0, 0, x[1, 2], 0]]), {"kernel_size": 3, "stride": 1},
+    ),
     unpool("max_unpool2d", (1, 2, 2, 3), 24, kernel_size=2),
     unpool("max_unpool2d", (2, 2, 2), 15, kernel_size=2, output_size=(3, 5)),
     unpool("max_unpool3d", (1, 2, 1, 2), 16, kernel_size=2, padding=0),
