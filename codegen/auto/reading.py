@@ -287,7 +287,7 @@ class _Reader:
 
     def _is_turned(self, buffer: str, indices: tuple[Expr, ...], at: _Place, sides: Sequence[int]) -> bool:
         """Whether lanes that go across the rows of a buffer are turned around in registers: copies around them go along the rows."""
-        if at.lanes is None or buffer in self.private or self._size(buffer) < 4 or abs(self._stride(buffer, indices, at)) in (0.0, 1.0):
+        if at.lanes is None or self.private.get(buffer) or self._size(buffer) < 4 or abs(self._stride(buffer, indices, at)) in (0.0, 1.0):
             return False
         if self.loops[at.lanes].extent * self._size(buffer) % (self.machine.vector_bits // 8) or at.path[-1] != at.lanes:
             return False

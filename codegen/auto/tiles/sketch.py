@@ -140,7 +140,10 @@ class _Sketch:
         """A statement where tests of loops that have levels hold, as they do between borders."""
         if not isinstance(s, If) or s.otherwise or any(isinstance(n, Access) for n in walk(s.condition)):
             return (s,)
-        left = [test for test in conjuncts(s.condition) if not any(name in self.own for name in free_names(test))]
+        tests = list(conjuncts(s.condition))
+        left = [test for test in tests if not any(name in self.own for name in free_names(test))]
+        if left == tests:
+            return (s,)
         then = tuple(x for inner in s.then for x in self._decided(inner))
         return (replace(s, condition=conjunction(left), then=then),) if left else then
 
@@ -169,9 +172,9 @@ class _Sketch:
                 start, stop = self._least(s.start), self._least(s.stop)
                 return (replace(s, start=start, stop=stop, body=self.block(map_accesses(s.body, self._packed), inside)),)
             case If():
-                s, *rest = self._decided(s)
-                if not isinstance(s, If):
-                    return self.block((s, *rest), inside)
+                left = self._decided(s)
+                if left != (s,):
+                    return self.block(left, inside)
                 condition = self._least(s.condition)
                 return (replace(s, condition=condition, then=self.block(s.then, inside), otherwise=self.block(s.otherwise, inside)),)
             case Alloc():
