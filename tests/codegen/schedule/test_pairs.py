@@ -13,7 +13,7 @@ from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Apply, Const
 from tensorexpr.parse import parse_program
 from tensorexpr.traversal import walk
-from tests.codegen.programs import WIDE, assert_means, loops, plain, statements
+from tests.codegen.programs import WIDE, as_built, assert_means, loops, plain, statements
 
 N, M = 64, 96
 
@@ -77,7 +77,7 @@ def forward_and_gradient(name):
 
 
 def scheduled(name) -> Planned:
-    return autoschedule(te.build(*forward_and_gradient(name)).program, WIDE)
+    return autoschedule(as_built(*forward_and_gradient(name)), WIDE)
 
 
 def elements(buffer: Buffer) -> int:
