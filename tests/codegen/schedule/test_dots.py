@@ -72,7 +72,7 @@ def test_every_shape_has_exact_values(left: str, right: str, text: str, shape: t
 
 @pytest.mark.parametrize("left, right", PAIRS)
 def test_the_nest_says_what_is_computed(left: str, right: str) -> None:
-    c, tensors = product(left, right, "ik,kj", 20, 50, 21)
+    c, tensors = product(left, right, "ik,kj", 40, 50, 53)
     schedule = te.schedule(c, inputs=tensors)
     made = planned(schedule.program, WIDE)
     assert "s['c'].stage('b', ((1, " in made.as_python()
