@@ -25,8 +25,8 @@ import numpy as np
 from tensorexpr import dtypes
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import InternalError, Location
+from tensorexpr.ir.nodes import Node
 from tensorexpr.markup import amount, listed
-from tensorexpr.nodes import Node
 from tensorexpr.ops import OPS, Op, result_dtype
 from tensorexpr.records import field, record
 
@@ -320,7 +320,7 @@ class Input(Node):
     """A placeholder: a name and a type, bound to an array when the program runs.
 
     `path` is the user's name where that is no identifier ("layers.0.w"), `initial` how an array for it is made
-    (`tensorexpr.initial`); neither takes part in what the program means.
+    (`tensorexpr.constants.initial`); neither takes part in what the program means.
     """
 
     name: str

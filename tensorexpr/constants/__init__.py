@@ -1,0 +1,1 @@
+"""What programs hold: the data of constants, how placeholders are initialised, and placeholders made constants."""
