@@ -3,8 +3,8 @@
 The default form is made by everything that makes code fast: by planners, of a long program in pieces (`pieces`), and by the search over
 nests, whose nest is taken where the model of cost says that it is clearly faster (`auto.search.contest`). Where some of it fails (see
 `tensorexpr.building.fallback`), that of the planners alone comes next, then simpler forms, in which less can fail: the plain schedule,
-every definition by itself with its loops in order and no pass of the lowering that is there for speed, of the simplified program, then of the
-program as written. On a GPU the plain schedule has a thread per point. Last comes the plain nest, which neither the simplifier nor
+every definition by itself with its loops in order and no pass of the lowering that is there for speed, of the simplified program, then of
+the program as written. On a GPU the plain schedule has a thread per point. Last comes the plain nest, which neither the simplifier nor
 schedules nor their lowering had a hand in; on a GPU one thread runs it.
 """
 
