@@ -19,9 +19,9 @@ import numpy as np
 
 from tensorexpr.codegen.arguments import address, shape_text
 from tensorexpr.codegen.llvm.text.abi import ALIGNMENT
-from tensorexpr.constants.initial import initial_array
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import ArgumentError, user_location
+from tensorexpr.initial import initial_array
 from tensorexpr.ir import Const, Expr, Program
 from tensorexpr.language import Tensor
 from tensorexpr.markup import listed

@@ -1,1 +1,1 @@
-"""What programs hold: the data of constants, how placeholders are initialised, and placeholders made constants."""
+"""What programs hold: the data of constants, and placeholders made constants."""

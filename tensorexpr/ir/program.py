@@ -320,7 +320,7 @@ class Input(Node):
     """A placeholder: a name and a type, bound to an array when the program runs.
 
     `path` is the user's name where that is no identifier ("layers.0.w"), `initial` how an array for it is made
-    (`tensorexpr.constants.initial`); neither takes part in what the program means.
+    (`tensorexpr.initial`); neither takes part in what the program means.
     """
 
     name: str

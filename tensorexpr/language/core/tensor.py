@@ -18,11 +18,11 @@ import numpy as np
 
 from tensorexpr import dtypes
 from tensorexpr.constants.data import frozen
-from tensorexpr.constants.initial import checked
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import DefinitionError, Location, user_location
 from tensorexpr.hints import checked as checked_call
 from tensorexpr.hints import unknown_name
+from tensorexpr.initial import checked
 from tensorexpr.ir import Access, Apply, Cast, Const, Definition, Expr, Index, Input, Program, Size, TensorType, const
 from tensorexpr.language.core import borders, habits
 from tensorexpr.language.core.printing import renamed_text
