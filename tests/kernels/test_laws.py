@@ -20,10 +20,10 @@ import pytest
 import tensorexpr as te
 from tensorexpr import kernels
 from tensorexpr.autodiff import jvp as push_forward
-from tensorexpr.gradient_check import Check
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Const, Program
-from tensorexpr.op_trees import leaves
+from tensorexpr.op.check import Check
+from tensorexpr.op.trees import leaves
 from tensorexpr.parse import parse_program
 from tensorexpr.simplify import simplify
 from tensorexpr.text import print_program

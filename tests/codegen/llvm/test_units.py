@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
+from tensorexpr.building.collecting import collecting_less
 from tensorexpr.codegen.compile import build_program
 from tensorexpr.codegen.llvm.emitter import module
 from tensorexpr.codegen.llvm.process import background, native, units
 from tensorexpr.codegen.memo import forget
-from tensorexpr.collecting import collecting_less
 from tensorexpr.errors import InternalError, OutOfBoundsError
 from tests.random_programs import random_inputs, random_program
 
