@@ -424,7 +424,7 @@ class ModuleEmitter:
         failed = b.name("failed")
         self._call_all(b, calls, failed, first)
         b.line("ret void")
-        if self.checked:
+        if any(call.checked for call in calls):
             b.begin(failed)
             b.line("ret void")
         self.module.functions.append(b.function(f"define internal void @{symbol}({words}) noinline {self._attributes()}"))
