@@ -189,7 +189,8 @@ def _like(tree: Any, rng: np.random.Generator) -> Any:
 
 @differentiable
 def test_reads_are_turned_around_exactly(case: Case) -> None:
-    """Affine reads become gathers that visit exactly the reads; nothing of the size of a Jacobian is stored; scatters agree."""
+    """Affine reads become gathers that visit exactly the reads; nothing of the size of a Jacobian is stored; scatters agree (of every
+    second row, unless in a campaign)."""
     gradient, program = derived(case)
     rows = gradient.report().rows
     data_dependent = [row for row in rows if row.lowering in ("segments", "atomics")]
@@ -205,8 +206,9 @@ def test_reads_are_turned_around_exactly(case: Case) -> None:
                 extents = [n.value for n in type_.shape if isinstance(n, Const)]
                 assert np.prod(extents) < largest_in * largest_out, f"{name} has the size of a Jacobian"
 
-    forced = derived(case, "segments")[1]
-    close(gradients(case), evaluated(forced, (*case.arrays(), heads_of(case))), 1e-9)
+    if is_campaign() or NAMES.index(case.name) % 2 == 0:
+        forced = derived(case, "segments")[1]
+        close(gradients(case), evaluated(forced, (*case.arrays(), heads_of(case))), 1e-9)
 
 
 @each_case
