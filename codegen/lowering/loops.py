@@ -349,7 +349,7 @@ class Loops(Reductions):
         found = (self.stage.group_of(x) for x in rest)
         if any(g is not None and g.number not in scope.groups for g in found):
             return True
-        split = self.stage.parents().get(loop)
+        split = self.stage.made.get(loop)
         if not isinstance(split, Split) or split.inner != loop:
             return False
         return any(a.index == split.parent for a in self.parts.axes) and is_class(self.parts, split.parent, split.factor)
@@ -387,7 +387,7 @@ class Loops(Reductions):
             return SERIAL
         if kind == SERIAL and loop in scope.offsets and count <= SHORT_WINDOW:
             return "unroll"  # of most taps it is then known that all lanes have them, and weights wait in registers for the next row
-        split = self.stage.parents().get(loop)
+        split = self.stage.made.get(loop)
         in_rest = isinstance(split, Split) and self.fork_of(loop, scope) in ("rest", "small")
         return SERIAL if kind == "unroll" and in_rest and count > UNROLL_LIMIT else kind
 
@@ -406,7 +406,7 @@ class Loops(Reductions):
         return any(self.stage.kind(outer) == "parallel" for outer, variant in scope.variants.items() if variant in ("rest", "small"))
 
     def fork_of(self, loop: str, scope: Scope) -> str | None:
-        split = self.stage.parents().get(loop)
+        split = self.stage.made.get(loop)
         return scope.variants.get(split.outer) if isinstance(split, Split) else None
 
     def body(self, loop: str, rest: tuple[str, ...], scope: Scope, task: Task) -> Block:
@@ -432,7 +432,7 @@ class Loops(Reductions):
 
     def undecided(self, loop: str, scope: Scope) -> Split | None:
         """The outermost split above a loop whose form is still open."""
-        parents = self.stage.parents()
+        parents = self.stage.made
         found = None
         for name in self.stage.ancestry(loop):
             relation = parents.get(name)
