@@ -84,9 +84,10 @@ def replace(instance: Record, /, **changes: Any) -> Record:
     places = cls.__record_init__
     for name, value in changes.items():
         if name not in places:
-            return cls(*known, **{name: value})  # which refuses it
+            cls(*known, **{name: value})  # which refuses it
         known[places[name]] = value
-    return cls(*known)
+    made: Record = cls(*known)
+    return made
 
 
 def as_dict(instance: object) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, floordiv, minimum, mul, sub, substituted
 from tensorexpr.codegen.schedule.state import Fuse, Split, Stage
@@ -13,6 +13,9 @@ from tensorexpr.ir import Access, Apply, Axis, Const, Expr, Index, Param, apply,
 from tensorexpr.records import field, record, replace
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import bottom_up, free_names, walk
+
+Asked = TypeVar("Asked")
+Answer = TypeVar("Answer")
 
 ELEMENT = "element"
 LOOP = "@"
@@ -106,12 +109,13 @@ class Scope:
         """The position of a loop or axis, counted from 0, as an expression over open loops; None while it is not known."""
         return self._once("position", loop, self._position)
 
-    def _once(self, question: str, of: Any, answer: Callable[[Any], Any]) -> Any:
+    def _once(self, question: str, of: Asked, answer: Callable[[Asked], Answer]) -> Answer:
         """What a question has for an answer, worked out when it is asked first."""
         key = question, of
         if key not in self.found:
             self.found[key] = answer(of)
-        return self.found[key]
+        found: Answer = self.found[key]
+        return found
 
     def _position(self, loop: str) -> Expr | None:
         found = self.values.get(loop)
