@@ -53,7 +53,7 @@ def around_tile(condition: Expr, stage: Stage, scope: Scope, tile: tuple[str, ..
     small, large = affine_of(left), affine_of(right)
     if small is None or large is None or small.has_division() or large.has_division():
         return None
-    parents = stage.made
+    parents = stage.parents()
     if any(isinstance(parents.get(x), Fuse) for loop in tile for x in stage.ancestry(loop)):
         return None  # parts of a fused loop do not grow with it
     parts = {x for loop in tile for x in stage.ancestry(loop)}

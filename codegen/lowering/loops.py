@@ -352,7 +352,7 @@ class Loops(Reductions):
         found = (self.stage.group_of(x) for x in rest)
         if any(g is not None and g.number not in scope.groups for g in found):
             return True
-        split = self.stage.made.get(loop)
+        split = self.stage.parents().get(loop)
         if not isinstance(split, Split) or split.inner != loop:
             return False
         return any(a.index == split.parent for a in self.parts.axes) and is_class(self.parts, split.parent, split.factor)
@@ -390,7 +390,7 @@ class Loops(Reductions):
             return SERIAL
         if kind == SERIAL and loop in scope.offsets and count <= SHORT_WINDOW:
             return "unroll"  # of most taps it is then known that all lanes have them, and weights wait in registers for the next row
-        split = self.stage.made.get(loop)
+        split = self.stage.parents().get(loop)
         in_rest = isinstance(split, Split) and self.fork_of(loop, scope) in ("rest", "small")
         return SERIAL if kind == "unroll" and in_rest and count > UNROLL_LIMIT else kind
 
@@ -409,7 +409,7 @@ class Loops(Reductions):
         return any(self.stage.kind(outer) == "parallel" for outer, variant in scope.variants.items() if variant in ("rest", "small"))
 
     def fork_of(self, loop: str, scope: Scope) -> str | None:
-        split = self.stage.made.get(loop)
+        split = self.stage.parents().get(loop)
         return scope.variants.get(split.outer) if isinstance(split, Split) else None
 
     def body(self, loop: str, rest: tuple[str, ...], scope: Scope, task: Task) -> Block:
@@ -435,7 +435,7 @@ class Loops(Reductions):
 
     def undecided(self, loop: str, scope: Scope) -> Split | None:
         """The outermost split above a loop whose form is still open."""
-        parents = self.stage.made
+        parents = self.stage.parents()
         found = None
         for name in self.stage.ancestry(loop):
             relation = parents.get(name)

@@ -47,7 +47,7 @@ def square_of(stage: Stage) -> Square | None:
     if len(stage.order) < 3:
         return None
     block, step, lane = stage.order[-3:]
-    made = stage.made.get(step)
+    made = stage.parents().get(step)
     count = stage.extent(lane)
     square = isinstance(made, Split) and (made.outer, made.factor) == (block, count) and stage.group_of(step) is not None
     if (

@@ -73,7 +73,7 @@ def row_length(state: State, name: str, tensor: str, loop: str) -> int | None:
 
 def _steps_along(stage: Stage, loop: str) -> tuple[str | None, int]:
     """The axis that a loop runs along, and how far an iteration gets; no axis for a fused loop and one over residue classes."""
-    step, made = 1, stage.made
+    step, made = 1, stage.parents()
     while (relation := made.get(loop)) is not None:
         if not isinstance(relation, Split) or relation.tail == "stride":
             return None, 1

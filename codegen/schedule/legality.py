@@ -91,7 +91,7 @@ def _divides_alike(stage: Stage, split: Split) -> bool:
 def _is_one_long(stage: Stage, loop: str) -> bool:
     """Whether a loop is as long in every form in which it runs: there are fewer whole blocks than blocks where a rest is peeled, and fewer
     blocks for some places than for others where these are loops of their own."""
-    relation = stage.made.get(loop)
+    relation = stage.parents().get(loop)
     if relation is None:
         return True
     if isinstance(relation, Fuse):

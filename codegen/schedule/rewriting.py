@@ -33,7 +33,7 @@ def place_of(stage: Stage, loop: str) -> int:
 
 
 def new_name(stage: Stage, stem: str) -> str:
-    taken = set(stage.order) | set(stage.made) | {a.index for a in stage.parts.axes}
+    taken = set(stage.order) | set(stage.parents()) | {a.index for a in stage.parts.axes}
     taken |= {n for g in stage.parts.groups for n in g.indices}
     taken |= {r.parent for r in stage.relations if isinstance(r, Split)}
     return fresh_name(stem, taken)

@@ -136,6 +136,10 @@ class Stage:
     def kind(self, loop: str) -> str:
         return dict(self.kinds).get(loop, SERIAL)
 
+    def parents(self) -> dict[str, Split | Fuse]:
+        """The relation that made each loop."""
+        return self.made
+
     def axes_of(self, loop: str) -> tuple[str, ...]:
         """The original axes that a loop runs over."""
         relation = self.made.get(loop)
