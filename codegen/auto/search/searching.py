@@ -157,5 +157,6 @@ def _best(part: Candidate, group: Group, facts: Facts) -> Candidate | None:
 def finished(made: Candidate, facts: Facts) -> Candidate:
     """The candidate with all its kernels tiled."""
     for kernel in reversed(range(len(made.nest.kernels))):
-        made = tiled(made, kernel, facts)
+        if kernel < len(made.nest.kernels):  # kernels of no iteration go when the first of them is tiled
+            made = tiled(made, kernel, facts)
     return made

@@ -8,7 +8,7 @@ import pytest
 import tensorexpr as te
 from tensorexpr.codegen.auto.candidate import plain
 from tensorexpr.codegen.auto.machine import SAPPHIRE_RAPIDS, ZEN_4
-from tensorexpr.codegen.auto.search import joining, passes, searched
+from tensorexpr.codegen.auto.search import searched
 from tensorexpr.codegen.nest_text import print_nest
 from tensorexpr.codegen.stages import SEARCH
 from tensorexpr.kernels import softmax
@@ -16,6 +16,7 @@ from tensorexpr.parse import parse_program
 from tensorexpr.records import replace
 from tests.codegen.llvm.nests import run
 from tests.codegen.rewrites.law import UNITS, Kept, kept_of, near
+from tests.fuzz.checks import SMALL
 from tests.seeds import share_of
 
 FACTS = SAPPHIRE_RAPIDS
@@ -33,9 +34,8 @@ def test_random_programs_keep_their_values(seed):
 @pytest.mark.parametrize("seed", share_of(range(1000, 1240)))
 def test_random_programs_on_a_tiny_machine_keep_their_values(seed, monkeypatch):
     """Caches of a few lines, and sums that are taken apart however short they are: what large programs meet."""
-    for name, least in (("LEAST_APART", 2), ("LEAST_POINTS", 1), ("FEWER", 0), ("LEAST_SHARED", 1)):
-        monkeypatch.setattr(joining, name, least)
-    monkeypatch.setattr(passes, "LEAST_BLOCKS", 2)
+    for module, name, least in SMALL:
+        monkeypatch.setattr(module, name, least)
     check(seed, replace(FACTS, caches=(128, 256, 512)))
 
 
