@@ -14,7 +14,7 @@ from tensorexpr.codegen.nest_interpret import Machine, run_nest
 from tensorexpr.codegen.nest_verify import verify_nest
 from tensorexpr.codegen.schedule import Planned, schedule
 from tensorexpr.codegen.target import Target
-from tensorexpr.codegen.tuning.lookup import scheduled
+from tensorexpr.codegen.tuning.lookup import scheduled, simplified
 from tensorexpr.interpret import evaluate_program, extent_value
 from tensorexpr.ir import Expr, Program
 from tensorexpr.language import Tensor, names_of
