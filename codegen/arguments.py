@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from tensorexpr.bounds.wrapping import MOST_SIZE
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import ArgumentError, DefinitionError, user_location
 from tensorexpr.interpret import extent_value
@@ -26,7 +27,6 @@ from tensorexpr.records import record
 from tensorexpr.regions import told_sizes
 from tensorexpr.text import print_expr
 from tensorexpr.traversal import size_names
-from tensorexpr.wrapping import MOST_SIZE
 
 log = logging.getLogger("tensorexpr.runtime")
 

@@ -20,6 +20,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from tensorexpr.building.collecting import collecting_less
+from tensorexpr.building.fallback import Failure, warn
+from tensorexpr.building.progress import task
 from tensorexpr.codegen import disk
 from tensorexpr.codegen.handle import Schedule
 from tensorexpr.codegen.llvm import Interface, NativeCode, ObjectCode, compile_ahead, emit, host, nest_assembly, nest_code
@@ -29,11 +32,8 @@ from tensorexpr.codegen.schedule import Planned
 from tensorexpr.codegen.stages import PLAIN, Stages, made_of_program, made_of_schedule
 from tensorexpr.codegen.target import host_target
 from tensorexpr.codegen.tuning.lookup import record_for
-from tensorexpr.collecting import collecting_less
 from tensorexpr.errors import Location
-from tensorexpr.fallback import Failure, warn
 from tensorexpr.ir import Access, Const, Definition, Program, Scan, Scatter, Segments, integer
-from tensorexpr.progress import task
 from tensorexpr.records import cached_property, record
 from tensorexpr.text import print_program
 from tensorexpr.traversal import expressions, walk

@@ -24,7 +24,7 @@ from tensorexpr.codegen.nest import GRID, LANES, LOOP_KINDS, MEMORIES, Alloc, Bl
 from tensorexpr.codegen.nest_text import print_block
 from tensorexpr.errors import InternalError
 from tensorexpr.ir import Access, Const, Expr, Index, Param, Reduce, Size
-from tensorexpr.nodes import Node
+from tensorexpr.ir.nodes import Node
 from tensorexpr.records import replace
 from tensorexpr.text import print_expr
 from tensorexpr.traversal import walk

@@ -24,9 +24,9 @@ from tensorexpr.graph.run.function import Function
 from tensorexpr.language import Tensor, compute, placeholder
 from tensorexpr.language import sum as sum_of
 from tensorexpr.op import Op, op
-from tensorexpr.op_rules import article
-from tensorexpr.op_specs import Spec
-from tensorexpr.op_trees import leaves, map_tree, rebuild
+from tensorexpr.op.rules import article
+from tensorexpr.op.specs import Spec
+from tensorexpr.op.trees import leaves, map_tree, rebuild
 from tensorexpr.records import cached_property
 from tensorexpr.traversal import fresh_name
 

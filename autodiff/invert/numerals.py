@@ -13,8 +13,8 @@ from typing import Any
 
 from tensorexpr import dtypes
 from tensorexpr.bounds import interval
+from tensorexpr.bounds.nonlinear import Poly, Polynomials, exact_quotient, named, number, plus, times
 from tensorexpr.ir import Access, Apply, Axis, Const, Expr, Index, Reduce, Size, apply, const
-from tensorexpr.nonlinear import Poly, Polynomials, exact_quotient, named, number, plus, times
 from tensorexpr.records import record
 from tensorexpr.regions import alternatives
 from tensorexpr.traversal import free_names, fresh_name, walk

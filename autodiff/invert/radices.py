@@ -9,7 +9,7 @@ Where radices are numbers, `inversion` solves everything as a lattice. Here size
 
 What remains is affine in the unknowns, with the digits of the element as further indices of the element. Conditions on the
 element are kept unless its bounds imply them. Polynomials in sizes, indices and unknowns carry all of it, every proof is one
-of `tensorexpr.nonlinear`; an index that has another form is left alone (None), never turned around wrongly.
+of `tensorexpr.bounds.nonlinear`; an index that has another form is left alone (None), never turned around wrongly.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tensorexpr.autodiff.invert.numerals import ONE, Numerals, Unknown, Unsuitable, below, factors_of, replaced, total
+from tensorexpr.bounds.nonlinear import Poly, exact_quotient, named, number, plus, times
 from tensorexpr.ir import Axis, Expr, Index, Size, apply, conjuncts, const
-from tensorexpr.nonlinear import Poly, exact_quotient, named, number, plus, times
 from tensorexpr.records import record
 from tensorexpr.regions import alternatives
 from tensorexpr.traversal import bottom_up, free_names, substitute

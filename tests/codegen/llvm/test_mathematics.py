@@ -1,6 +1,6 @@
 """The transcendental functions against 80-bit references: ULP over dense samples, special values, every lane count.
 
-`mathematics.ACCURACY` is what we state, in units in the last place over the whole range of arguments;
+`tensorexpr.ops.ACCURACY` is what we state, in units in the last place over the whole range of arguments;
 `scripts/accuracy.py` goes through all float32 numbers and writes down what it found.
 """
 
@@ -16,12 +16,11 @@ import pytest
 from tensorexpr import dtypes
 from tensorexpr.codegen.llvm import compile_nest
 from tensorexpr.codegen.llvm.emitter.module import emit
-from tensorexpr.codegen.llvm.math.functions import ACCURACY
 from tensorexpr.codegen.llvm.text.machine import host
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.dtypes import DType
 from tensorexpr.ir import Index, Size, apply, const
-from tensorexpr.ops import OPS
+from tensorexpr.ops import ACCURACY, OPS
 from tests.codegen.llvm.nests import buffer, loop, nest, read, write
 
 _COUNT = 1 << 17

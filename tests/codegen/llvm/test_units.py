@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
+import threading
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
 import tensorexpr as te
+from tensorexpr.building.collecting import collecting_less
 from tensorexpr.codegen.compile import build_program
 from tensorexpr.codegen.llvm.emitter import module
 from tensorexpr.codegen.llvm.process import background, native, units
 from tensorexpr.codegen.memo import forget
-from tensorexpr.collecting import collecting_less
 from tensorexpr.errors import InternalError, OutOfBoundsError
 from tests.random_programs import random_inputs, random_program
 
@@ -149,6 +151,23 @@ def test_a_child_compiles_what_its_parent_had_begun() -> None:
         background.submit(job)
         os._exit(0 if background.image_of(job) else 1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_turns_are_short_while_llvm_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, seen = sys.getswitchinterval(), []
+    monkeypatch.setattr(background.Job, "run", lambda job: (seen.append(sys.getswitchinterval()), job.done.set()))
+    sys.setswitchinterval(0.003)
+    try:
+        job = background.Job("", native.host(), "registers")
+        background.submit(job)
+        assert job.done.wait(60)
+        for thread in threading.enumerate():
+            if thread.name == "tensorexpr-llvm":
+                thread.join(60)
+        assert seen[0] < 0.001
+        assert sys.getswitchinterval() == pytest.approx(0.003)
+    finally:
+        sys.setswitchinterval(before)
 
 
 def test_collection_is_as_before_afterwards() -> None:
