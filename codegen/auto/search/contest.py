@@ -36,7 +36,7 @@ MOST_STATEMENTS = 12
 
 MOST_TOGETHER = 40
 """Statements of all kernels together: a softmax and its gradient have some twenty."""
-FAR = 8.0
+FAR = 3.0
 """How far above the least a nest is worth seconds of search, however many statements there are: planners had nothing for it."""
 WORTH_SECONDS = 1e6
 """Nanoseconds that there must be to gain for that: some seconds are paid back after a few thousand calls."""
