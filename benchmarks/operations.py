@@ -6,28 +6,28 @@ import tensorexpr as te
 
 
 @te.op
-def matmul(a, b):
+def matmul(a: te.Tensor, b: te.Tensor) -> te.Tensor:
     """a[i, k] b[k, j]."""
     (n, k), (_, m) = a.shape, b.shape
     return te.compute((n, m), lambda i, j: te.sum(lambda r: a[i, r] * b[r, j], k))
 
 
 @te.op
-def matmul_at(a, b):
+def matmul_at(a: te.Tensor, b: te.Tensor) -> te.Tensor:
     """a[k, i] b[k, j]: the first operand transposed."""
     (k, n), (_, m) = a.shape, b.shape
     return te.compute((n, m), lambda i, j: te.sum(lambda r: a[r, i] * b[r, j], k))
 
 
 @te.op
-def matmul_bt(a, b):
+def matmul_bt(a: te.Tensor, b: te.Tensor) -> te.Tensor:
     """a[i, k] b[j, k]: the second operand transposed."""
     (n, k), (m, _) = a.shape, b.shape
     return te.compute((n, m), lambda i, j: te.sum(lambda r: a[i, r] * b[j, r], k))
 
 
 @te.op
-def conv2d(x, w):
+def conv2d(x: te.Tensor, w: te.Tensor) -> te.Tensor:
     """3 x 3 convolution, stride 1, no padding, NCHW."""
     n, c, h, l = x.shape
     k, _, r, s = w.shape
@@ -38,13 +38,13 @@ def conv2d(x, w):
 
 
 @te.op
-def conv2d_nhwc(x, w, *, stride=1, padding=0, dilation=1, groups=1):
+def conv2d_nhwc(x: te.Tensor, w: te.Tensor, *, stride: int = 1, padding: int = 0, dilation: int = 1, groups: int = 1) -> te.Tensor:
     """Convolution with channels last: x[n, y, z, c] with w[i, j, c, k], one group or one channel per group."""
     n, h, l, channels = x.shape
     r, s, inner, filters = w.shape
     rows, columns = ((extent + 2 * padding - dilation * (taps - 1) - 1) // stride + 1 for extent, taps in ((h, r), (l, s)))
 
-    def tap(n, y, z, k, i, j, c):
+    def tap(n: te.Scalar, y: te.Scalar, z: te.Scalar, k: te.Scalar, i: te.Scalar, j: te.Scalar, c: te.Scalar) -> te.Scalar:
         channel = c if groups == 1 else k // (filters // channels)
         at = (n, y * stride + i * dilation - padding, z * stride + j * dilation - padding, channel)
         return x.read(*at, outside=0.0) * w[i, j, c, k]
@@ -53,13 +53,13 @@ def conv2d_nhwc(x, w, *, stride=1, padding=0, dilation=1, groups=1):
 
 
 @te.op
-def conv_transpose2d_nhwc(x, w, *, stride=1, padding=0, output_padding=0):
+def conv_transpose2d_nhwc(x: te.Tensor, w: te.Tensor, *, stride: int = 1, padding: int = 0, output_padding: int = 0) -> te.Tensor:
     """Transposed convolution with channels last: each x[n, y, z, c] w[i, j, c, k] goes to row y stride + i - padding."""
     n, h, l, channels = x.shape
     r, s, _, filters = w.shape
     rows, columns = ((extent - 1) * stride + taps - 2 * padding + output_padding for extent, taps in ((h, r), (l, s)))
 
-    def tap(n, y, z, k, i, j, c):
+    def tap(n: te.Scalar, y: te.Scalar, z: te.Scalar, k: te.Scalar, i: te.Scalar, j: te.Scalar, c: te.Scalar) -> te.Scalar:
         return x.read(n, (y + padding - i) // stride, (z + padding - j) // stride, c, outside=0.0) * w[i, j, c, k]
 
     return te.compute(
@@ -73,7 +73,7 @@ def conv_transpose2d_nhwc(x, w, *, stride=1, padding=0, output_padding=0):
 
 
 @te.op
-def softmax(x):
+def softmax(x: te.Tensor) -> te.Tensor:
     """exp(x - max) / sum along the last axis."""
     n, m = x.shape
     top = te.compute((n,), lambda i: te.max(lambda k: x[i, k], m), name="top")
@@ -83,14 +83,14 @@ def softmax(x):
 
 
 @te.op
-def max_pool(x):
+def max_pool(x: te.Tensor) -> te.Tensor:
     """The maximum of each 2 x 2 block."""
     n, c, h, l = x.shape
     return te.compute((n, c, h // 2, l // 2), lambda n, c, y, z: te.max(lambda i, j: x[n, c, 2 * y + i, 2 * z + j], (2, 2)))
 
 
 @te.op
-def scale_gelu(x, a, b):
+def scale_gelu(x: te.Tensor, a: te.Tensor, b: te.Tensor) -> te.Tensor:
     """GELU of a x + b, in the form by tanh."""
     return te.compute(
         x.shape,
@@ -99,11 +99,11 @@ def scale_gelu(x, a, b):
 
 
 @te.op
-def heat(u, *, steps=10):
+def heat(u: te.Tensor, *, steps: int = 10) -> te.Tensor:
     """Steps of the 5-point stencil with a fixed border."""
     h, l = u.shape
 
-    def step(t, v):
+    def step(t: te.Scalar, v: te.Tensor) -> te.Tensor:
         del t
         return te.compute(
             (h, l),
@@ -119,7 +119,7 @@ def heat(u, *, steps=10):
 
 
 @te.op
-def correlation(a, b, *, radius=4):
+def correlation(a: te.Tensor, b: te.Tensor, *, radius: int = 4) -> te.Tensor:
     """Cost volume: products of features within a window of displacements, mean over channels."""
     c, h, l = a.shape
     size = 2 * radius + 1
@@ -130,12 +130,12 @@ def correlation(a, b, *, radius=4):
 
 
 @te.op
-def bilateral(x, *, radius=4):
+def bilateral(x: te.Tensor, *, radius: int = 4) -> te.Tensor:
     """Weights by distance in space and value over a window, borders clamped."""
     h, l = x.shape
     size = 2 * radius + 1
 
-    def weight(i, j, dy, dx):
+    def weight(i: te.Scalar, j: te.Scalar, dy: te.Scalar, dx: te.Scalar) -> te.Scalar:
         d = x.read(i + dy - radius, j + dx - radius, outside="clamp") - x[i, j]
         r = te.cast((dy - radius) * (dy - radius) + (dx - radius) * (dx - radius), "float32")
         return te.exp(-0.5 * d * d - r * 0.05)

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from tensorexpr.bounds.wrapping import MOST_SIZE
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import ArgumentError, DefinitionError, user_location
 from tensorexpr.interpret import extent_value
@@ -26,7 +27,6 @@ from tensorexpr.records import record
 from tensorexpr.regions import told_sizes
 from tensorexpr.text import print_expr
 from tensorexpr.traversal import size_names
-from tensorexpr.wrapping import MOST_SIZE
 
 log = logging.getLogger("tensorexpr.runtime")
 
@@ -300,7 +300,9 @@ class Arguments:
         got = f"{len(out)}" if isinstance(out, (tuple, list)) else _kind(out)
         raise self._error(f"out: expected a tuple of {_count(len(outputs), 'array')}, got {got}")
 
-    def results(self, targets: Sequence[Any], layout: Layout, given: Sequence[object], partial: bool = False) -> tuple[list, list]:
+    def results(
+        self, targets: Sequence[Any], layout: Layout, given: Sequence[object], partial: bool = False
+    ) -> tuple[list[Any], list[Any]]:
         """The arrays to compute into and the arrays to return (the `targets`, which differ where theirs are not contiguous).
 
         `given` are the caller's inputs; with `partial` None among the targets is a new array. Raises `ArgumentError` for a target

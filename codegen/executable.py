@@ -20,6 +20,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from tensorexpr.building.collecting import collecting_less
+from tensorexpr.building.fallback import Failure, warn
+from tensorexpr.building.progress import task
 from tensorexpr.codegen import disk
 from tensorexpr.codegen.handle import Schedule
 from tensorexpr.codegen.llvm import Interface, NativeCode, ObjectCode, compile_ahead, emit, host, nest_assembly, nest_code
@@ -29,11 +32,8 @@ from tensorexpr.codegen.schedule import Planned
 from tensorexpr.codegen.stages import PLAIN, Stages, made_of_program, made_of_schedule
 from tensorexpr.codegen.target import host_target
 from tensorexpr.codegen.tuning.lookup import record_for
-from tensorexpr.collecting import collecting_less
 from tensorexpr.errors import Location
-from tensorexpr.fallback import Failure, warn
 from tensorexpr.ir import Access, Const, Definition, Program, Scan, Scatter, Segments, integer
-from tensorexpr.progress import task
 from tensorexpr.records import cached_property, record
 from tensorexpr.text import print_program
 from tensorexpr.traversal import expressions, walk
@@ -60,6 +60,7 @@ class Look:
     def made(self, finish: Callable[[Stages], Made], ahead: Callable[[LoopNest], None]) -> Made:
         """What `finish` makes of the stages: of the first form for which it can be done, which is the one that is shown from now on.
         `ahead` is told of parts of the nest as they come."""
+        made: Made
         self.stages, made = self._make(finish, self.failure is not None, ahead)
         self.failure = self.failure or self.stages.failure
         return made

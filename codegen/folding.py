@@ -15,10 +15,10 @@ from math import prod
 
 import numpy as np
 
-from tensorexpr import data
 from tensorexpr.codegen.disk import digest
+from tensorexpr.constants import data
+from tensorexpr.constants.freezing import with_literals
 from tensorexpr.errors import OutOfBoundsError
-from tensorexpr.freezing import with_literals
 from tensorexpr.ir import (
     Access,
     Apply,

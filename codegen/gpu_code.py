@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tensorexpr.building.fallback import first_sound
 from tensorexpr.codegen import disk
 from tensorexpr.codegen.cuda.emitter.nest import emit
 from tensorexpr.codegen.cuda.emitter.source import PRELUDE, Source
@@ -17,7 +18,6 @@ from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.schedule import Planned
 from tensorexpr.codegen.stages import PLAIN, Stages, made_of_program, made_of_schedule
 from tensorexpr.codegen.target import Target
-from tensorexpr.fallback import first_sound
 from tensorexpr.ir import Program
 from tensorexpr.records import as_dict
 from tensorexpr.text import print_program

@@ -12,7 +12,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Hashable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from tensorexpr.errors import DefinitionError, user_location
 
@@ -95,7 +95,7 @@ class Memo(Generic[Value]):
         self._pending.clear()
 
 
-_MEMOS: weakref.WeakSet[Memo] = weakref.WeakSet()
+_MEMOS: weakref.WeakSet[Memo[Any]] = weakref.WeakSet()
 
 
 def forget() -> None:

@@ -24,8 +24,8 @@ from collections.abc import Mapping
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import Location
 from tensorexpr.ir import Access, Constant, Expr
+from tensorexpr.ir.nodes import Node
 from tensorexpr.markup import amount, code, listed, page
-from tensorexpr.nodes import Node
 from tensorexpr.records import field, record
 from tensorexpr.traversal import walk
 

@@ -19,7 +19,7 @@ from tensorexpr import dtypes
 from tensorexpr.codegen.nest import LOOP_KINDS, Ahead, Alloc, Block, Buffer, Call, Check, CheckSite, For, If, Kernel, LoopNest, Stmt, Store
 from tensorexpr.errors import DefinitionError, Location, user_location
 from tensorexpr.ir import Access, Const, Constant, TensorType
-from tensorexpr.parse_scalars import ScalarReader, items_of, shown, syntax
+from tensorexpr.parse.scalars import ScalarReader, items_of, shown, syntax
 
 _WORDS: dict[str, tuple[str, ...]] = {
     "parameter": ("written", "streamed", "atomic", "prefetched=n", "within=(low, high)"),

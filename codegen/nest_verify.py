@@ -21,11 +21,12 @@ from typing import NoReturn
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.nest import GRID, LANES, LOOP_KINDS, MEMORIES, Alloc, Block, Buffer, Check, For, If, Kernel, LoopNest, Stmt, Store
-from tensorexpr.codegen.nest_text import print_block, print_expr
+from tensorexpr.codegen.nest_text import print_block
 from tensorexpr.errors import InternalError
 from tensorexpr.ir import Access, Const, Expr, Index, Param, Reduce, Size
-from tensorexpr.nodes import Node
+from tensorexpr.ir.nodes import Node
 from tensorexpr.records import replace
+from tensorexpr.text import print_expr
 from tensorexpr.traversal import walk
 
 

@@ -50,6 +50,7 @@ from tensorexpr.ir import (
     Segments,
     TensorType,
     apply,
+    conjuncts,
     const,
     counted,
     product,
@@ -57,7 +58,7 @@ from tensorexpr.ir import (
 from tensorexpr.records import field, record, replace
 from tensorexpr.simplify.sort_ranges import known_of, ranges_of
 from tensorexpr.text import print_expr
-from tensorexpr.traversal import conjuncts, fresh_name, map_children, negate, walk
+from tensorexpr.traversal import fresh_name, map_children, negate, walk
 
 COMBINE = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "all": "and", "any": "or"}
 

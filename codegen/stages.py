@@ -2,9 +2,9 @@
 
 The default form is made by everything that makes code fast: by planners, of a long program in pieces (`pieces`), and by the search over
 nests, whose nest is taken where the model of cost says that it is clearly faster (`auto.search.contest`). Where some of it fails (see
-`tensorexpr.fallback`), that of the planners alone comes next, then simpler forms, in which less can fail: the plain schedule, every
-definition by itself with its loops in order and no pass of the lowering that is there for speed, of the simplified program, then of the
-program as written. On a GPU the plain schedule has a thread per point. Last comes the plain nest, which neither the simplifier nor
+`tensorexpr.building.fallback`), that of the planners alone comes next, then simpler forms, in which less can fail: the plain schedule,
+every definition by itself with its loops in order and no pass of the lowering that is there for speed, of the simplified program, then of
+the program as written. On a GPU the plain schedule has a thread per point. Last comes the plain nest, which neither the simplifier nor
 schedules nor their lowering had a hand in; on a GPU one thread runs it.
 """
 
@@ -14,6 +14,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
+from tensorexpr.building.fallback import Failure, first_sound
+from tensorexpr.building.progress import step
 from tensorexpr.codegen.auto.search import faster
 from tensorexpr.codegen.auto.search.memory import lowered
 from tensorexpr.codegen.handle import Schedule
@@ -29,9 +31,7 @@ from tensorexpr.codegen.schedule.auto_gpu import plan_points
 from tensorexpr.codegen.target import Gpu, Target, host_target
 from tensorexpr.codegen.tuning.lookup import ANALYTIC, is_tuned, scheduled, simplified
 from tensorexpr.errors import DefinitionError, InternalError, ScheduleError
-from tensorexpr.fallback import Failure, first_sound
 from tensorexpr.ir import Const, Expr, Program, integer
-from tensorexpr.progress import step
 from tensorexpr.simplify import simplify
 from tensorexpr.text import print_program
 from tensorexpr.traversal import walk

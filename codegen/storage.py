@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tensorexpr import data
+from tensorexpr.bounds.wrapping import program_with_wraps
 from tensorexpr.codegen.arguments import shape_text, signature_of
 from tensorexpr.codegen.compile import check_precision, check_target, fold_constants, machine_of, program_from
 from tensorexpr.codegen.context import Context, Symbol, symbol_of, symbols_of
@@ -21,8 +21,9 @@ from tensorexpr.codegen.executable import executable_of, look_at
 from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.codegen.gpu_code import GpuCode
 from tensorexpr.codegen.gpu_function import GpuFunction
+from tensorexpr.constants import data
+from tensorexpr.constants.freezing import with_constants, with_literals
 from tensorexpr.errors import ArgumentError, DefinitionError, InternalError, user_location
-from tensorexpr.freezing import with_constants, with_literals
 from tensorexpr.ir import Const, Input, Program, content_of
 from tensorexpr.language import Tensor
 from tensorexpr.language.definitions.modes import MODE_PATH, asked_for
@@ -30,7 +31,6 @@ from tensorexpr.parse import parse_program
 from tensorexpr.simplify import remove_dead_definitions
 from tensorexpr.text import print_program, print_type
 from tensorexpr.verify import verify
-from tensorexpr.wrapping import program_with_wraps
 
 MODES = ("inference", "training")
 

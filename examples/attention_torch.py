@@ -25,12 +25,12 @@ from tensorexpr.interop.torch import as_torch
 
 
 @te.op
-def biased_attention(q, k, v, bias):
+def biased_attention(q: te.Tensor, k: te.Tensor, v: te.Tensor, bias: te.Tensor) -> te.Tensor:
     """softmax(q k^T / sqrt(d) + bias[distance]) v for q, k, v [batch, head, place, d] and bias [head, 2 reach + 1]."""
     batch, heads, places, width = q.shape
     reach = bias.shape[1] // 2
 
-    def score(b, h, i, j):
+    def score(b: te.Scalar, h: te.Scalar, i: te.Scalar, j: te.Scalar) -> te.Scalar:
         distance = te.clip(j - i, -reach, reach) + reach
         return te.sum(lambda d: q[b, h, i, d] * k[b, h, j, d], width) / math.sqrt(width) + bias[h, distance]
 

@@ -17,17 +17,17 @@ import tensorexpr as te
 
 
 @te.op
-def bilateral(image, widths, *, radius=3):
+def bilateral(image: te.Tensor, widths: te.Tensor, *, radius: int = 3) -> te.Tensor:
     """The filtered image; `widths` holds the logarithms of the width in pixels and of the width in brightness."""
     n, m = image.shape
     size = 2 * radius + 1
     near = te.compute((), lambda: 0.5 * te.exp(-2.0 * widths[0]))
     alike = te.compute((), lambda: 0.5 * te.exp(-2.0 * widths[1]))
 
-    def neighbor(i, j, a, b):
+    def neighbor(i: te.Scalar, j: te.Scalar, a: te.Scalar, b: te.Scalar) -> te.Scalar:
         return image.read(i + a - radius, j + b - radius, outside="reflect")
 
-    def weight(i, j, a, b):
+    def weight(i: te.Scalar, j: te.Scalar, a: te.Scalar, b: te.Scalar) -> te.Scalar:
         away = te.cast((a - radius) ** 2 + (b - radius) ** 2, image.dtype)
         return te.exp(-away * near[()] - te.square(neighbor(i, j, a, b) - image[i, j]) * alike[()])
 
@@ -41,7 +41,7 @@ def bilateral(image, widths, *, radius=3):
 
 
 @te.op
-def error(widths, noisy, clean, *, radius=3):
+def error(widths: te.Tensor, noisy: te.Tensor, clean: te.Tensor, *, radius: int = 3) -> te.Tensor:
     """Mean square of what the filter leaves over."""
     n, m = clean.shape
     filtered = bilateral(noisy, widths, radius=radius)

@@ -31,25 +31,25 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 @te.op
-def added(x, y):
+def added(x: te.Tensor, y: te.Tensor) -> te.Tensor:
     """x + y, element by element."""
     return te.compute(x.shape, lambda *i: x[i] + y[i])
 
 
 @te.op
-def with_positions(x, positions):
+def with_positions(x: te.Tensor, positions: te.Tensor) -> te.Tensor:
     """x (B, T, D) with the vector of each position added."""
     return te.compute(x.shape, lambda b, t, d: x[b, t, d] + positions[t, d])
 
 
 @te.op
-def gelu(x):
+def gelu(x: te.Tensor) -> te.Tensor:
     """The Gaussian error linear unit, `x * Phi(x)`."""
     return te.compute(x.shape, lambda *i: 0.5 * x[i] * (1.0 + te.erf(x[i] * 0.5**0.5)))
 
 
 @te.op
-def cross_entropy(logits, targets):
+def cross_entropy(logits: te.Tensor, targets: te.Tensor) -> te.Tensor:
     """Mean of `-log softmax(logits)[b, t, targets[b, t]]`: the surprise, in nats, at each next character."""
     b, t, v = logits.shape
     top = te.stop_gradient(te.compute((b, t), lambda b, t: te.max(lambda c: logits[b, t, c], v), name="top"))

@@ -17,7 +17,7 @@ import tensorexpr as te
 
 
 @te.op
-def loss(w, x, y, *, penalty=1e-3):
+def loss(w: te.Tensor, x: te.Tensor, y: te.Tensor, *, penalty: float = 1e-3) -> te.Tensor:
     """Mean of log(1 + exp(-y s)) over the points, s = x w, labels y of -1 or 1, plus penalty |w|^2 / 2."""
     n, d = x.shape
     margin = te.compute((n,), lambda i: y[i] * te.sum(lambda k: x[i, k] * w[k], d))

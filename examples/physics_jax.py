@@ -21,7 +21,7 @@ from tensorexpr.interop.jax import as_jax
 
 
 @te.op
-def network(x, w, b, v):
+def network(x: te.Tensor, w: te.Tensor, b: te.Tensor, v: te.Tensor) -> te.Tensor:
     """sum_k v[k] tanh(w[k] x + b[k]) for every point."""
     (n,), (width,) = x.shape, w.shape
     return te.compute((n,), lambda i: te.sum(lambda k: v[k] * te.tanh(w[k] * x[i] + b[k]), width))

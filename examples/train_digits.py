@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -28,7 +29,7 @@ from tensorexpr.graph import optimizers, rates
 
 
 @te.op
-def conv2d(x, w, b, *, stride=1, padding=1):
+def conv2d(x: te.Tensor, w: te.Tensor, b: te.Tensor, *, stride: int = 1, padding: int = 1) -> te.Tensor:
     """Convolution: x[n, c, h, l], w[k, c, r, s], b[k] -> [n, k, (h + 2 padding - r) // stride + 1, ...]."""
     n, c, h, l = x.shape
     k, _, r, s = w.shape
@@ -45,13 +46,13 @@ def conv2d(x, w, b, *, stride=1, padding=1):
 
 
 @te.op
-def relu(x):
+def relu(x: te.Tensor) -> te.Tensor:
     """max(x, 0), element by element; written so that its derivative at 0 is 0 (te.maximum would split the tie in half)."""
     return te.compute(x.shape, lambda *i: te.where(x[i] > 0, x[i], 0.0))
 
 
 @te.op
-def max_pool(x, *, size=2):
+def max_pool(x: te.Tensor, *, size: int = 2) -> te.Tensor:
     """The maximum of each size x size block."""
     n, c, h, l = x.shape
     return te.compute(
@@ -61,21 +62,21 @@ def max_pool(x, *, size=2):
 
 
 @te.op
-def flatten(x):
+def flatten(x: te.Tensor) -> te.Tensor:
     """[n, c, h, l] -> [n, c * h * l], by index arithmetic."""
     n, c, h, l = x.shape
     return te.compute((n, c * h * l), lambda n, f: x[n, f // (h * l), f // l % h, f % l])
 
 
 @te.op
-def dense(x, w, b):
+def dense(x: te.Tensor, w: te.Tensor, b: te.Tensor) -> te.Tensor:
     """x[n, f] w[f, k] + b[k]."""
     (n, f), (_, k) = x.shape, w.shape
     return te.compute((n, k), lambda n, k: b[k] + te.sum(lambda f: x[n, f] * w[f, k], f))
 
 
 @te.op
-def log_softmax(z):
+def log_softmax(z: te.Tensor) -> te.Tensor:
     """z - log(sum(exp(z))) along the last axis, shifted by the row's maximum so that nothing overflows."""
     n, k = z.shape
     top = te.compute((n,), lambda n: te.max(lambda k: z[n, k], k), name="top")
@@ -84,7 +85,7 @@ def log_softmax(z):
 
 
 @te.op
-def cross_entropy(log_p, labels):
+def cross_entropy(log_p: te.Tensor, labels: te.Tensor) -> te.Tensor:
     """Mean of -log_p[n, labels[n]]; a label outside the classes is an IndexError when the kernel runs."""
     n, _ = log_p.shape
     return te.compute((), lambda: -te.sum(lambda i: log_p[i, labels[i]], n) / n)
@@ -116,7 +117,7 @@ class Network(te.Module):
         self.last = Layer((128, 10), 10, rng)
 
     @te.function
-    def logits(self, x):
+    def logits(self, x: Any) -> Any:
         hidden = max_pool(relu(conv2d(x, self.first.w, self.first.b)))
         hidden = relu(conv2d(hidden, self.second.w, self.second.b, stride=2))
         return dense(flatten(hidden), self.last.w, self.last.b)
@@ -131,7 +132,7 @@ class Training(te.Module):
         self.optimizer = optimizers.Adam(self.network.trainable_variables, rates.Cosine(3e-3, steps))
 
     @te.function
-    def step(self, x, labels):
+    def step(self, x: Any, labels: Any) -> Any:
         loss = cross_entropy(log_softmax(self.network.logits(x)), labels)
         self.optimizer.apply(te.gradients(loss, self.network.trainable_variables))
         return loss
@@ -218,8 +219,9 @@ def _windows(x: np.ndarray, stride: int) -> np.ndarray:
     return np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))[:, :, ::stride, ::stride]
 
 
-def numpy_loss_and_gradients(x, labels, w1, b1, w2, b2, w3, b3):
+def numpy_loss_and_gradients(x: np.ndarray, labels: np.ndarray, *parameters: np.ndarray) -> tuple[Any, tuple[Any, ...]]:
     """The value and gradients of `loss`, in NumPy."""
+    w1, b1, w2, b2, w3, b3 = parameters
     n = len(x)
     windows1 = _windows(x, 1)
     h1 = np.einsum("ncyzij,kcij->nkyz", windows1, w1, optimize=True) + b1[:, None, None]

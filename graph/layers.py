@@ -111,7 +111,7 @@ class Attention(Module):
 
 
 @te.op
-def split(x, *, heads):
+def split(x: te.Tensor, *, heads: int) -> tuple[te.Tensor, ...]:
     """Query, key and value (B, heads, T, E) from x (B, T, 3 * heads * E)."""
     b, t, features = x.shape
     each = features // (3 * heads)
@@ -122,7 +122,7 @@ def split(x, *, heads):
 
 
 @te.op
-def merged(x):
+def merged(x: te.Tensor) -> te.Tensor:
     """x (B, heads, T, E) as (B, T, heads * E)."""
     b, heads, t, each = x.shape
     return te.compute((b, t, heads * each), lambda n, i, f: x[n, f // each, i, f % each])
@@ -143,7 +143,7 @@ class Dropout(Module):
 
 
 @te.op
-def dropout(x, key, *, p):
+def dropout(x: te.Tensor, key: te.Tensor, *, p: float) -> te.Tensor:
     """`y[i] = x[i] / (1 - p)` where `uniform(key, i) >= p`, else 0; `key` is a scalar integer. What is left out is never stored."""
 
     def value(*i: Any) -> Any:

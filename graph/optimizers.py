@@ -22,7 +22,7 @@ from tensorexpr.graph.rates import Rate, as_rate
 from tensorexpr.graph.run.function import function
 from tensorexpr.kernels.reductions.normalization import carrier
 from tensorexpr.language import Tensor
-from tensorexpr.op_rules import article
+from tensorexpr.op.rules import article
 
 Scalars = dict[str, Any]
 

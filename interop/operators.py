@@ -23,9 +23,10 @@ from tensorexpr.graph.nodes.effects import graph_effects
 from tensorexpr.graph.run.function import Function
 from tensorexpr.language import Tensor, compute, placeholder
 from tensorexpr.language import sum as sum_of
-from tensorexpr.op import Op, Spec, op
-from tensorexpr.op_rules import article
-from tensorexpr.op_trees import leaves, map_tree, rebuild
+from tensorexpr.op import Op, op
+from tensorexpr.op.rules import article
+from tensorexpr.op.specs import Spec
+from tensorexpr.op.trees import leaves, map_tree, rebuild
 from tensorexpr.records import cached_property
 from tensorexpr.traversal import fresh_name
 

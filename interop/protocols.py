@@ -21,10 +21,11 @@ from tensorexpr.dtypes import dtype
 from tensorexpr.errors import ArgumentError, DefinitionError, TargetError, user_location
 from tensorexpr.interop.dlpack import read_dlpack
 from tensorexpr.interop.operators import Operator, leaf_names
-from tensorexpr.op import Op, Spec
-from tensorexpr.op_arguments import weak_floats
-from tensorexpr.op_rules import article
-from tensorexpr.op_trees import leaves, map_tree, rebuild
+from tensorexpr.op import Op
+from tensorexpr.op.arguments import weak_floats
+from tensorexpr.op.rules import article
+from tensorexpr.op.specs import Spec
+from tensorexpr.op.trees import leaves, map_tree, rebuild
 
 _CPU, _GPU = (1, 3, 11), (2, 13)  # DLPack's kinds of devices: memory that the CPU reads (pinned, too), and that GPUs do
 _FORMS_KEPT = 1024

@@ -14,8 +14,7 @@ import mpmath
 import numpy as np
 
 import tensorexpr as te
-from tensorexpr.codegen.llvm.math.functions import ACCURACY
-from tensorexpr.ops import OPS
+from tensorexpr.ops import ACCURACY, OPS
 
 _BLOCK = 1 << 16
 _SAMPLES = 1 << 25

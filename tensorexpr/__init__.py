@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensorexpr.autodiff import Gradient, gradient, jacobian
 from tensorexpr.autodiff.api.report import how_scattered
+from tensorexpr.building.progress import on_progress
 from tensorexpr.codegen.compile import autoschedule, build, schedule
 from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.codegen.handle import Schedule
@@ -62,7 +63,6 @@ from tensorexpr.errors import (
     TensorExprError,
     UnknownNameError,
 )
-from tensorexpr.gradient_check import check_gradient
 from tensorexpr.hints import WORDS, unknown_name
 from tensorexpr.ir import Program
 from tensorexpr.language import (
@@ -152,9 +152,9 @@ from tensorexpr.language import (
 from tensorexpr.language.core.habits import MAKERS
 from tensorexpr.latex import latex
 from tensorexpr.op import Op, op
+from tensorexpr.op.check import check_gradient
+from tensorexpr.op.transforms import grad, jvp, value_and_grad, vjp
 from tensorexpr.parse import parse_program
-from tensorexpr.progress import on_progress
-from tensorexpr.transforms import grad, jvp, value_and_grad, vjp
 from tensorexpr.tune import tune
 
 if TYPE_CHECKING:  # what type checkers and editors see of the names in LATER

@@ -102,7 +102,8 @@ def _numpy_dtype(name: str) -> np.dtype:
     if name == _BFLOAT16_NAME:
         import ml_dtypes  # noqa: PLC0415
 
-        return np.dtype(ml_dtypes.bfloat16)
+        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return bfloat16
     return np.dtype(name)
 
 

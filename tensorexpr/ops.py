@@ -6,17 +6,27 @@ interpreter and by constant folding, so both agree by construction: floor divisi
 and give 0 for a zero divisor of integers, integers wrap around, floats follow IEEE-754 and propagate NaN through
 minimum and maximum.
 
-Adding an operation: a row here, a row in the derivative table, a row in the emitter, a function of the language; tests
-list what is missing.
+A row also says how the operation is differentiated (`slopes`), what it is in C and in ONNX, and how accurate compiled code is. These are
+texts: `expand` reads them with the arithmetic of whoever asks. So an operation that is made of others is one row, its `formula` being what
+all emitters write, and a function of the language; one with code of its own has that in an emitter's table besides. Tests list what is
+missing.
+
+Slopes: `t` times the partial derivative by each operand, in the operands `a` and `b` and the result `r`; None stands for zero everywhere.
+The same text serves both modes, since multiplying with a number is its own transpose: reverse mode scales the adjoint of the result,
+forward mode the tangent of the operand. Conventions (tested): abs and sign have derivative 0 at 0; minimum and maximum give each operand
+half where both are equal, nothing to an operand that is not the result; what is flat by pieces is flat. atan2 has derivatives 0 at (0, 0).
+sqrt, rsqrt and log follow IEEE at the edge of their domain. `pow` has rules in `autodiff/local/derivatives.py`. `where` has none: the
+derivative goes to the branch that is taken, which is a guard and not a factor. docs/language.md has all of this as a table.
 """
 
 from __future__ import annotations
 
+import ast
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -34,6 +44,11 @@ class Op:
     `result` is "same" (the operands' dtype) or "bool". `infix` is the operator it prints as, else it prints as a call.
     `evaluate` maps NumPy scalars (or arrays) of one dtype to the result. `cost` is in rough units of one addition and
     only guides what is worth recomputing.
+
+    `slopes`: see above. `c`: the function of C's and CUDA's library in float64 (float32 has an f behind it). `onnx`: the operator, or a
+    text of other operations. `ulps`: the largest errors in units in the last place over all arguments, in float32 and float64, where
+    compiled code has a function of its own. `formula`: what it is made of, where no emitter knows it; computed in one precision and
+    rounded once.
     """
 
     name: str
@@ -43,6 +58,11 @@ class Op:
     evaluate: Callable[..., Any]
     infix: str | None = None
     cost: int = 1
+    slopes: tuple[str | None, ...] = ()
+    c: str | None = None
+    onnx: str | None = None
+    ulps: tuple[float, float] | None = None
+    formula: str | None = None
 
     def __str__(self) -> str:
         return self.name
@@ -122,68 +142,123 @@ def _shift_right(a: Any, b: Any) -> Any:
     return np.right_shift(a, b)
 
 
+FLAT = (None, None)
+
+
 def _rows() -> list[Op]:
     w = _wide
+    # fmt: off
     return [
-        Op("add", 2, "number", "same", np.add, "+"),
-        Op("sub", 2, "number", "same", np.subtract, "-"),
-        Op("mul", 2, "number", "same", np.multiply, "*"),
-        Op("div", 2, "float", "same", np.divide, "/", cost=4),
-        Op("floordiv", 2, "number", "same", _floordiv, "//", cost=8),
-        Op("mod", 2, "number", "same", _mod, "%", cost=8),
-        Op("pow", 2, "number", "same", w(_pow), "**", cost=30),
-        Op("neg", 1, "number", "same", np.negative, "-"),
-        Op("abs", 1, "number", "same", np.abs),
-        Op("sign", 1, "number", "same", w(np.sign)),
-        Op("minimum", 2, "any", "same", np.minimum),
-        Op("maximum", 2, "any", "same", np.maximum),
-        Op("floor", 1, "float", "same", np.floor),
-        Op("ceil", 1, "float", "same", np.ceil),
-        Op("round", 1, "float", "same", np.rint),
-        Op("trunc", 1, "float", "same", np.trunc),
-        Op("sqrt", 1, "float", "same", w(np.sqrt), cost=6),
-        Op("rsqrt", 1, "float", "same", w(lambda x: 1 / np.sqrt(x)), cost=8),
-        Op("exp", 1, "float", "same", w(np.exp), cost=12),
-        Op("exp2", 1, "float", "same", w(np.exp2), cost=12),
-        Op("expm1", 1, "float", "same", w(np.expm1), cost=16),
-        Op("log", 1, "float", "same", w(np.log), cost=16),
-        Op("log2", 1, "float", "same", w(np.log2), cost=16),
-        Op("log1p", 1, "float", "same", w(np.log1p), cost=18),
-        Op("sin", 1, "float", "same", w(np.sin), cost=16),
-        Op("cos", 1, "float", "same", w(np.cos), cost=16),
-        Op("tan", 1, "float", "same", w(np.tan), cost=24),
-        Op("sinh", 1, "float", "same", w(np.sinh), cost=24),
-        Op("cosh", 1, "float", "same", w(np.cosh), cost=24),
-        Op("tanh", 1, "float", "same", w(np.tanh), cost=20),
-        Op("asin", 1, "float", "same", w(np.arcsin), cost=24),
-        Op("acos", 1, "float", "same", w(np.arccos), cost=24),
-        Op("atan", 1, "float", "same", w(np.arctan), cost=24),
-        Op("atan2", 2, "float", "same", w(np.arctan2), cost=30),
-        Op("sigmoid", 1, "float", "same", w(_sigmoid), cost=16),
-        Op("erf", 1, "float", "same", w(_erf), cost=20),
-        Op("isnan", 1, "float", "bool", np.isnan),
-        Op("isinf", 1, "float", "bool", np.isinf),
-        Op("isfinite", 1, "float", "bool", np.isfinite),
-        Op("eq", 2, "any", "bool", np.equal, "=="),
-        Op("ne", 2, "any", "bool", np.not_equal, "!="),
-        Op("lt", 2, "any", "bool", np.less, "<"),
-        Op("le", 2, "any", "bool", np.less_equal, "<="),
-        Op("gt", 2, "any", "bool", np.greater, ">"),
-        Op("ge", 2, "any", "bool", np.greater_equal, ">="),
+        Op("add", 2, "number", "same", np.add, "+", slopes=("t", "t"), onnx="Add"),
+        Op("sub", 2, "number", "same", np.subtract, "-", slopes=("t", "-t"), onnx="Sub"),
+        Op("mul", 2, "number", "same", np.multiply, "*", slopes=("t * b", "t * a"), onnx="Mul"),
+        Op("div", 2, "float", "same", np.divide, "/", cost=4, slopes=("t / b", "-((t / b) * r)"), onnx="Div"),
+        Op("floordiv", 2, "number", "same", _floordiv, "//", cost=8, slopes=FLAT),
+        Op("mod", 2, "number", "same", _mod, "%", cost=8, slopes=("t", "-(t * (a // b))")),
+        Op("pow", 2, "number", "same", w(_pow), "**", cost=30, c="pow", onnx="Pow", ulps=(0.51, 1.0)),
+        Op("neg", 1, "number", "same", np.negative, "-", slopes=("-t",), onnx="Neg"),
+        Op("abs", 1, "number", "same", np.abs, slopes=("t * sign(a)",), c="fabs", onnx="Abs"),
+        Op("sign", 1, "number", "same", w(np.sign), slopes=(None,), onnx="Sign"),
+        Op("minimum", 2, "any", "same", np.minimum,
+            slopes=("where(a < b, t, where(a == b, t * 0.5, 0))", "where(b < a, t, where(b == a, t * 0.5, 0))"), onnx="Min"),
+        Op("maximum", 2, "any", "same", np.maximum,
+            slopes=("where(a > b, t, where(a == b, t * 0.5, 0))", "where(b > a, t, where(b == a, t * 0.5, 0))"), onnx="Max"),
+        Op("floor", 1, "float", "same", np.floor, slopes=(None,), c="floor", onnx="Floor"),
+        Op("ceil", 1, "float", "same", np.ceil, slopes=(None,), c="ceil", onnx="Ceil"),
+        Op("round", 1, "float", "same", np.rint, slopes=(None,), c="rint", onnx="Round"),
+        Op("trunc", 1, "float", "same", np.trunc, slopes=(None,), c="trunc", onnx="sign(a) * floor(abs(a))"),
+        Op("sqrt", 1, "float", "same", w(np.sqrt), cost=6, slopes=("t * 0.5 / r",), c="sqrt", onnx="Sqrt"),
+        Op("rsqrt", 1, "float", "same", w(lambda x: 1 / np.sqrt(x)), cost=8,
+            slopes=("t * (-0.5 * (r * (r * r)))",), onnx="1 / sqrt(a)", ulps=(1.5, 1.5)),
+        Op("exp", 1, "float", "same", w(np.exp), cost=12, slopes=("t * r",), c="exp", onnx="Exp", ulps=(1.1, 1.0)),
+        Op("exp2", 1, "float", "same", w(np.exp2), cost=12,
+            slopes=("t * (0.6931471805599453 * r)",), c="exp2", onnx="2 ** a", ulps=(1.0, 0.9)),
+        Op("expm1", 1, "float", "same", w(np.expm1), cost=16, slopes=("t * (r + 1)",), c="expm1", onnx="exp(a) - 1", ulps=(1.5, 2.0)),
+        Op("log", 1, "float", "same", w(np.log), cost=16, slopes=("t / a",), c="log", onnx="Log", ulps=(0.9, 0.8)),
+        Op("log2", 1, "float", "same", w(np.log2), cost=16,
+            slopes=("t / (0.6931471805599453 * a)",), c="log2", onnx="log(a) / 0.6931471805599453", ulps=(1.0, 0.8)),
+        Op("log1p", 1, "float", "same", w(np.log1p), cost=18, slopes=("t / (1 + a)",), c="log1p", onnx="log(a + 1)", ulps=(0.9, 0.8)),
+        Op("sin", 1, "float", "same", w(np.sin), cost=16, slopes=("t * cos(a)",), c="sin", onnx="Sin", ulps=(0.8, 0.8)),
+        Op("cos", 1, "float", "same", w(np.cos), cost=16, slopes=("t * -sin(a)",), c="cos", onnx="Cos", ulps=(0.8, 0.8)),
+        Op("tan", 1, "float", "same", w(np.tan), cost=24, slopes=("t * (1 + r * r)",), c="tan", onnx="Tan", ulps=(2.4, 2.2)),
+        Op("sinh", 1, "float", "same", w(np.sinh), cost=24, slopes=("t * cosh(a)",), c="sinh", onnx="Sinh", ulps=(1.7, 1.7)),
+        Op("cosh", 1, "float", "same", w(np.cosh), cost=24, slopes=("t * sinh(a)",), c="cosh", onnx="Cosh", ulps=(1.5, 1.5)),
+        Op("tanh", 1, "float", "same", w(np.tanh), cost=20, slopes=("t * (1 - r * r)",), c="tanh", onnx="Tanh", ulps=(1.5, 2.6)),
+        Op("asin", 1, "float", "same", w(np.arcsin), cost=24, slopes=("t / sqrt(1 - a * a)",), c="asin", onnx="Asin", ulps=(2.5, 2.5)),
+        Op("acos", 1, "float", "same", w(np.arccos), cost=24, slopes=("-(t / sqrt(1 - a * a))",), c="acos", onnx="Acos", ulps=(1.3, 1.3)),
+        Op("atan", 1, "float", "same", w(np.arctan), cost=24, slopes=("t / (1 + a * a)",), c="atan", onnx="Atan", ulps=(1.4, 1.7)),
+        Op("atan2", 2, "float", "same", w(np.arctan2), cost=30,
+            slopes=("t * where(a * a + b * b == 0, 0, b / (a * a + b * b))", "-(t * where(a * a + b * b == 0, 0, a / (a * a + b * b)))"),
+            c="atan2", ulps=(1.7, 1.7)),
+        Op("sigmoid", 1, "float", "same", w(_sigmoid), cost=16, slopes=("t * (r * (1 - r))",), onnx="Sigmoid", ulps=(2.5, 2.4)),
+        Op("erf", 1, "float", "same", w(_erf), cost=20,
+            slopes=("t * (1.1283791670955126 * exp(-(a * a)))",), c="erf", onnx="Erf", ulps=(1.1, 1.1)),
+        Op("isnan", 1, "float", "bool", np.isnan, slopes=(None,), onnx="IsNaN"),
+        Op("isinf", 1, "float", "bool", np.isinf, slopes=(None,), onnx="IsInf"),
+        Op("isfinite", 1, "float", "bool", np.isfinite, slopes=(None,), onnx="~(isnan(a) | isinf(a))"),
+        Op("eq", 2, "any", "bool", np.equal, "==", slopes=FLAT, onnx="Equal"),
+        Op("ne", 2, "any", "bool", np.not_equal, "!=", slopes=FLAT, onnx="~(a == b)"),
+        Op("lt", 2, "any", "bool", np.less, "<", slopes=FLAT, onnx="Less"),
+        Op("le", 2, "any", "bool", np.less_equal, "<=", slopes=FLAT, onnx="LessOrEqual"),
+        Op("gt", 2, "any", "bool", np.greater, ">", slopes=FLAT, onnx="Greater"),
+        Op("ge", 2, "any", "bool", np.greater_equal, ">=", slopes=FLAT, onnx="GreaterOrEqual"),
         Op("and", 2, "logical", "same", np.bitwise_and, "&"),
         Op("or", 2, "logical", "same", np.bitwise_or, "|"),
         Op("xor", 2, "logical", "same", np.bitwise_xor, "^"),
         Op("invert", 1, "logical", "same", np.invert, "~"),
         Op("shift_left", 2, "integer", "same", _shift_left, "<<"),
         Op("shift_right", 2, "integer", "same", _shift_right, ">>"),
-        Op("where", 3, "any", "same", lambda c, a, b: a if c else b),
+        Op("where", 3, "any", "same", lambda c, a, b: a if c else b, onnx="Where"),
         # Marks: the value itself. Through the first no derivative passes; the second is no other computation of the value.
-        Op("stop_gradient", 1, "float", "same", lambda x: x, cost=0),
-        Op("recompute", 1, "any", "same", lambda x: x, cost=0),
+        Op("stop_gradient", 1, "float", "same", lambda x: x, cost=0, slopes=(None,), onnx="Identity"),
+        Op("recompute", 1, "any", "same", lambda x: x, cost=0, slopes=("t",), onnx="Identity"),
     ]
+    # fmt: on
 
 
 OPS: dict[str, Op] = {op.name: op for op in _rows()}
+ACCURACY = {op.name: op.ulps for op in OPS.values() if op.ulps is not None}
+"""The largest error in units in the last place over all arguments, in float32 and float64."""
+
+Term = TypeVar("Term")
+
+
+def expand(text: str, values: Mapping[str, Term], number: Callable[[float], Term], apply: Callable[..., Term]) -> Term:
+    """The text of a row over `values` by name: `number` makes its numbers, `apply(name, *operands)` its operations."""
+
+    def made(node: ast.AST) -> Term:
+        match node:
+            case ast.Expression(body):
+                return made(body)
+            case ast.Name(name):
+                return values[name]
+            case ast.Constant(value):
+                assert isinstance(value, int | float)
+                return number(value)
+            case ast.UnaryOp(sign, operand):
+                return apply(_SIGNS[type(sign)], made(operand))
+            case ast.BinOp(left, symbol, right):
+                return apply(_SYMBOLS[type(symbol)], made(left), made(right))
+            case ast.Compare(left, [relation], [right]):
+                return apply(_SYMBOLS[type(relation)], made(left), made(right))
+            case ast.Call(ast.Name(name), operands):
+                return apply(name, *map(made, operands))
+        raise AssertionError(f"expected the text of an expression, got {text}")
+
+    return made(_tree(text))
+
+
+@cache
+def _tree(text: str) -> ast.Expression:
+    return ast.parse(text, mode="eval")
+
+
+_SIGNS: dict[type, str] = {ast.USub: "neg", ast.Invert: "invert"}
+_SYMBOLS: dict[type, str] = {
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.FloorDiv: "floordiv", ast.Mod: "mod", ast.Pow: "pow",
+    ast.BitAnd: "and", ast.BitOr: "or", ast.BitXor: "xor", ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt",
+    ast.GtE: "ge",
+}  # fmt: skip
 
 
 def result_dtype(op: Op, operands: tuple[DType, ...]) -> DType:

@@ -146,8 +146,9 @@ class _AsDataclass:
                 given["default_factory"] = f.factory
             described.append((f.name, Any, dataclasses.field(init=f.init, repr=f.repr, compare=f.compare, hash=f.hash, **given)))
         known: Any = dataclasses.make_dataclass(owner.__name__, described)
-        owner.__dataclass_fields__ = known.__dataclass_fields__  # type: ignore[attr-defined]
-        return known.__dataclass_fields__
+        found: Mapping[str, dataclasses.Field[Any]] = known.__dataclass_fields__
+        owner.__dataclass_fields__ = found  # type: ignore[attr-defined]
+        return found
 
 
 def _has_slot(cls: type, name: str) -> bool:
@@ -162,7 +163,8 @@ def _first_init(self: object, *args: Any, **kwargs: Any) -> None:
     for cls in type(self).__mro__:
         if cls.__dict__.get("__init__") is _first_init:
             cls.__init__ = _init_of(cls)  # type: ignore[misc]
-            return cls.__init__(self, *args, **kwargs)  # type: ignore[misc]
+            cls.__init__(self, *args, **kwargs)  # type: ignore[misc]
+            return
     # Another thread was here first.
     type(self).__init__(self, *args, **kwargs)
 
@@ -171,7 +173,7 @@ def _init_of(cls: type) -> Any:
     """The text of `__init__`, compiled."""
     scope: dict[str, Any] = {"_missing": _MISSING, "_set": object.__setattr__}
     parameters, body = ["self"], []
-    frozen = cls.__setattr__ is _refuse_set
+    frozen = getattr(cls, "__setattr__", None) is _refuse_set
     for f in fields(cls):
         value = f.name
         if f.init:

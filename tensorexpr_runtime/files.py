@@ -117,4 +117,5 @@ def array_type(name: str) -> np.dtype:
         import ml_dtypes  # noqa: PLC0415 -- only where it is needed
     except ImportError:
         raise BundleError("bfloat16: expected the package ml_dtypes, which NumPy takes it from, got none installed") from None
-    return np.dtype(ml_dtypes.bfloat16)
+    bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return bfloat16

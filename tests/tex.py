@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tensorexpr.latex_names import GREEK
+from tensorexpr.latex.names import GREEK
 
 PAIRS = {"{": "}", r"\left": r"\right", r"\begin": r"\end"} | {rf"\l{kind}": rf"\r{kind}" for kind in ("floor", "ceil", "vert")}
 KNOWN = re.findall(

@@ -19,9 +19,9 @@ from tensorexpr.autodiff.local.overrides import Override, Rule
 from tensorexpr.autodiff.local.workspace import Workspace
 from tensorexpr.autodiff.sweep.accumulate import accumulate
 from tensorexpr.autodiff.sweep.reverse import Received, Reverse, reverse
-from tensorexpr.collecting import collecting_less
+from tensorexpr.building.collecting import collecting_less
+from tensorexpr.building.fallback import first_sound
 from tensorexpr.errors import DifferentiationError, user_location
-from tensorexpr.fallback import first_sound
 from tensorexpr.hints import checked, suggestion
 from tensorexpr.ir import Access, Apply, Definition, Expr, Index, Program
 from tensorexpr.language import Tensor, lift, program_of

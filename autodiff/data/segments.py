@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from tensorexpr.autodiff.data.digits import in_rows
 from tensorexpr.autodiff.data.fixed import Invert, fixed_gathers, pinned_axes
 from tensorexpr.autodiff.invert.inversion import Gather
 from tensorexpr.autodiff.local.boxes import Box, boxes_of, reads, unboxed
@@ -42,6 +43,11 @@ def sorted_gathers(
 
     With `every` all indices count as depending on data. None where no box is known.
     """
+    elements = {f"{ELEMENT}{at}": Index(axis.index) for at, axis in enumerate(target)}
+    rows = None if every else in_rows(contribution, target, workspace.steps, workspace.reserved)
+    by_rows = None if rows is None else sorted_gathers(rows.contribution, rows.target, workspace, invert)
+    if rows is not None and by_rows is not None:
+        return tuple(replace(found, values=found.values | elements) for found in map(rows.told, by_rows))
     names = _apart(contribution, target, workspace)
     c = _renamed(contribution, names)
     gathers = None if every else fixed_gathers(c, target, workspace.steps, workspace.reserved, invert)
@@ -50,7 +56,6 @@ def sorted_gathers(
     if gathers is None:
         return None
     own = {names.get(axis.index, axis.index): axis.index for axis in contribution.axes}
-    elements = {f"{ELEMENT}{at}": Index(axis.index) for at, axis in enumerate(target)}
     return tuple(replace(g, values={own[name]: value for name, value in g.values.items()} | elements) for g in gathers)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import permutations
 
+from tensorexpr.autodiff.data.digits import with_digits
 from tensorexpr.autodiff.data.segments import digits_of, position
 from tensorexpr.autodiff.local.contributions import Contribution
 from tensorexpr.autodiff.local.workspace import Workspace
@@ -23,7 +24,10 @@ from tensorexpr.traversal import free_names, fresh_name, map_children, substitut
 def unsorted(contribution: Contribution, workspace: Workspace) -> Contribution:
     """The contribution over the points of a plan, where the place that it reads depends on their order; else as it is."""
     plans = {plan.name: plan for plan in (*workspace.plans, *workspace.given_plans)}
-    found = contribution
+    segments = [
+        e for axis in contribution.axes if isinstance(axis.start, Access) and axis.start.tensor in plans for e in axis.start.indices
+    ]
+    contribution = found = with_digits(contribution, segments, workspace.reserved)
     for axis in contribution.axes:
         start = axis.start
         if isinstance(start, Access) and start.tensor in plans and axis.index in _names(contribution.access.indices):

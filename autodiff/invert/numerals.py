@@ -9,11 +9,12 @@ facts: `inside`, at the points of the read, and `outside`, of an element that is
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from tensorexpr import dtypes
 from tensorexpr.bounds import interval
+from tensorexpr.bounds.nonlinear import Poly, Polynomials, exact_quotient, named, number, plus, times
 from tensorexpr.ir import Access, Apply, Axis, Const, Expr, Index, Reduce, Size, apply, const
-from tensorexpr.nonlinear import Poly, Polynomials, exact_quotient, named, number, plus, times
 from tensorexpr.records import record
 from tensorexpr.regions import alternatives
 from tensorexpr.traversal import free_names, fresh_name, walk
@@ -55,7 +56,7 @@ class Numerals:
         self.hidden: dict[str, Expr] = {}  # sizes that stand for expressions over sizes and the element
         self.free: set[str] = {axis.index for axis in axes}  # what is not known: axes, quotients, digits
         self.plain = True  # whether digits took the place of whole axes only
-        self.quotients: dict[tuple, list[tuple[Poly, str]]] = {}  # divisors of a number, with names of the quotients
+        self.quotients: dict[tuple[Any, ...], list[tuple[Poly, str]]] = {}  # divisors of a number, with names of the quotients
         self.unknowns: dict[str, Unknown] = {}  # axes and digits that are not settled
         self.values: dict[str, Poly] = {}  # axes and digits that are
         self.meaning: dict[str, Poly] = {}  # quotients and remainders in digits

@@ -9,19 +9,20 @@ Where radices are numbers, `inversion` solves everything as a lattice. Here size
 
 What remains is affine in the unknowns, with the digits of the element as further indices of the element. Conditions on the
 element are kept unless its bounds imply them. Polynomials in sizes, indices and unknowns carry all of it, every proof is one
-of `tensorexpr.nonlinear`; an index that has another form is left alone (None), never turned around wrongly.
+of `tensorexpr.bounds.nonlinear`; an index that has another form is left alone (None), never turned around wrongly.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from tensorexpr.autodiff.invert.numerals import ONE, Numerals, Unknown, Unsuitable, below, factors_of, replaced, total
-from tensorexpr.ir import Axis, Expr, Index, Size, apply, const
-from tensorexpr.nonlinear import Poly, exact_quotient, named, number, plus, times
+from tensorexpr.bounds.nonlinear import Poly, exact_quotient, named, number, plus, times
+from tensorexpr.ir import Axis, Expr, Index, Size, apply, conjuncts, const
 from tensorexpr.records import record
 from tensorexpr.regions import alternatives
-from tensorexpr.traversal import bottom_up, conjuncts, free_names, substitute
+from tensorexpr.traversal import bottom_up, free_names, substitute
 
 UNITS = (ONE, number(-1))
 MOST_STEPS = 40
@@ -431,7 +432,7 @@ class _Radices(Numerals):
 
 def _radices(factors: Iterable[Poly]) -> list[Poly]:
     """What an equation may be split at: its factors other than 1, the simplest first."""
-    found: dict[tuple, Poly] = {}
+    found: dict[tuple[Any, ...], Poly] = {}
     for factor in factors:
         if factor not in UNITS:
             positive = factor if all(f > 0 for f in factor.values()) or max(factor.values()) > 0 else plus({}, factor, -1)

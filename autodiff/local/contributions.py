@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tensorexpr.autodiff.local.derivatives import DERIVATIVES, cast_to, plus, widened, widened_operation
+from tensorexpr.autodiff.local.derivatives import cast_to, plus, scalings, widened, widened_operation
 from tensorexpr.autodiff.local.products import leave_one_out
 from tensorexpr.autodiff.local.winners import winner_guards
 from tensorexpr.autodiff.local.workspace import Place, Workspace, guarded
 from tensorexpr.dtypes import accumulator
-from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Reduce, apply, conjuncts
+from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Expr, Reduce, apply, conjuncts
 from tensorexpr.records import record, replace
 from tensorexpr.traversal import children, map_children, negate, walk
 
@@ -39,7 +39,7 @@ class Contribution:
     """
 
     access: Access
-    axes: tuple
+    axes: tuple[Axis, ...]
     guards: tuple[Expr, ...]
     value: Expr
     reads: tuple[Read, ...]
@@ -102,7 +102,7 @@ class ExpressionAdjoint:
             case Apply() if node.dtype.is_float:
                 if node.op.name == "where":
                     return node.args[1:]
-                return tuple(arg for arg, scaling in zip(node.args, DERIVATIVES[node.op.name], strict=True) if scaling is not None)
+                return tuple(arg for arg, scaling in zip(node.args, scalings(node.op), strict=True) if scaling is not None)
             case Cast() if node.dtype.is_float and node.arg.dtype.is_float:
                 return (node.arg,)
             case Reduce() if node.dtype.is_float:
@@ -136,7 +136,7 @@ class ExpressionAdjoint:
                 case Apply():
                     seed = self._shared(node, seed, place)
                     args, result = widened_operation(node, whole if node is value and whole is not None else node)
-                    for arg, scaling in zip(node.args, DERIVATIVES[node.op.name], strict=True):
+                    for arg, scaling in zip(node.args, scalings(node.op), strict=True):
                         if scaling is not None and self.count(arg):
                             scaled = scaling(seed, args, result)
                             self._receive(adjoints, arg, self._workspace.without_reductions(scaled, place, self._owner))

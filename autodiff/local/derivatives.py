@@ -1,17 +1,10 @@
-"""The derivative table: for each scalar operation and operand, how a small change of the operand changes the result.
+"""Derivatives of scalar operations: the slopes of the table in `tensorexpr.ops` as expressions.
 
-A row holds one *scaling* per operand: `scaling(t, args, result)` is the expression `t * d op(args) / d arg`. The same
-function serves both modes, since multiplying with a number is its own transpose: reverse mode scales the adjoint of the
-result, forward mode the tangent of the operand. `result` is an expression for the value of the operation itself, so that
-`exp` costs one multiplication. None stands for a derivative that is zero everywhere.
+A *scaling* of an operand, `scaling(t, args, result)`, is the expression `t * d op(args) / d arg`. `result` is an expression for the value
+of the operation itself, so that `exp` costs one multiplication. None stands for a derivative that is zero everywhere.
 
-Conventions (tested): abs and sign have derivative 0 at 0; minimum and maximum give each operand half where both are
-equal, nothing to an operand that is not the result; floor, ceil, round, trunc, floor division and comparisons are flat. The power
-`a ** b` has derivative b * a**(b-1) by its base, and 0 there where b = 0, whatever the base; by its exponent a**b * log(a), and 0 at base 0
-(NaN for a negative base, where no derivative exists). A constant exponent never meets the logarithm.
-atan2 has derivatives 0 at (0, 0). sqrt, rsqrt and log follow IEEE at the edge of their domain: sqrt has the derivative infinity
-at 0. docs/language.md has all of this as a table.
-`where` is no row: the derivative goes to the branch that is taken, which is a guard and not a factor.
+The power `a ** b` has rules here: derivative b * a**(b-1) by its base, and 0 there where b = 0, whatever the base; by its exponent
+a**b * log(a), and 0 at base 0 (NaN for a negative base, where no derivative exists). A constant exponent never meets the logarithm.
 
 Derivatives of 16-bit floats are computed in float32, from the operands as they are, and rounded where they are stored.
 """
@@ -20,9 +13,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 
 from tensorexpr.dtypes import DType, accumulator
 from tensorexpr.ir import Apply, Cast, Const, Expr, apply
+from tensorexpr.ops import Op, expand
 
 Scaling = Callable[[Expr, tuple[Expr, ...], Expr], Expr]
 
@@ -87,54 +82,6 @@ def widened_operation(node: Apply, result: Expr) -> tuple[tuple[Expr, ...], Expr
     return args, Apply(node.op, args)
 
 
-def _square(a: Expr) -> Expr:
-    return apply("mul", a, a)
-
-
-def _factor(weight: Callable[..., Expr]) -> Scaling:
-    """A scaling by a weight that is a function of the operands."""
-    return lambda t, args, result: times(t, weight(*args))
-
-
-def _of_result(weight: Callable[[Expr], Expr]) -> Scaling:
-    """A scaling by a weight that is a function of the result."""
-    return lambda t, args, result: times(t, weight(result))
-
-
-def _over(denominator: Callable[..., Expr]) -> Scaling:
-    """A scaling by one over a function of the operands."""
-    return lambda t, args, result: apply("div", t, denominator(*args))
-
-
-def _pass(t: Expr, args: tuple[Expr, ...], result: Expr) -> Expr:
-    return t
-
-
-def _flip(t: Expr, args: tuple[Expr, ...], result: Expr) -> Expr:
-    return negative(t)
-
-
-def _wins(comparison: str, operand: int) -> Scaling:
-    """The scaling of minimum and maximum: everything to the operand that wins, half in a tie."""
-
-    def scaling(t: Expr, args: tuple[Expr, ...], result: Expr) -> Expr:
-        mine, other = args[operand], args[1 - operand]
-        half = times(t, number(0.5, t))
-        tie = apply("where", apply("eq", mine, other), half, number(0, t))
-        return apply("where", apply(comparison, mine, other), t, tie)
-
-    return scaling
-
-
-def _divisor(t: Expr, args: tuple[Expr, ...], result: Expr) -> Expr:
-    """-(t / b) * (a / b): what the dividend gets, times the result; both are there anyway."""
-    return negative(times(apply("div", t, args[1]), result))
-
-
-def _modulo_divisor(t: Expr, args: tuple[Expr, ...], result: Expr) -> Expr:
-    return negative(times(t, apply("floordiv", *args)))
-
-
 def _base(t: Expr, args: tuple[Expr, ...], result: Expr) -> Expr:
     base, exponent = args
     if isinstance(exponent, Const):
@@ -154,85 +101,24 @@ def _exponent(t: Expr, args: tuple[Expr, ...], result: Expr) -> Expr:
     return apply("where", apply("eq", base, number(0, base)), number(0, t), times(t, apply("mul", result, apply("log", base))))
 
 
-def _one_plus_square(a: Expr) -> Expr:
-    return apply("add", number(1, a), _square(a))
+_POWER: tuple[Scaling | None, ...] = (_base, _exponent)
 
 
-def _one_minus_square(a: Expr) -> Expr:
-    return apply("sub", number(1, a), _square(a))
+@cache
+def scalings(op: Op) -> tuple[Scaling | None, ...]:
+    """How a small change of each operand changes the result."""
+    return _POWER if op.name == "pow" else tuple(None if text is None else _scaling(text) for text in op.slopes)
 
 
-def _hypotenuse_squared(a: Expr, b: Expr) -> Expr:
-    return apply("add", _square(a), _square(b))
+def _scaling(text: str) -> Scaling:
+    def scaling(t: Expr, args: tuple[Expr, ...], result: Expr) -> Expr:
+        values = dict(zip("ab", args)) | {"t": t, "r": result}
+        return expand(text, values, lambda value: number(value, t), _applied)
+
+    return scaling
 
 
-def _atan2_first(t: Expr, args: tuple[Expr, ...], result: Expr) -> Expr:
-    return times(t, _angular(args[1], args))
-
-
-def _atan2_second(t: Expr, args: tuple[Expr, ...], result: Expr) -> Expr:
-    return negative(times(t, _angular(args[0], args)))
-
-
-def _angular(side: Expr, args: tuple[Expr, ...]) -> Expr:
-    """A side over the square of the hypotenuse, 0 where that is 0."""
-    squared = _hypotenuse_squared(*args)
-    zero = number(0, squared)
-    return apply("where", apply("eq", squared, zero), zero, apply("div", side, squared))
-
-
-def _erf_slope(a: Expr) -> Expr:
-    return times(number(2 / math.sqrt(math.pi), a), apply("exp", negative(_square(a))))
-
-
-FLAT: tuple[Scaling | None, ...] = (None, None)
-
-DERIVATIVES: dict[str, tuple[Scaling | None, ...]] = {
-    "add": (_pass, _pass),
-    "sub": (_pass, _flip),
-    "mul": (_factor(lambda a, b: b), _factor(lambda a, b: a)),
-    "div": (_over(lambda a, b: b), _divisor),
-    "floordiv": FLAT,
-    "mod": (_pass, _modulo_divisor),
-    "pow": (_base, _exponent),
-    "neg": (_flip,),
-    "abs": (_factor(lambda a: apply("sign", a)),),
-    "sign": (None,),
-    "minimum": (_wins("lt", 0), _wins("lt", 1)),
-    "maximum": (_wins("gt", 0), _wins("gt", 1)),
-    "floor": (None,),
-    "ceil": (None,),
-    "round": (None,),
-    "trunc": (None,),
-    "sqrt": (lambda t, args, result: apply("div", times(t, number(0.5, t)), result),),
-    "rsqrt": (_of_result(lambda r: times(number(-0.5, r), apply("mul", r, _square(r)))),),
-    "exp": (_of_result(lambda r: r),),
-    "exp2": (_of_result(lambda r: times(number(math.log(2), r), r)),),
-    "expm1": (_of_result(lambda r: apply("add", r, number(1, r))),),
-    "log": (_over(lambda a: a),),
-    "log2": (_over(lambda a: times(number(math.log(2), a), a)),),
-    "log1p": (_over(lambda a: apply("add", number(1, a), a)),),
-    "sin": (_factor(lambda a: apply("cos", a)),),
-    "cos": (_factor(lambda a: negative(apply("sin", a))),),
-    "tan": (_of_result(_one_plus_square),),
-    "sinh": (_factor(lambda a: apply("cosh", a)),),
-    "cosh": (_factor(lambda a: apply("sinh", a)),),
-    "tanh": (_of_result(_one_minus_square),),
-    "asin": (_over(lambda a: apply("sqrt", _one_minus_square(a))),),
-    "acos": (lambda t, args, result: negative(apply("div", t, apply("sqrt", _one_minus_square(args[0])))),),
-    "atan": (_over(_one_plus_square),),
-    "atan2": (_atan2_first, _atan2_second),
-    "sigmoid": (_of_result(lambda r: apply("mul", r, apply("sub", number(1, r), r))),),
-    "erf": (_factor(_erf_slope),),
-    "stop_gradient": (None,),
-    "recompute": (_pass,),
-    "isnan": (None,),
-    "isinf": (None,),
-    "isfinite": (None,),
-    "eq": FLAT,
-    "ne": FLAT,
-    "lt": FLAT,
-    "le": FLAT,
-    "gt": FLAT,
-    "ge": FLAT,
-}
+def _applied(name: str, *operands: Expr) -> Expr:
+    if name == "mul":
+        return times(*operands)
+    return negative(*operands) if name == "neg" else apply(name, *operands)

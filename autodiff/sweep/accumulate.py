@@ -12,12 +12,14 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 
 from tensorexpr import dtypes
+from tensorexpr.autodiff.data.digits import with_digits
 from tensorexpr.autodiff.data.rows import by_places
 from tensorexpr.autodiff.data.segments import sorted_gathers, with_known_keys
 from tensorexpr.autodiff.data.unsorting import unsorted
 from tensorexpr.autodiff.invert.components import Inverse, invert_read
 from tensorexpr.autodiff.invert.inversion import Gather
 from tensorexpr.autodiff.invert.merging import merged
+from tensorexpr.autodiff.invert.numerals import has_data
 from tensorexpr.autodiff.local.contributions import Contribution
 from tensorexpr.autodiff.local.derivatives import cast_to, is_number, plus
 from tensorexpr.autodiff.local.workspace import Workspace, all_of, guarded
@@ -99,14 +101,18 @@ def flow(consumer: str, contribution: Contribution, target: tuple[Axis, ...], lo
         inverse = None
     if inverse is not None:
         return Flow(consumer, contribution, inverse.gathers, inverse.lowering, inverse)
+    read = contribution
+    if not lowering:
+        by_data = [index for index in access.indices if has_data(index)]
+        contribution = with_digits(contribution, by_data, (*workspace.reserved, *(axis.index for axis in target)))
     try:
         gathers = sorted_gathers(contribution, target, workspace, _gathers, lowering is not None)
     except DomainTooComplex:
         gathers = None
     along = by_places(contribution, target, workspace) if gathers is None else None
     if along is not None:
-        return replace(flow(consumer, along, target, lowering, workspace), read=contribution)
-    return Flow(consumer, contribution if gathers is None else with_known_keys(contribution), gathers, "segments")
+        return replace(flow(consumer, along, target, lowering, workspace), read=read)
+    return Flow(consumer, contribution if gathers is None else with_known_keys(contribution), gathers, "segments", read=read)
 
 
 def _apart(c: Contribution, target: tuple[Axis, ...]) -> Contribution:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from tensorexpr.autodiff.data.scatters import scattered_slope
 from tensorexpr.autodiff.local.contributions import ExpressionAdjoint
-from tensorexpr.autodiff.local.derivatives import DERIVATIVES, cast_to, plus, widened, widened_operation
+from tensorexpr.autodiff.local.derivatives import cast_to, plus, scalings, widened, widened_operation
 from tensorexpr.autodiff.local.overrides import Override, inside
 from tensorexpr.autodiff.local.products import leave_one_out
 from tensorexpr.autodiff.local.winners import winner_guards
@@ -178,7 +178,7 @@ class Forward:
                 case Apply():
                     args, result = widened_operation(node, whole if whole is not None and node is value else node)
                     total: Expr | None = None
-                    for arg, scaling in zip(node.args, DERIVATIVES[node.op.name], strict=True):
+                    for arg, scaling in zip(node.args, scalings(node.op), strict=True):
                         inner = None if scaling is None else visit(arg, place)
                         if scaling is not None and inner is not None:
                             part = scaling(inner, args, result)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tensorexpr.benchmarks.calls.square import COUNT, square
-from tensorexpr.transforms import vjp
+from tensorexpr.op.transforms import vjp
 
 
 def calls() -> dict[str, Callable[[], object]]:

@@ -13,7 +13,7 @@ import torch
 
 from tensorexpr.benchmarks.calls.square import COUNT, square
 from tensorexpr.interop.torch import as_torch
-from tensorexpr.transforms import vjp
+from tensorexpr.op.transforms import vjp
 
 _LIBRARY = torch.library.Library("tensorexpr_bench", "FRAGMENT")
 

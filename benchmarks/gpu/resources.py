@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorexpr as te
@@ -51,7 +51,9 @@ def _gemm(n: int, dtype: str) -> tuple[list[te.Tensor], list[te.Tensor]]:
     return [te.compute((n, n), lambda i, j: te.sum(lambda k: a[i, k] * b[k, j], n), name="c")], [a, b]
 
 
-def _with_gradient(make, *shapes: tuple[int, ...], dtype: str = "float32") -> tuple[list[te.Tensor], list[te.Tensor]]:
+def _with_gradient(
+    make: Callable[..., te.Tensor], *shapes: tuple[int, ...], dtype: str = "float32"
+) -> tuple[list[te.Tensor], list[te.Tensor]]:
     inputs = [te.placeholder(shape, dtype, name=f"x{k}") for k, shape in enumerate(shapes)]
     y = make(*inputs)
     head = te.placeholder(y.shape, dtype, name="head")

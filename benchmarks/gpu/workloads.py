@@ -48,13 +48,13 @@ class Workload:
 
 
 @te.op
-def copy(x):
+def copy(x: te.Tensor) -> te.Tensor:
     """x again."""
     return te.compute(x.shape, lambda i: x[i])
 
 
 @te.op
-def transpose(x):
+def transpose(x: te.Tensor) -> te.Tensor:
     """The matrix with its rows as columns."""
     n, m = x.shape
     return te.compute((m, n), lambda i, j: x[j, i])

@@ -27,7 +27,7 @@ from tensorexpr.benchmarks.calls.square import COUNT, square
 from tensorexpr.benchmarks.harness import machine
 from tensorexpr.benchmarks.subjects import threads
 from tensorexpr.codegen.bundle.export import export
-from tensorexpr.transforms import vjp
+from tensorexpr.op.transforms import vjp
 
 HOSTS = ("numpy", "torch", "jax")
 ROUNDS, BATCH = 9, 0.004

@@ -23,7 +23,7 @@ from tensorexpr.benchmarks.calls.square import COUNT, square
 from tensorexpr.benchmarks.harness import machine
 from tensorexpr.codegen.llvm import set_threads
 from tensorexpr.kernels import matmul, softmax
-from tensorexpr.transforms import vjp
+from tensorexpr.op.transforms import vjp
 
 SECONDS = 0.5
 

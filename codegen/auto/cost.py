@@ -229,7 +229,7 @@ class Model:
         facts, plan = self.facts, self.plan
         alone = np.maximum(ports.max(axis=1), levels.sum(axis=0)) + mispredicted
         if threads == 1:
-            return alone.sum(axis=0) + facts.call
+            return np.asarray(alone.sum(axis=0) + facts.call)
         total = np.full(extents.shape[1], facts.call)
         everyone = levels[-1] * facts.line_all / facts.lines[-1]
         for kernel in range(len(self.summary.kernels)):

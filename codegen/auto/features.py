@@ -132,7 +132,7 @@ class Plan:
         """How often each piece of work is executed, on whole registers."""
         if not self.work:
             return np.zeros((0, extents.shape[1]))
-        times = np.exp(self._work_loops @ np.log(np.maximum(extents, _LEAST)))
+        times: Numbers = np.exp(self._work_loops @ np.log(np.maximum(extents, _LEAST)))
         times *= self._shares
         for loop, rows, bytes_ in self._vectors:
             times[rows] *= _registers(extents[loop], bytes_[:, None], self.vector_bytes, self.unit_bytes)
@@ -194,7 +194,8 @@ class Plan:
     def iterations(self, extents: Numbers) -> Numbers:
         """How often the body of each loop runs."""
         shares = np.array([loop.share for loop in self.summary.loops])[:, None]
-        return shares * np.exp(self._loop_paths @ np.log(np.maximum(extents, _LEAST)))
+        entered: Numbers = shares * np.exp(self._loop_paths @ np.log(np.maximum(extents, _LEAST)))
+        return entered
 
     def chained(self, extents: Numbers) -> tuple[Numbers, Numbers, Numbers]:
         """Links of each chain, all of them one after the other; how often the loops run in which it stays one chain, which are the
@@ -463,7 +464,8 @@ class Plan:
         number, count = self._rows[depth]
         total = np.zeros((count, own.shape[1]))
         np.add.at(total, number, own)
-        return own / np.maximum(total[number], _LEAST)
+        part: Numbers = own / np.maximum(total[number], _LEAST)
+        return part
 
     @cached_property
     def _rows(self) -> dict[int, tuple[Numbers, int]]:
@@ -489,7 +491,8 @@ def _registers(lanes: Numbers, size: Numbers, vector_bytes: int, unit_bytes: int
     parts = np.zeros(np.broadcast(rest, size).shape)
     for bit in range(7):
         parts += (rest >> bit & 1) * np.clip((1 << bit) * size / vector_bytes, unit_bytes / vector_bytes, 1.0)
-    return np.maximum(whole + parts, unit_bytes / vector_bytes)
+    registers: Numbers = np.maximum(whole + parts, unit_bytes / vector_bytes)
+    return registers
 
 
 def _kept(load: Numbers) -> Numbers:
@@ -497,7 +500,8 @@ def _kept(load: Numbers) -> Numbers:
 
     Caches replace lines nearly at random: a line that is kept with probability h meets (1 - h) * load replacements per line held before it
     is touched again, so h = exp(-(1 - h) load), which is 1 up to a load of 1, and 0.2 at 2."""
-    return _KEPT[(np.minimum(load, _MOST) * _STEPS).astype(np.intp)]
+    share: Numbers = _KEPT[(np.minimum(load, _MOST) * _STEPS).astype(np.intp)]
+    return share
 
 
 def _fixed_points(loads: Numbers) -> Numbers:

@@ -11,11 +11,11 @@ import itertools
 from collections.abc import Iterator
 from functools import lru_cache, reduce
 
+from tensorexpr.bounds.enumeration import NotEnumerable, enumerate_points
 from tensorexpr.codegen.dependence.pairs import Pair
 from tensorexpr.codegen.facts.questions import FEW_POINTS, STEPS, Answer, Point, Questions
 from tensorexpr.codegen.facts.scope import Interval, Scope
 from tensorexpr.codegen.nest import LoopNest
-from tensorexpr.enumeration import NotEnumerable, enumerate_points
 from tensorexpr.ir import Access, Axis, Expr, Index, Size, apply, const
 from tensorexpr.records import record, replace
 from tensorexpr.traversal import bottom_up, walk

@@ -16,13 +16,13 @@ from typing import TypeVar
 import numpy as np
 
 from tensorexpr import dtypes
+from tensorexpr.bounds.enumeration import NotEnumerable, Points, enumerate_points, evaluate_on
+from tensorexpr.bounds.nonlinear import Polynomials
 from tensorexpr.codegen.facts.forms import Forms, Names
 from tensorexpr.codegen.facts.scope import Checked, Fact, Scope, mentioned
 from tensorexpr.codegen.nest import Check
-from tensorexpr.enumeration import NotEnumerable, Points, enumerate_points, evaluate_on
 from tensorexpr.integers import Affine, Constraint, Domain, DomainTooComplex, at_most, ge, le, lt, take
 from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Expr, Index, Size, apply, const
-from tensorexpr.nonlinear import Polynomials
 from tensorexpr.records import record
 from tensorexpr.regions import MAX_CASES, Case, Opaque, affine_of, cases_of, cases_where
 from tensorexpr.traversal import bottom_up, walk

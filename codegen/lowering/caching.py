@@ -28,6 +28,7 @@ from tensorexpr.codegen.nest import Ahead, Alloc, Block, Buffer, Check, For, If,
 from tensorexpr.codegen.schedule.zeros import zero_beyond
 from tensorexpr.dtypes import DType
 from tensorexpr.integers import Affine
+from tensorexpr.integers.forms.affine import Atom
 from tensorexpr.ir import Access, Apply, Const, Expr, Index, Size, apply, conjunction, const
 from tensorexpr.records import record, replace
 from tensorexpr.regions import affine_of, expression_of
@@ -364,7 +365,7 @@ def _range(index: Expr, loops: dict[str, tuple[int, int] | None]) -> tuple[Affin
     return Affine(outer), low, high
 
 
-def _connected(terms: list) -> list[Affine]:
+def _connected(terms: list[tuple[Atom, int]]) -> list[Affine]:
     """Sums of terms that have no name in common."""
     found: list[Affine] = []
     for atom, factor in terms:

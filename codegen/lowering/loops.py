@@ -236,8 +236,11 @@ class Loops(Reductions):
 
     def made_checks(self, checks: tuple[Pending, ...], scope: Scope) -> Block:
         made: dict[Check | If, None] = {}
+
+        def resolve(e: Expr) -> Expr:
+            return self.read(scope.resolve(e))
+
         for check in checks:
-            resolve = lambda e: self.read(scope.resolve(e))  # noqa: E731
             tensor = check.access.tensor
             index, place = check.access.indices[check.axis], check.access.location or self.location
             unsigned = isinstance(index, Cast) and index.arg.dtype is dtypes.uint64

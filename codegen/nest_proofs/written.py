@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from tensorexpr.bounds.enumeration import NotEnumerable, enumerate_points, evaluate_on
 from tensorexpr.codegen.dependence.pairs import common, flat, renamed
 from tensorexpr.codegen.facts.places import Home, Loop, Touch
 from tensorexpr.codegen.facts.questions import (
@@ -36,7 +37,6 @@ from tensorexpr.codegen.facts.scope import Scope, mentioned
 from tensorexpr.codegen.nest import Alloc, LoopNest
 from tensorexpr.codegen.nest_proofs.races import AT_ONCE
 from tensorexpr.codegen.nest_proofs.spans import Filling, Store
-from tensorexpr.enumeration import NotEnumerable, enumerate_points, evaluate_on
 from tensorexpr.integers import Affine, Constraint, Domain, FloorDiv, lt, take
 from tensorexpr.integers.forms.affine import Atom
 from tensorexpr.ir import Access, Apply, Axis, Const, Expr, Index, Size, apply, const, integer

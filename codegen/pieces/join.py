@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
+from tensorexpr.building.progress import step
 from tensorexpr.codegen.memo import Memo
 from tensorexpr.codegen.nest import Alloc, Buffer, For, LoopNest
 from tensorexpr.codegen.nest_names import NestNames, statements
@@ -14,7 +15,6 @@ from tensorexpr.codegen.pieces.cut import Piece
 from tensorexpr.codegen.target import Target
 from tensorexpr.ir import Access, Program
 from tensorexpr.language.core.renaming import index_names
-from tensorexpr.progress import step
 from tensorexpr.records import replace
 from tensorexpr.traversal import expressions, fresh_name, walk
 

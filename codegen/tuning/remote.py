@@ -44,7 +44,7 @@ class Remote:
         self._job = job
         self._command = tuple(command)
         self._process: subprocess.Popen[bytes] | None = None
-        self._answers: queue.Queue[Any] = queue.Queue()
+        self._answers: queue.Queue[tuple[str, Any] | None] = queue.Queue()
         self._first: float | None = None
 
     def __enter__(self) -> Remote:
@@ -98,7 +98,8 @@ class Remote:
         if kind != DONE:
             raise InternalError(f"tune: {found}")
         self._first = time.monotonic() - began
-        return found
+        trial: Trial = found
+        return trial
 
     def _patience(self, limit: float) -> float:
         assert self._first is not None

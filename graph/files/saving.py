@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from tensorexpr.bounds.wrapping import program_with_wraps
 from tensorexpr.dtypes import dtype, int64
 from tensorexpr.errors import ArgumentError, Location, TensorExprError, user_location
 from tensorexpr.graph.files.loaded import Loaded
@@ -43,11 +44,10 @@ from tensorexpr.graph.nodes.sizes import sized_program
 from tensorexpr.graph.run.function import Function, Signature
 from tensorexpr.graph.trace.trees import HOLE, leaves
 from tensorexpr.ir import Const, Constant, Expr, Index, Input, TensorType, const
-from tensorexpr.op_rules import article
+from tensorexpr.op.rules import article
 from tensorexpr.parse import parse_expr, parse_program
 from tensorexpr.text import print_expr, print_program
 from tensorexpr.traversal import walk
-from tensorexpr.wrapping import program_with_wraps
 
 _FORMAT = "tensorexpr.function/1"
 _KINDS: dict[str, type[Node]] = {

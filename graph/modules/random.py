@@ -80,7 +80,7 @@ def unit(bits: Any) -> Any:
     return te.cast(bits >> np.uint32(8), "float32") * np.float32(2.0**-24)
 
 
-def place_of(indices: tuple[Any, ...], shape: tuple[int, ...]) -> Any:
+def place_of(indices: tuple[Any, ...], shape: tuple[Any, ...]) -> Any:
     place: Any = 0
     for index, extent in zip(indices, shape, strict=True):
         place = place * extent + index

@@ -22,7 +22,7 @@ from tensorexpr.graph.trace.tracing import Operation, current
 from tensorexpr.graph.trace.values import tensor_or_array
 from tensorexpr.ir import TensorType, const
 from tensorexpr.language import Tensor
-from tensorexpr.op_rules import article
+from tensorexpr.op.rules import article
 
 
 class Variable:

@@ -14,7 +14,7 @@ from tensorexpr.errors import ArgumentError, DefinitionError, Location, user_loc
 from tensorexpr.graph.nodes.ir import Call, Composite, Graph, OfComposite, walk_graphs
 from tensorexpr.graph.run.compile import lowered_graph
 from tensorexpr.ir import TensorType
-from tensorexpr.op_rules import article
+from tensorexpr.op.rules import article
 
 
 def composite_of(implements: Any, attrs: Mapping[str, Any] | None, aliases: Sequence[str], doc: str) -> Composite:

@@ -36,7 +36,7 @@ from tensorexpr.ir import Const, TensorType, const
 from tensorexpr.language import Tensor
 from tensorexpr.language.core.tensor import whole
 from tensorexpr.markup import code, listed, page, paragraph, table
-from tensorexpr.op_names import imported, name_of
+from tensorexpr.op.names import imported, name_of
 from tensorexpr.text import print_type
 
 _active: contextvars.ContextVar[tuple[tuple[Function, Hashable], ...]] = contextvars.ContextVar("functions being traced", default=())

@@ -20,7 +20,7 @@ from tensorexpr.graph.trace.tracing import Trace, as_tensor
 from tensorexpr.ir import Const, TensorType, const, integer
 from tensorexpr.language import Tensor
 from tensorexpr.op import Op
-from tensorexpr.op_rules import article
+from tensorexpr.op.rules import article
 from tensorexpr.text import print_type
 
 

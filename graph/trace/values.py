@@ -17,7 +17,7 @@ from tensorexpr import language
 from tensorexpr.errors import DefinitionError, user_location
 from tensorexpr.ir import Const, Expr, TensorType
 from tensorexpr.language import Tensor, compute, constant
-from tensorexpr.op_rules import article
+from tensorexpr.op.rules import article
 
 _UNARY: dict[str, Callable[..., Any]] = {"neg": operator.neg, "pos": operator.pos, "abs": language.abs, "invert": operator.invert}
 _BINARY: dict[str, Callable[..., Any]] = {

@@ -31,9 +31,9 @@ from tensorexpr.interop.jax.primitive import Call, Types, check_dtype, types_of
 from tensorexpr.interop.operators import Operator, leaf_names, op_of
 from tensorexpr.language import Tensor, cast, compute
 from tensorexpr.op import Op
-from tensorexpr.op_arguments import check_integer, weak_floats
-from tensorexpr.op_rules import article
-from tensorexpr.op_trees import leaves, map_tree, rebuild
+from tensorexpr.op.arguments import check_integer, weak_floats
+from tensorexpr.op.rules import article
+from tensorexpr.op.trees import leaves, map_tree, rebuild
 from tensorexpr.traversal import fresh_name
 
 _FORMS_KEPT = 1024
@@ -169,7 +169,7 @@ def _as_jax(op: str, name: str, leaf: Any) -> Any:
             location=user_location(),
             hint="jax.numpy.asarray makes one of what is on the cpu",
         )
-    if jax.dtypes.issubdtype(array.dtype, jax.dtypes.extended):
+    if jax.numpy.issubdtype(array.dtype, jax.dtypes.extended):
         raise ArgumentError(f"{op}: argument {name}: expected an array of numbers, got {array.dtype}", location=user_location())
     check_dtype(op, name, np.dtype(array.dtype))
     return array
@@ -187,7 +187,7 @@ def as_jax(operation: Any) -> JaxFunction:
 
 
 class _Host:
-    """JAX among the hosts (`tensorexpr.hosts`): ops that are called on its arrays."""
+    """JAX among the hosts (`tensorexpr.op.hosts`): ops that are called on its arrays."""
 
     def call(self, operation: Op, trees: list[Any], static: dict[str, Any], out: Any) -> Any:
         """The results of an op on arrays of JAX."""

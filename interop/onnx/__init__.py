@@ -26,7 +26,7 @@ from tensorexpr.errors import ArgumentError, TargetError, TensorExprError, user_
 from tensorexpr.interop.onnx.export import to_onnx
 from tensorexpr.interop.onnx.function import Imported
 from tensorexpr.interop.onnx.model import Model
-from tensorexpr.op_rules import article
+from tensorexpr.op.rules import article
 
 __all__ = ["Imported", "from_onnx", "to_onnx"]
 

@@ -9,7 +9,7 @@ knows no error.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,15 +19,9 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 from tensorexpr.dtypes import DType, int64
 from tensorexpr.errors import TargetError, user_location
 from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Define, Expr, Index, Reduce, apply
+from tensorexpr.ops import OPS, Op, expand
 from tensorexpr.traversal import walk
 
-_PLAIN = {
-    "add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "pow": "Pow", "neg": "Neg", "abs": "Abs", "sign": "Sign", "minimum": "Min",
-    "maximum": "Max", "floor": "Floor", "ceil": "Ceil", "round": "Round", "sqrt": "Sqrt", "exp": "Exp", "log": "Log", "sin": "Sin",
-    "cos": "Cos", "tan": "Tan", "sinh": "Sinh", "cosh": "Cosh", "tanh": "Tanh", "asin": "Asin", "acos": "Acos", "atan": "Atan",
-    "sigmoid": "Sigmoid", "erf": "Erf", "isnan": "IsNaN", "isinf": "IsInf", "eq": "Equal", "lt": "Less", "le": "LessOrEqual",
-    "gt": "Greater", "ge": "GreaterOrEqual", "where": "Where", "stop_gradient": "Identity", "recompute": "Identity",
-}  # fmt: skip
 _LOGICAL = {"and": ("And", "BitwiseAnd"), "or": ("Or", "BitwiseOr"), "xor": ("Xor", "BitwiseXor"), "invert": ("Not", "BitwiseNot")}
 _REDUCTIONS = {"sum": "ReduceSum", "prod": "ReduceProd", "max": "ReduceMax", "min": "ReduceMin", "all": "ReduceMin", "any": "ReduceMax"}
 _CODES = {
@@ -35,6 +29,12 @@ _CODES = {
     "uint8": TensorProto.UINT8, "uint16": TensorProto.UINT16, "uint32": TensorProto.UINT32, "uint64": TensorProto.UINT64,
     "float16": TensorProto.FLOAT16, "bfloat16": TensorProto.BFLOAT16, "float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE,
 }  # fmt: skip
+
+
+def _made_of(op: Op) -> str | None:
+    """The other operations that say an operation here, where ONNX has no operator for it."""
+    text = op.onnx or op.formula
+    return None if text is None or text.isidentifier() else text
 
 
 def code_of(dtype: DType) -> int:
@@ -127,35 +127,38 @@ class Definitions:
                 return self._apply(expr, [self._term(arg, scope) for arg in expr.args])
         raise unsupported(f"a {type(expr).__name__.lower()}", expr)
 
+    def _expanded(self, text: str, expr: Apply, terms: list[Term]) -> Term:
+        """An operation as the others that it is made of; each value is an expression, for its dtype, and the tensor that has it."""
+        kind = expr.args[0].dtype
+
+        def number(value: float) -> tuple[Expr, Term]:
+            return Const(value, kind), Term(self._nodes.constant(np.asarray(value, kind.numpy)), ())
+
+        def applied(name: str, *operands: tuple[Expr, Term]) -> tuple[Expr, Term]:
+            made = Apply(OPS[name], tuple(e for e, _ in operands))
+            return made, self._apply(made, [t for _, t in operands])
+
+        return expand(text, dict(zip("ab", zip(expr.args, terms))), number, applied)[1]
+
     def _apply(self, expr: Apply, terms: list[Term]) -> Term:
+        text = _made_of(expr.op)
+        if text is not None:
+            return self._expanded(text, expr, terms)
         rank = max(len(term.dims) for term in terms)
         terms = [self._lifted(term, rank) if term.dims else term for term in terms]
         dims = _broadcast([term.dims for term in terms if term.dims], rank)
         names, nodes, op = [term.name for term in terms], self._nodes, expr.op.name
         kind = expr.args[-1].dtype
 
-        def c(value: float) -> str:
-            return nodes.constant(np.asarray(value, kind.numpy))
-
-        special: dict[str, Callable[[], str]] = {
-            "ne": lambda: nodes.add("Not", [nodes.add("Equal", names)]),
-            "isfinite": lambda: nodes.add("Not", [nodes.add("Or", [nodes.add("IsNaN", names), nodes.add("IsInf", names)])]),
-            "rsqrt": lambda: nodes.add("Reciprocal", [nodes.add("Sqrt", names)]),
-            "exp2": lambda: nodes.add("Pow", [c(2), *names]),
-            "expm1": lambda: nodes.add("Sub", [nodes.add("Exp", names), c(1)]),
-            "log1p": lambda: nodes.add("Log", [nodes.add("Add", [*names, c(1)])]),
-            "log2": lambda: nodes.add("Div", [nodes.add("Log", names), c(float(np.log(2)))]),
-            "trunc": lambda: nodes.add("Mul", [nodes.add("Sign", names), nodes.add("Floor", [nodes.add("Abs", names)])]),
-            "mod": lambda: self._mod(names, kind),
-            "floordiv": lambda: self._floordiv(names, kind),
-        }
-        if op in special:
-            return Term(special[op](), dims)
+        if op == "mod":
+            return Term(self._mod(names, kind), dims)
+        if op == "floordiv":
+            return Term(self._floordiv(names, kind), dims)
         if op in _LOGICAL:
             return Term(nodes.add(_LOGICAL[op][0 if kind.is_bool else 1], names), dims)
-        if op not in _PLAIN:
+        if expr.op.onnx is None:
             raise unsupported(f"the operation {op}", expr)
-        return Term(nodes.add(_PLAIN[op], names), dims)
+        return Term(nodes.add(expr.op.onnx, names), dims)
 
     def _mod(self, names: list[str], kind: DType) -> str:
         if not kind.is_float:

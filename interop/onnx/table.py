@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -41,14 +41,15 @@ class Row:
     signature: inspect.Signature
 
 
+Rule = TypeVar("Rule", bound=Callable[..., Any])
 _ROWS: dict[tuple[str, str], list[Row]] = {}
 _LAST = 1 << 30
 
 
-def operator(*names: str, since: int = 1, until: int = _LAST, domain: str = "", moves: bool = False) -> Any:
+def operator(*names: str, since: int = 1, until: int = _LAST, domain: str = "", moves: bool = False) -> Callable[[Rule], Rule]:
     """Puts a function into the table, under each of `names`."""
 
-    def put(function: Callable[..., Any]) -> Callable[..., Any]:
+    def put(function: Rule) -> Rule:
         signature = inspect.signature(function)
         for name in names:
             _ROWS.setdefault((domain, name), []).append(Row(function, since, until, moves, signature.parameters, signature))

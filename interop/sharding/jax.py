@@ -33,7 +33,7 @@ from tensorexpr.interop.operators import Operator, op_of
 from tensorexpr.interop.sharding.plan import Choice, Layout, Plan, choices, cost_of
 from tensorexpr.ir import Const, Program
 from tensorexpr.language import program_of
-from tensorexpr.op_specs import Spec
+from tensorexpr.op.specs import Spec
 from tensorexpr.sharding import WHOLE, Bounds, Partial, Rule, Sharding, Split, part_of
 from tensorexpr.simplify import simplify
 

@@ -20,11 +20,10 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from tensorexpr import transforms
 from tensorexpr.dtypes import DType, dtype
 from tensorexpr.errors import DefinitionError, TensorExprError, user_location
-from tensorexpr.op import Op
-from tensorexpr.op_names import name_of, named, within
+from tensorexpr.op import Op, transforms
+from tensorexpr.op.names import name_of, named, within
 from tensorexpr.text import print_program
 
 _KNOWN: dict[str, Any] = {}  # operators of this process by their texts

@@ -17,9 +17,9 @@ from tensorexpr.interop.torch.definitions import meet
 from tensorexpr.interop.torch.dtypes import FROM_TORCH, TO_TORCH
 from tensorexpr.interop.torch.operator import TorchOperator, of_op
 from tensorexpr.op import Op
-from tensorexpr.op_arguments import check_integer
-from tensorexpr.op_rules import article
-from tensorexpr.op_trees import leaves, map_tree, rebuild
+from tensorexpr.op.arguments import check_integer
+from tensorexpr.op.rules import article
+from tensorexpr.op.trees import leaves, map_tree, rebuild
 
 _Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
 _MAKING = threading.Lock()

@@ -38,7 +38,7 @@ from tensorexpr.interop.torch.symbolic import Pattern, extent_value, fits, patte
 from tensorexpr.ir import Program
 from tensorexpr.language import Tensor, dim, program_of
 from tensorexpr.op import Op
-from tensorexpr.op_specs import Spec
+from tensorexpr.op.specs import Spec
 from tensorexpr.records import cached_property
 from tensorexpr.traversal import reads
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import operator
+import os
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeGuard
 
@@ -11,10 +13,28 @@ import tensorexpr as te
 from tensorexpr.errors import ArgumentError, user_location
 from tensorexpr.hints import suggestion
 
+_CONVENTIONS = os.path.dirname(__file__) + os.sep
+_LIBRARY = os.path.dirname(os.path.dirname(__file__)) + os.sep
+
 
 def bad(message: str, hint: str | None = None) -> ArgumentError:
-    """The error for an argument that does not fit, with the line of the user's call."""
+    """The error for an argument that does not fit, with the line of the user's call; the message begins with the kernel's name."""
+    named = _kernels_called()
+    if named and message.partition(":")[0] not in named:
+        message = f"{named[-1]}: {message}"
     return ArgumentError(message, location=user_location(), hint=hint)
+
+
+def _kernels_called() -> list[str]:
+    """The functions of the library that are running, the one that the user called last."""
+    found: list[str] = []
+    frame = sys._getframe(2)
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if path.startswith(_LIBRARY) and not path.startswith(_CONVENTIONS):
+            found.append(frame.f_code.co_name)
+        frame = frame.f_back  # type: ignore[assignment]
+    return found
 
 
 def is_int(value: object) -> TypeGuard[int]:
@@ -23,8 +43,8 @@ def is_int(value: object) -> TypeGuard[int]:
 
 
 def per_axis(name: str, value: Any, rank: int, low: int) -> tuple[int, ...]:
-    """`value`, an integer for all of `rank` axes or one for each, as a tuple; `ArgumentError` for others and below `low`."""
-    values = (value,) * rank if is_int(value) else value
+    """`value`, an integer or a tuple of one for all of `rank` axes, or one for each; `ArgumentError` for others and below `low`."""
+    values = (value,) * rank if is_int(value) else value * rank if isinstance(value, (tuple, list)) and len(value) == 1 else value
     if not isinstance(values, (tuple, list)) or len(values) != rank or not all(is_int(v) and v >= low for v in values):
         raise bad(f"{name}: expected an integer of at least {low}, or {rank} of them, one per axis, got {value!r}")
     return tuple(values)
@@ -45,6 +65,14 @@ def one_of(name: str, value: Any, choices: Sequence[Any]) -> Any:
             suggestion(value, [c for c in choices if isinstance(c, str)]),
         )
     return value
+
+
+def in_dtype(x: te.Tensor, dtype: Any) -> te.Tensor:
+    """`x` in a dtype (one of the language, its name, NumPy's or PyTorch's), or as it is for None: what `dtype=` means to a reduction."""
+    if dtype is None:
+        return x
+    kind = te.dtype(str(dtype).removeprefix("torch.") if type(dtype).__module__ == "torch" else dtype)
+    return x if x.dtype is kind else te.compute(x.shape, lambda *i: te.cast(x[i], kind))
 
 
 def known(*extents: Any) -> bool:

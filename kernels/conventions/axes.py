@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import tensorexpr as te
-from tensorexpr.errors import ArgumentError, user_location
+from tensorexpr.kernels.conventions.arguments import bad
 
 
 def normalized(axis: int, x: te.Tensor) -> int:
@@ -14,8 +14,8 @@ def normalized(axis: int, x: te.Tensor) -> int:
     rank = len(x.shape)
     if isinstance(axis, bool) or not isinstance(axis, int) or not -rank <= axis < rank:
         if rank == 0:
-            raise ArgumentError(f"expected a tensor with axes, got {x.name} without any and axis {axis!r}", location=user_location())
-        raise ArgumentError(f"expected an axis of {x.name} between {-rank} and {rank - 1}, got {axis!r}", location=user_location())
+            raise bad(f"expected a tensor with axes, got {x.name} without any and axis {axis!r}")
+        raise bad(f"expected an axis of {x.name} between {-rank} and {rank - 1}, got {axis!r}")
     return axis % rank
 
 
@@ -29,7 +29,7 @@ def several(axis: int | Sequence[int] | None, x: te.Tensor) -> tuple[int, ...]:
         return ()
     found = sorted(normalized(one, x) for one in wanted)
     if len(set(found)) < len(found):
-        raise ArgumentError(f"expected different axes of {x.name}, got {axis!r}", location=user_location())
+        raise bad(f"expected different axes of {x.name}, got {axis!r}")
     return tuple(found)
 
 

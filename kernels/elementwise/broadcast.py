@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 import tensorexpr as te
-from tensorexpr.kernels.conventions.arguments import bad
+from tensorexpr.kernels.conventions.arguments import bad, one_of
 from tensorexpr.kernels.conventions.broadcasting import at, pointwise
 
 # ---------------------------------------------------------------------------------------------------- arithmetic
@@ -36,9 +36,46 @@ def mul(x: te.Tensor, y: te.Tensor) -> te.Tensor:
 
 
 @te.op
-def div(x: te.Tensor, y: te.Tensor) -> te.Tensor:
-    """`x / y`; of integers a float64."""
-    return pointwise("div", lambda a, b: a / b, x, y)
+def rsub(x: te.Tensor, y: te.Tensor, *, alpha: Any = 1) -> te.Tensor:
+    """`y - alpha * x`."""
+    return pointwise("rsub", lambda a, b: b - (a if alpha == 1 else alpha * a), x, y)
+
+
+@te.op
+def div(x: te.Tensor, y: te.Tensor, *, rounding_mode: str | None = None) -> te.Tensor:
+    """`x / y`; of integers a float64. `rounding_mode` "floor" or "trunc": the integer below it, or towards 0, in the dtype of the
+    operands."""
+    one_of("rounding_mode", rounding_mode, (None, "floor", "trunc"))
+    if rounding_mode is None:
+        return pointwise("div", lambda a, b: a / b, x, y)
+    return pointwise("div", _floored if rounding_mode == "floor" else _truncated, x, y)
+
+
+@te.op
+def true_divide(x: te.Tensor, y: te.Tensor) -> te.Tensor:
+    """`x / y`."""
+    return pointwise("true_divide", lambda a, b: a / b, x, y)
+
+
+@te.op
+def floor_divide(x: te.Tensor, y: te.Tensor) -> te.Tensor:
+    """The integer below `x / y`, in the dtype of the operands; derivative 0."""
+    return pointwise("floor_divide", _floored, x, y)
+
+
+def _floored(a: Any, b: Any) -> te.Scalar:
+    """The floor of the exact quotient, which rounding may take to the next integer."""
+    if not (a.dtype.is_float or b.dtype.is_float):
+        return a // b
+    whole = te.round((a - a % b) / b)
+    return te.where((b == 0) | ~te.isfinite(a) | te.isinf(b), te.floor(a / b), whole)
+
+
+def _truncated(a: Any, b: Any) -> te.Scalar:
+    if a.dtype.is_float or b.dtype.is_float:
+        return te.trunc(a / b)
+    floor = a // b
+    return te.where((floor < 0) & (floor * b != a), floor + 1, floor)
 
 
 @te.op
@@ -102,6 +139,39 @@ def clamp(x: te.Tensor, min: te.Tensor | None = None, max: te.Tensor | None = No
         return raised if high is None else te.where((raised <= high) | te.isnan(raised), raised, high)
 
     return pointwise("clamp", body, x, min, max)
+
+
+@te.op
+def clamp_min(x: te.Tensor, min: te.Tensor) -> te.Tensor:
+    """`clamp` from below."""
+    return clamp.function(x, min, None)
+
+
+@te.op
+def clamp_max(x: te.Tensor, max: te.Tensor) -> te.Tensor:
+    """`clamp` from above."""
+    return clamp.function(x, None, max)
+
+
+@te.op
+def heaviside(x: te.Tensor, values: te.Tensor) -> te.Tensor:
+    """0 below 0, 1 above it, and `values` at 0; NaN stays. The derivative by `x` is 0."""
+    return pointwise("heaviside", lambda v, middle: te.where(v == 0, middle, te.where(te.isnan(v), v, te.cast(v > 0, v.dtype))), x, values)
+
+
+@te.op
+def isclose(x: te.Tensor, y: te.Tensor, *, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> te.Tensor:
+    """Whether `|x - y| <= atol + rtol * |y|`, or both are equal infinities; NaNs are close to each other with `equal_nan` only."""
+
+    def body(a: Any, b: Any) -> Any:
+        near = (
+            (a == b) | (te.isfinite(b) & (te.abs(a - b) <= atol + rtol * te.abs(b)))
+            if a.dtype.is_float
+            else te.abs(a - b) <= atol + rtol * te.abs(b)
+        )
+        return near | (te.isnan(a) & te.isnan(b)) if equal_nan and a.dtype.is_float else near
+
+    return pointwise("isclose", body, x, y)
 
 
 @te.op

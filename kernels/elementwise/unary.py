@@ -31,6 +31,18 @@ def sign(x: te.Tensor) -> te.Tensor:
 
 
 @te.op
+def sgn(x: te.Tensor) -> te.Tensor:
+    """PyTorch's other name of `sign`."""
+    return pointwise("sgn", te.sign, x)
+
+
+@te.op
+def positive(x: te.Tensor) -> te.Tensor:
+    """`x` itself."""
+    return pointwise("positive", lambda v: v, x)
+
+
+@te.op
 def square(x: te.Tensor) -> te.Tensor:
     """`x^2`."""
     return pointwise("square", lambda v: v * v, x)
@@ -288,6 +300,24 @@ def isinf(x: te.Tensor) -> te.Tensor:
 def isfinite(x: te.Tensor) -> te.Tensor:
     """Whether an element is neither infinite nor NaN."""
     return pointwise("isfinite", te.isfinite, x)
+
+
+@te.op
+def isposinf(x: te.Tensor) -> te.Tensor:
+    """Whether an element is plus infinity."""
+    return pointwise("isposinf", lambda v: te.isinf(v) & (v > 0), x)
+
+
+@te.op
+def isneginf(x: te.Tensor) -> te.Tensor:
+    """Whether an element is minus infinity."""
+    return pointwise("isneginf", lambda v: te.isinf(v) & (v < 0), x)
+
+
+@te.op
+def signbit(x: te.Tensor) -> te.Tensor:
+    """Whether an element is negative, the negative zero included; False for NaN."""
+    return pointwise("signbit", lambda v: (v < 0) | ((v == 0) & (1 / v < 0)) if v.dtype.is_float else v < 0, x)
 
 
 @te.op

@@ -69,6 +69,22 @@ def bmm(x: te.Tensor, y: te.Tensor) -> te.Tensor:
 
 
 @te.op
+def mm(x: te.Tensor, y: te.Tensor) -> te.Tensor:
+    """`z[i, j] = sum_k x[i, k] * y[k, j]`: `matmul` of two matrices."""
+    _rank("mm", x, 2)
+    _rank("mm", y, 2)
+    return _matmul("mm", x, y)
+
+
+@te.op
+def mv(x: te.Tensor, y: te.Tensor) -> te.Tensor:
+    """`z[i] = sum_k x[i, k] * y[k]`: `matmul` of a matrix and a vector."""
+    _rank("mv", x, 2)
+    _rank("mv", y, 1)
+    return _matmul("mv", x, y)
+
+
+@te.op
 def addmm(input: te.Tensor, x: te.Tensor, y: te.Tensor, *, beta: Any = 1, alpha: Any = 1) -> te.Tensor:
     """`beta * input + alpha * (x @ y)` of matrices, `input` broadcast to the product."""
     return _added("addmm", 2, input, x, y, beta, alpha)
@@ -80,12 +96,42 @@ def baddbmm(input: te.Tensor, x: te.Tensor, y: te.Tensor, *, beta: Any = 1, alph
     return _added("baddbmm", 3, input, x, y, beta, alpha)
 
 
+@te.op
+def addmv(input: te.Tensor, x: te.Tensor, y: te.Tensor, *, beta: Any = 1, alpha: Any = 1) -> te.Tensor:
+    """`beta * input + alpha * (x @ y)` of a matrix and a vector, `input` broadcast to the product."""
+    _rank("addmv", x, 2)
+    _rank("addmv", y, 1)
+    return _plus("addmv", input, _matmul("addmv", x, y), beta, alpha)
+
+
+@te.op
+def addr(input: te.Tensor, x: te.Tensor, y: te.Tensor, *, beta: Any = 1, alpha: Any = 1) -> te.Tensor:
+    """`beta * input + alpha * outer(x, y)`, `input` broadcast to the product."""
+    return _plus("addr", input, outer.function(x, y), beta, alpha)
+
+
+@te.op
+def addbmm(input: te.Tensor, x: te.Tensor, y: te.Tensor, *, beta: Any = 1, alpha: Any = 1) -> te.Tensor:
+    """`beta * input + alpha * sum_b (x[b] @ y[b])` over batches of matrices, `input` broadcast to the product."""
+    _rank("addbmm", x, 3)
+    _rank("addbmm", y, 3)
+    both = _agree("addbmm", "batches", x.shape[0], y.shape[0]), _agree("addbmm", "inner axes", x.shape[2], y.shape[1])
+    made = te.compute((x.shape[1], y.shape[2]), lambda i, j: products(lambda b, k: x[b, i, k] * y[b, k, j], both))
+    return _plus("addbmm", input, made, beta, alpha)
+
+
 def _added(name: str, rank: int, input: te.Tensor, x: te.Tensor, y: te.Tensor, beta: float, alpha: float) -> te.Tensor:
     _rank(name, x, rank)
     _rank(name, y, rank)
-    made = _matmul(name, x, y)
+    return _plus(name, input, _matmul(name, x, y), beta, alpha)
+
+
+def _plus(name: str, input: te.Tensor, made: te.Tensor, beta: float, alpha: float) -> te.Tensor:
+    """`beta * input + alpha * made`; with a beta of 0 the input is not read, so that its NaNs do not come through."""
     if not stretches(input.shape, made.shape):
         raise bad(f"{name}: expected an input that broadcasts to the product, got {input.shape} and {made.shape}")
+    if beta == 0:
+        return te.compute(made.shape, lambda *i: _times(alpha, made[i]))
     return te.compute(made.shape, lambda *i: _times(beta, at(input, i)) + _times(alpha, made[i]))
 
 

@@ -43,19 +43,22 @@ def squared_distance(x: te.Tensor, y: te.Tensor) -> te.Tensor:
 
 
 @te.op
-def cdist(x: te.Tensor, y: te.Tensor, *, p: float = 2.0) -> te.Tensor:
+def cdist(x: te.Tensor, y: te.Tensor, *, p: float = 2.0, compute_mode: str | None = None) -> te.Tensor:
     """`r[.., i, j] = (sum_k |x[.., i, k] - y[.., j, k]|^p)^(1/p)`, `p` positive or inf; x (..., N, D), y (..., M, D).
 
-    At a distance of 0 the gradient is 0; for p = inf the first of equal coordinates gets it.
+    p = 0 counts the coordinates that differ. At a distance of 0 the gradient is 0; for p = inf the first of equal coordinates gets it.
+    `compute_mode` is PyTorch's and changes nothing: distances are sums of squared differences.
     """
     _points("cdist", x, y)
-    if isinstance(p, bool) or not isinstance(p, (int, float)) or not p > 0:
-        raise bad(f"p: expected a positive number or infinity, got {p!r}")
+    if isinstance(p, bool) or not isinstance(p, (int, float)) or not p >= 0:
+        raise bad(f"p: expected a number of at least 0 or infinity, got {p!r}")
 
     def gap(i: tuple[Any, ...], k: Any) -> Any:
         return x[(*i[:-1], k)] - y[(*i[:-2], i[-1], k)]
 
     shape, features = (*x.shape[:-1], y.shape[-2]), x.shape[-1]
+    if p == 0:
+        return te.compute(shape, lambda *i: te.sum(lambda k: te.cast(gap(i, k) != 0, x.dtype), features))
     if p == 1:
         return te.compute(shape, lambda *i: te.sum(lambda k: te.abs(gap(i, k)), features))
     if p == math.inf:

@@ -158,7 +158,8 @@ def take(x: te.Tensor, index: te.Tensor, *, axis: Any = None) -> te.Tensor:
     if axis is None:
         inner = [product(x.shape[k + 1 :]) for k in range(x.ndim)]
         if x.ndim == 0:
-            raise bad("take: expected a tensor with axes, got x of 0")
+            single = te.compute((1,), lambda _: x[()])
+            return te.compute(index.shape, lambda *i: single[_from_the_end(index[i], 1)])
 
         def places(flat: Any) -> tuple[Any, ...]:
             return tuple(flat // step if k == 0 else flat // step % n for k, (n, step) in enumerate(zip(x.shape, inner, strict=True)))
@@ -244,12 +245,20 @@ def _by_index(x: te.Tensor, index: te.Tensor, src: te.Tensor, axis: int) -> tupl
 
 
 @te.op
-def scatter(x: te.Tensor, index: te.Tensor, src: te.Tensor, *, axis: Any) -> te.Tensor:
+def scatter(x: te.Tensor, index: te.Tensor, src: te.Tensor, *, axis: Any, reduce: str | None = None) -> te.Tensor:
     """`y = x`, then `y[.., index[.., i, ..], ..] = src[.., i, ..]` along `axis`; where several meet, the last one stays.
+
+    A number `src` is sent from everywhere. With `reduce` "add" or "multiply" all that meet are combined with what is there.
 
     `index` has the rank of `x` and at most its extents on the other axes; of `src` the elements at the indices of `index` are sent.
     Gradients are exact where values meet too: what was overwritten gets none.
     """
+    one_of("reduce", reduce, (None, "add", "multiply"))
+    if src.ndim == 0 and index.ndim:
+        number = src
+        src = te.compute(index.shape, lambda *i: te.cast(number[()], x.dtype))
+    if reduce is not None:
+        return scatter_reduce.function(x, index, src, axis=axis, reduce="sum" if reduce == "add" else "prod")
     axis, place = _by_index(x, index, src, axis)
     return _last(x, place, src, axis, index.shape)
 
@@ -316,6 +325,17 @@ def index_copy(x: te.Tensor, index: te.Tensor, source: te.Tensor, *, axis: Any) 
     """`y = x`, then `y[.., index[i], ..] = source[.., i, ..]` along `axis`, for a vector `index`; of those that meet, the last stays."""
     axis, place = _by_vector(x, index, source, axis)
     return _last(x, place, source, axis, source.shape)
+
+
+@te.op
+def index_fill(x: te.Tensor, index: te.Tensor, *, axis: Any, value: Any) -> te.Tensor:
+    """`y = x`, then `y[.., index[i], ..] = value` along `axis`, for a vector `index`; negative positions count from the end."""
+    axis = normalized(axis, x)
+    integral(index, f"positions on axis {axis} of x")
+    ranked(index, 0, 1)
+    size = x.shape[axis]
+    counts = _counts((size,), lambda i: (_from_the_end(index[i], size),), index.shape)
+    return te.compute(x.shape, lambda *i: te.where(counts[i[axis]] > 0, te.cast(value, x.dtype), x[i]))
 
 
 @te.op

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorexpr as te
-from tensorexpr.kernels.conventions.arguments import bad, is_int, known
+from tensorexpr.kernels.conventions.arguments import bad, is_int, known, shaped
 from tensorexpr.kernels.conventions.axes import normalized
 
 
@@ -52,6 +52,21 @@ def diagonal(x: te.Tensor, *, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -
     element = _along(x, first, second, _offset("diagonal", offset))
     rest = tuple(extent for d, extent in enumerate(x.shape) if d not in (first, second))
     return te.compute((*rest, _length(x.shape[first], x.shape[second], offset)), lambda *i: element(i[:-1], i[-1]))
+
+
+@te.op
+def diagonal_scatter(x: te.Tensor, src: te.Tensor, *, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -> te.Tensor:
+    """`x` with `src` in place of `diagonal(x, offset, axis1, axis2)`."""
+    first, second = _plane("diagonal_scatter", x, axis1, axis2)
+    offset = _offset("diagonal_scatter", offset)
+    rest = tuple(extent for d, extent in enumerate(x.shape) if d not in (first, second))
+    shaped(src, (*rest, _length(x.shape[first], x.shape[second], offset)), "that of the diagonal")
+
+    def body(*i: Any) -> te.Scalar:
+        others = tuple(k for d, k in enumerate(i) if d not in (first, second))
+        return te.where(i[second] - i[first] == offset, src[(*others, i[first] if offset >= 0 else i[second])], x[i])
+
+    return te.compute(x.shape, body)
 
 
 @te.op

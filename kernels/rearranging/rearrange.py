@@ -7,12 +7,13 @@ the same digits. None of them needs a copy when it is composed: the reads of wha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tensorexpr as te
-from tensorexpr.kernels.conventions.arguments import at_least, bad, is_int, known, one_of, per_axis, product, same_extent
+from tensorexpr.kernels.conventions.arguments import at_least, bad, is_int, known, one_of, per_axis, product
 from tensorexpr.kernels.conventions.axes import along, drop, normalized
+from tensorexpr.kernels.rearranging.parts import choose, tensors_of
 
 
 def _axes(axes: Any, x: te.Tensor) -> tuple[int, ...]:
@@ -24,15 +25,6 @@ def _axes(axes: Any, x: te.Tensor) -> tuple[int, ...]:
     return found
 
 
-def _choose(index: Any, bounds: Sequence[Any], choices: Sequence[Callable[[], Any]]) -> Any:
-    """`choices[k]()` for the k with `bounds[k] <= index < bounds[k + 1]`, as a balanced tree of conditions."""
-    if len(choices) == 1:
-        return choices[0]()
-    half = len(choices) // 2
-    first, second = _choose(index, bounds[: half + 1], choices[:half]), _choose(index, bounds[half:], choices[half:])
-    return te.where(index < bounds[half], first, second)
-
-
 # ---------------------------------------------------------------------------------------------------- order along axes
 
 
@@ -41,6 +33,18 @@ def flip(x: te.Tensor, *, axes: Any = None) -> te.Tensor:
     """`y[.., i, ..] = x[.., n - 1 - i, ..]` along `axes` (one or several; None: all)."""
     turned = _axes(axes, x)
     return te.compute(x.shape, lambda *i: x[tuple(x.shape[d] - 1 - k if d in turned else k for d, k in enumerate(i))])
+
+
+@te.op
+def fliplr(x: te.Tensor) -> te.Tensor:
+    """`flip` along axis 1."""
+    return flip.function(x, axes=1)
+
+
+@te.op
+def flipud(x: te.Tensor) -> te.Tensor:
+    """`flip` along axis 0."""
+    return flip.function(x, axes=0)
 
 
 @te.op
@@ -120,6 +124,12 @@ def moveaxis(x: te.Tensor, *, source: Any, destination: Any) -> te.Tensor:
     return _permuted(x, [placed[d] if d in placed else next(rest) for d in range(x.ndim)])
 
 
+@te.op
+def movedim(x: te.Tensor, *, source: Any, destination: Any) -> te.Tensor:
+    """PyTorch's name of `moveaxis`."""
+    return moveaxis.function(x, source=source, destination=destination)
+
+
 def _permuted(x: te.Tensor, order: Sequence[int]) -> te.Tensor:
     return te.compute(tuple(x.shape[d] for d in order), lambda *i: x[tuple(i[order.index(d)] for d in range(x.ndim))])
 
@@ -152,10 +162,10 @@ def repeat(x: te.Tensor, *, sizes: Any) -> te.Tensor:
 
 
 @te.op
-def repeat_interleave(x: te.Tensor, *, repeats: Any, axis: Any = None) -> te.Tensor:
+def repeat_interleave(x: te.Tensor, *, repeats: Any, axis: Any = None, output_size: Any = None) -> te.Tensor:
     """Each element `repeats` times, beside each other: `y[.., i, ..] = x[.., i // repeats, ..]` along `axis` (None: flattened first).
 
-    A tuple of `repeats` says how often each element along the axis is repeated.
+    A tuple of `repeats` says how often each element along the axis is repeated. `output_size` is PyTorch's, and known without it.
     """
     if axis is None:
         x, axis = _reshaped(x, (product(x.shape),)), 0
@@ -175,7 +185,7 @@ def repeat_interleave(x: te.Tensor, *, repeats: Any, axis: Any = None) -> te.Ten
     def body(*i: Any) -> Any:
         rest = drop(i, axis)
         reads = [lambda k=k: x[along(rest, axis, k)] for k in copied]
-        return _choose(i[axis], [*(starts[k] for k in copied), starts[-1]], reads)
+        return choose(i[axis], [*(starts[k] for k in copied), starts[-1]], reads)
 
     return te.compute(shape, body if copied else lambda *i: x[i])
 
@@ -205,13 +215,19 @@ def broadcast_to(x: te.Tensor, *, shape: Any) -> te.Tensor:
 
 
 @te.op
+def expand(x: te.Tensor, *, shape: Any) -> te.Tensor:
+    """PyTorch's name of `broadcast_to`."""
+    return broadcast_to.function(x, shape=shape)
+
+
+@te.op
 def meshgrid(tensors: te.Tensor, *, indexing: str = "ij") -> tuple[te.Tensor, ...]:
     """One tensor per vector, all of the shape of their product: `y_d[i_0, ..] = tensors[d][i_d]`.
 
     `indexing` "ij", or "xy" with the first two axes exchanged, as `numpy.meshgrid` and `torch.meshgrid`.
     """
     one_of("indexing", indexing, ("ij", "xy"))
-    given = _several(tensors)
+    given = tensors_of(tensors)
     if any(t.ndim != 1 for t in given):
         raise bad(f"meshgrid: expected vectors, got {', '.join(f'{t.name} of {t.ndim} axes' for t in given)}")
     order = list(range(len(given)))
@@ -240,6 +256,12 @@ def reshape(x: te.Tensor, *, shape: Any) -> te.Tensor:
     if missing is not None:
         extents[missing] = total // given
     return _reshaped(x, tuple(extents))
+
+
+@te.op
+def ravel(x: te.Tensor) -> te.Tensor:
+    """The elements in row-major order, along one axis."""
+    return _reshaped(x, (product(x.shape),))
 
 
 @te.op
@@ -346,124 +368,3 @@ def unsqueeze(x: te.Tensor, *, axis: Any) -> te.Tensor:
         raise bad(f"axis: expected a place between {-x.ndim - 1} and {x.ndim}, got {axis!r}")
     axis %= x.ndim + 1
     return te.compute(along(x.shape, axis, 1), lambda *i: x[drop(i, axis)])
-
-
-# ---------------------------------------------------------------------------------------------------- joining and parting
-
-
-def _several(tensors: Any) -> tuple[te.Tensor, ...]:
-    """The tensors of an argument that is one or several."""
-    return tuple(tensors) if isinstance(tensors, (tuple, list)) else (tensors,)
-
-
-def _same_shapes(name: str, given: Sequence[te.Tensor], but: int | None) -> None:
-    """`ArgumentError` unless all tensors have one shape, except on the axis `but`."""
-    first = given[0]
-    for other in given[1:]:
-        if other.ndim != first.ndim:
-            raise bad(f"{name}: expected tensors of {first.ndim} axes, as the first has, got {other.name} of {other.ndim}")
-        for d in range(first.ndim):
-            if d != but:
-                same_extent(f"{name}: {other.name}, axis {d}", other.shape[d], first.shape[d], "all tensors have the first one's extents")
-
-
-@te.op
-def concatenate(tensors: te.Tensor, *, axis: Any = 0) -> te.Tensor:
-    """The tensors one after the other along `axis`: `y[.., i, ..] = tensors[k][.., i - starts[k], ..]`; other extents are equal."""
-    given = _several(tensors)
-    axis = normalized(axis, given[0])
-    _same_shapes("concatenate", given, axis)
-    starts: list[Any] = [0]
-    for t in given:
-        starts.append(starts[-1] + t.shape[axis])
-
-    def body(*i: Any) -> Any:
-        rest = drop(i, axis)
-        places = [i[axis], *(i[axis] - start for start in starts[1:-1])]
-        reads = [lambda t=t, place=place: t[along(rest, axis, place)] for t, place in zip(given, places, strict=True)]
-        return _choose(i[axis], starts, reads)
-
-    return te.compute(along(drop(given[0].shape, axis), axis, starts[-1]), body)
-
-
-@te.op
-def stack(tensors: te.Tensor, *, axis: Any = 0) -> te.Tensor:
-    """Tensors of one shape along a new axis, put in at `axis` of the result."""
-    given = _several(tensors)
-    _same_shapes("stack", given, None)
-    rank = given[0].ndim
-    if not is_int(axis) or not -rank - 1 <= axis <= rank:
-        raise bad(f"axis: expected a place between {-rank - 1} and {rank}, got {axis!r}")
-    axis %= rank + 1
-    places = list(range(len(given) + 1))
-
-    def body(*i: Any) -> Any:
-        reads: list[Callable[[], Any]] = [lambda t=t: t[drop(i, axis)] for t in given]  # type: ignore[misc]
-        return _choose(i[axis], places, reads)
-
-    return te.compute(along(given[0].shape, axis, len(given)), body)
-
-
-def _part(x: te.Tensor, axis: int, start: Any, length: Any, step: int = 1) -> te.Tensor:
-    shape = along(drop(x.shape, axis), axis, length)
-    return te.compute(shape, lambda *i: x[along(drop(i, axis), axis, start + i[axis] * step)])
-
-
-@te.op
-def narrow(x: te.Tensor, *, axis: Any, start: Any, length: Any) -> te.Tensor:
-    """`length` elements along `axis` from `start` on: `y[.., i, ..] = x[.., start + i, ..]`."""
-    axis = normalized(axis, x)
-    first, number = at_least("start", start, 0), at_least("length", length, 0)
-    if known(x.shape[axis]) and first + number > x.shape[axis]:
-        raise bad(f"narrow: expected start + length of at most {x.shape[axis]}, the extent of axis {axis}, got {start} + {length}")
-    return _part(x, axis, first, number)
-
-
-@te.op
-def slice_axis(x: te.Tensor, *, axis: Any, start: Any = None, stop: Any = None, step: Any = 1) -> te.Tensor:
-    """Python's `x[start:stop:step]` along `axis`, negative numbers and steps included: `y[.., i, ..] = x[.., start + i * step, ..]`.
-
-    The extent of the axis must be known when the op is traced, unless the step is 1 or more, `start` is given from the front and
-    `stop` is None.
-    """
-    axis = normalized(axis, x)
-    if not is_int(step) or step == 0 or any(not is_int(v) for v in (start, stop) if v is not None):
-        raise bad(f"slice_axis: expected integers and a step that is not 0, got {start}:{stop}:{step}")
-    size = x.shape[axis]
-    if known(size):
-        place = range(size)[start:stop:step]
-        return _part(x, axis, place.start, len(place), step)
-    if step < 0 or stop is not None or (start or 0) < 0:
-        raise bad(
-            "slice_axis: expected start:None:step, counted from the front, on an axis of a size known at run time, "
-            f"got {start}:{stop}:{step}"
-        )
-    first = start or 0
-    return _part(x, axis, first, te.maximum((size - first + (step - 1)) // step, 0), step)
-
-
-@te.op
-def split(x: te.Tensor, *, sizes: Any, axis: Any = 0) -> tuple[te.Tensor, ...]:
-    """`x` in parts along `axis`: of `sizes` each (the last may be smaller), or of the extents of a tuple `sizes`."""
-    axis = normalized(axis, x)
-    size = x.shape[axis]
-    if is_int(sizes):
-        part = at_least("sizes", sizes, 1)
-        if not known(size):
-            raise bad("sizes: expected a tuple of extents where that of the axis is known only at run time, got a number")
-        numbers = [min(part, size - start) for start in range(0, size, part)] or [0]
-    else:
-        numbers = [at_least("sizes", number, 0) for number in sizes]
-        if not numbers or (known(size) and sum(numbers) != size):
-            raise bad(f"sizes: expected extents that sum up to {size}, the extent of axis {axis}, got {sizes!r}")
-    return tuple(_part(x, axis, sum(numbers[:k]), number) for k, number in enumerate(numbers))
-
-
-@te.op
-def chunk(x: te.Tensor, *, chunks: Any, axis: Any = 0) -> te.Tensor:
-    """`x` in at most `chunks` parts along `axis`, of equal extents except for the last, as `torch.chunk`."""
-    number = at_least("chunks", chunks, 1)
-    axis = normalized(axis, x)
-    if not known(x.shape[axis]):
-        raise bad("chunk: expected an axis of an extent known when the op is traced, got a size of run time")
-    return split.function(x, sizes=max(1, -(-x.shape[axis] // number)), axis=axis)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import tensorexpr as te
-from tensorexpr.kernels.conventions.arguments import at_least, bad, known, shaped
+from tensorexpr.kernels.conventions.arguments import at_least, bad, in_dtype, known, shaped
 from tensorexpr.kernels.conventions.axes import along, drop, normalized
 
 
@@ -75,8 +75,12 @@ def _summed(x: te.Tensor) -> str:
 
 
 @te.op
-def cumsum(x: te.Tensor, *, axis: Any = -1, exclusive: bool = False, reverse: bool = False) -> te.Tensor:
-    """`y[.., i, ..] = sum of x[.., k, ..] over k <= i` along `axis` (k < i if `exclusive`; k >= i or k > i in `reverse`)."""
+def cumsum(x: te.Tensor, *, axis: Any = -1, exclusive: bool = False, reverse: bool = False, dtype: Any = None) -> te.Tensor:
+    """`y[.., i, ..] = sum of x[.., k, ..] over k <= i` along `axis` (k < i if `exclusive`; k >= i or k > i in `reverse`).
+
+    Elements are cast to `dtype` first.
+    """
+    x = in_dtype(x, dtype)
     wide = _summed(x)
     axis = normalized(axis, x)
     return _running(
@@ -85,8 +89,9 @@ def cumsum(x: te.Tensor, *, axis: Any = -1, exclusive: bool = False, reverse: bo
 
 
 @te.op
-def cumprod(x: te.Tensor, *, axis: Any = -1, exclusive: bool = False, reverse: bool = False) -> te.Tensor:
+def cumprod(x: te.Tensor, *, axis: Any = -1, exclusive: bool = False, reverse: bool = False, dtype: Any = None) -> te.Tensor:
     """`y[.., i, ..] = product of x[.., k, ..] over k <= i` along `axis`; options as in `cumsum`. Zeros have exact gradients."""
+    x = in_dtype(x, dtype)
     wide = _summed(x)
     axis = normalized(axis, x)
     return _running(
@@ -163,11 +168,36 @@ def ema(x: te.Tensor, *, alpha: Any, axis: Any = -1) -> te.Tensor:
     return _running(x, axis, (te.cast(0, x.dtype),), step, ("averages",))[0]
 
 
+def _extended(x: te.Tensor, front: te.Tensor | None, behind: te.Tensor | None, axis: int) -> te.Tensor:
+    """`x` with tensors in front and behind along an axis."""
+    for part in (front, behind):
+        if part is not None:
+            shaped(part, along(drop(x.shape, axis), axis, part.shape[axis] if part.ndim == x.ndim else 1), "that of x but for the axis")
+    if front is None and behind is None:
+        return x
+    first = 0 if front is None else front.shape[axis]
+    last = first + x.shape[axis]
+    extent = last if behind is None else last + behind.shape[axis]
+
+    def body(*i: Any) -> Any:
+        rest, place = drop(i, axis), i[axis]
+        found = x[along(rest, axis, place - first)]
+        if behind is not None:
+            found = te.where(place < last, found, behind[along(rest, axis, place - last)])
+        return found if front is None else te.where(place < first, front[i], found)
+
+    return te.compute(along(drop(x.shape, axis), axis, extent), body)
+
+
 @te.op
-def diff(x: te.Tensor, *, n: Any = 1, axis: Any = -1) -> te.Tensor:
-    """`y[.., i, ..] = x[.., i + 1, ..] - x[.., i, ..]` along `axis`, `n` times over; the extent falls by `n`, to 0 at the least."""
+def diff(x: te.Tensor, prepend: te.Tensor | None = None, append: te.Tensor | None = None, *, n: Any = 1, axis: Any = -1) -> te.Tensor:
+    """`y[.., i, ..] = x[.., i + 1, ..] - x[.., i, ..]` along `axis`, `n` times over; the extent falls by `n`, to 0 at the least.
+
+    `prepend` and `append` stand in front of `x` and behind it along `axis`.
+    """
     at_least("n", n, 0)
     axis = normalized(axis, x)
+    x = _extended(x, prepend, append, axis)
     for _ in range(n):
         extent = x.shape[axis]
         shorter = max(extent - 1, 0) if known(extent) else te.maximum(extent - 1, 0)

@@ -181,12 +181,13 @@ def instance_norm(
     bias: te.Tensor | None = None,
     *,
     use_input_stats: bool = True,
+    momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> te.Tensor:
     """`y[n, c, ..] = (x[n, c, ..] - mean[n, c]) / sqrt(var[n, c] + eps) * weight[c] + bias[c]` for x (N, C, ...).
 
     Statistics are those of each channel of each item; without `use_input_stats` the running ones (C,), which must be given (and are
-    not updated). Ulyanov, Vedaldi, Lempitsky 2016.
+    not updated, whatever `momentum` is). Ulyanov, Vedaldi, Lempitsky 2016.
     """
     at_least_axes("instance_norm", x, 3, "batch, channels, places")
     scale, shift = _per_channel(x, weight, "weight"), _per_channel(x, bias, "bias")

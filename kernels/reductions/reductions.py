@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorexpr as te
-from tensorexpr.kernels.conventions.arguments import bad, known, product
+from tensorexpr.kernels.conventions.arguments import bad, in_dtype, known, product
 from tensorexpr.kernels.conventions.axes import several
 
 
@@ -84,21 +84,21 @@ def _extreme(name: str, reduce: Callable[..., Any], x: te.Tensor, axis: Any, kee
 
 
 @te.op
-def sum(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor:
-    """The sum along `axis`, 0 over nothing; integers below 64 bits and bools are summed in 64 bits."""
-    return _simple(te.sum, x, axis, keepdims)
+def sum(x: te.Tensor, *, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> te.Tensor:
+    """The sum along `axis`, 0 over nothing; integers below 64 bits and bools are summed in 64 bits. Elements are cast to `dtype` first."""
+    return _simple(te.sum, in_dtype(x, dtype), axis, keepdims)
 
 
 @te.op
-def nansum(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor:
-    """The sum of the elements that are no NaN."""
-    return _simple(te.sum, x, axis, keepdims, lambda v: te.where(te.isnan(v), 0, v))
+def nansum(x: te.Tensor, *, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> te.Tensor:
+    """The sum of the elements that are no NaN; they are cast to `dtype` first."""
+    return _simple(te.sum, in_dtype(x, dtype), axis, keepdims, lambda v: te.where(te.isnan(v), 0, v))
 
 
 @te.op
-def prod(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor:
+def prod(x: te.Tensor, *, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> te.Tensor:
     """The product along `axis`, 1 over nothing; its gradient is exact where elements are 0."""
-    return _simple(te.prod, x, axis, keepdims)
+    return _simple(te.prod, in_dtype(x, dtype), axis, keepdims)
 
 
 @te.op
@@ -111,6 +111,12 @@ def amax(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor
 def amin(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor:
     """The least value along `axis`; NaN if one is. The gradient goes to the first of equals in row-major order."""
     return _extreme("amin", te.min, x, axis, keepdims)
+
+
+@te.op
+def aminmax(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> tuple[te.Tensor, te.Tensor]:
+    """`(amin, amax)` along `axis`."""
+    return _extreme("aminmax", te.min, x, axis, keepdims), _extreme("aminmax", te.max, x, axis, keepdims)
 
 
 @te.op
@@ -147,9 +153,9 @@ def count_nonzero(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> 
 
 
 @te.op
-def mean(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor:
-    """The sum along `axis` divided by the number of elements; NaN over nothing. Integers give float64."""
-    fold = Fold(x, axis, keepdims)
+def mean(x: te.Tensor, *, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> te.Tensor:
+    """The sum along `axis` divided by the number of elements; NaN over nothing. Integers give float64, unless `dtype` says another."""
+    x, fold = in_dtype(x, dtype), Fold(x, axis, keepdims)
     return fold.each(lambda row: _mean(x, fold, row))
 
 
@@ -170,17 +176,20 @@ def nanmean(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Ten
 
 
 @te.op
-def var(x: te.Tensor, *, axis: Any = None, correction: Any = 1, keepdims: bool = False) -> te.Tensor:
-    """`sum (x - mean)^2 / max(0, n - correction)` along `axis`: in two passes, the differences squared, not the squares subtracted."""
-    fold = Fold(x, axis, keepdims)
+def var(x: te.Tensor, *, axis: Any = None, correction: Any = 1, keepdims: bool = False, unbiased: Any = None) -> te.Tensor:
+    """`sum (x - mean)^2 / max(0, n - correction)` along `axis`: in two passes, the differences squared, not the squares subtracted.
+
+    `unbiased` True or False is PyTorch's word for a correction of 1 or 0.
+    """
+    correction, fold = _correction(correction, unbiased), Fold(x, axis, keepdims)
     total = _squares(x, fold)
     return fold.each(lambda row: like(over(total[row], _freedom(fold.count, correction)), x))
 
 
 @te.op
-def std(x: te.Tensor, *, axis: Any = None, correction: Any = 1, keepdims: bool = False) -> te.Tensor:
+def std(x: te.Tensor, *, axis: Any = None, correction: Any = 1, keepdims: bool = False, unbiased: Any = None) -> te.Tensor:
     """The square root of `var`; gradient 0 where all elements are equal."""
-    fold = Fold(x, axis, keepdims)
+    correction, fold = _correction(correction, unbiased), Fold(x, axis, keepdims)
     total = _squares(x, fold)
     return fold.each(lambda row: like(_root(over(total[row], _freedom(fold.count, correction))), x))
 
@@ -190,6 +199,12 @@ def _squares(x: te.Tensor, fold: Fold) -> te.Tensor:
     floating = x if x.dtype.is_float else te.compute(x.shape, lambda *i: te.cast(x[i], "float64"))
     mean = te.compute(fold.rows, lambda *r: over(fold.over(te.sum, r, lambda i: wide(floating[i])), fold.count), name="mean")
     return te.compute(fold.rows, lambda *r: fold.over(te.sum, r, lambda i: (wide(floating[i]) - mean[r]) ** 2), name="squares")
+
+
+def _correction(correction: Any, unbiased: Any) -> Any:
+    """What is taken from the number of elements; `unbiased` goes before."""
+    found = correction if unbiased is None else unbiased
+    return int(found) if isinstance(found, bool) else found
 
 
 def _freedom(count: Any, correction: float) -> Any:
@@ -245,18 +260,32 @@ def _running_squares(x: te.Tensor, mean: te.Tensor, *, axis: Any) -> te.Tensor:
 
 
 @te.op
-def var_mean(x: te.Tensor, *, axis: Any = None, correction: Any = 1, keepdims: bool = False) -> te.Tensor:
+def var_mean(x: te.Tensor, *, axis: Any = None, correction: Any = 1, keepdims: bool = False, unbiased: Any = None) -> tuple[te.Tensor, ...]:
     """Variance and mean of a floating `x` along `axis` from running sums, in any grouping of the elements: a tuple.
 
     Counts, means and sums of squares of parts are merged (Welford, 1962; Chan, Golub & LeVeque, 1979):
     `mean = (n1 m1 + n2 m2) / n`, `squares = s1 + s2 + (m2 - m1)^2 n1 n2 / n`, with `n = n1 + n2`. The gradient is the closed form.
     """
+    return _spread("var_mean", ("var", "mean"), x, axis, _correction(correction, unbiased), keepdims, lambda v: v)
+
+
+@te.op
+def std_mean(x: te.Tensor, *, axis: Any = None, correction: Any = 1, keepdims: bool = False, unbiased: Any = None) -> tuple[te.Tensor, ...]:
+    """The square root of the variance, and the mean, of a floating `x` along `axis`: see `var_mean`; gradient 0 where all are equal."""
+    return _spread("std_mean", ("std", "mean"), x, axis, _correction(correction, unbiased), keepdims, _root)
+
+
+def _spread(
+    name: str, names: tuple[str, str], x: te.Tensor, axis: Any, correction: Any, keepdims: bool, value: Callable[[Any], Any]
+) -> tuple[te.Tensor, ...]:
+    """`value(variance)` and mean of each row."""
     if not x.dtype.is_float:
-        raise bad(f"var_mean: expected a floating tensor, got {x.name} of {x.dtype.name}", "te.cast its elements to a float first")
+        raise bad(f"{name}: expected a floating tensor, got {x.name} of {x.dtype.name}", "te.cast its elements to a float first")
     fold = Fold(x, axis, keepdims)
     mean = _running_mean(x, axis=fold.axes)
     squares = _running_squares(x, mean, axis=fold.axes)
-    return fold.each(lambda row: (over(squares[row], _freedom(fold.count, correction)), mean[row]), ("var", "mean"))
+    found: tuple[te.Tensor, ...] = fold.each(lambda row: (value(over(squares[row], _freedom(fold.count, correction))), mean[row]), names)
+    return found
 
 
 # ---------------------------------------------------------------------------------------------------- norms, logsumexp

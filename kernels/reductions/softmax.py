@@ -9,7 +9,7 @@ import math
 from typing import Any
 
 import tensorexpr as te
-from tensorexpr.kernels.conventions.arguments import bad
+from tensorexpr.kernels.conventions.arguments import bad, in_dtype
 from tensorexpr.kernels.conventions.broadcasting import at, stretches
 from tensorexpr.kernels.reductions.reductions import Fold, like, shift, wide
 
@@ -21,12 +21,13 @@ def _scaled(x: te.Tensor, temperature: float) -> te.Tensor:
 
 
 @te.op
-def softmax(x: te.Tensor, *, axis: Any = -1, temperature: float = 1.0) -> te.Tensor:
+def softmax(x: te.Tensor, *, axis: Any = -1, temperature: float = 1.0, dtype: Any = None) -> te.Tensor:
     """`y[.., i, ..] = exp(x[i] - m) / sum_k exp(x[k] - m)`, `m = max_k x[k]` along `axis`; shape and dtype of `x`.
 
     `x` is divided by `temperature` (above 0) first: small ones sharpen, large ones flatten. Several axes are taken as one.
+    Elements are cast to `dtype` first.
     """
-    x = _scaled(x, temperature)
+    x = _scaled(in_dtype(x, dtype), temperature)
     fold = Fold(x, axis)
     top = shift(x, fold)
     # One division per row; total is at least 1, so its inverse loses nothing.
@@ -35,16 +36,17 @@ def softmax(x: te.Tensor, *, axis: Any = -1, temperature: float = 1.0) -> te.Ten
 
 
 @te.op
-def softmin(x: te.Tensor, *, axis: Any = -1) -> te.Tensor:
+def softmin(x: te.Tensor, *, axis: Any = -1, dtype: Any = None) -> te.Tensor:
     """`softmax(-x)`."""
+    x = in_dtype(x, dtype)
     return softmax(te.compute(x.shape, lambda *i: -x[i]), axis=axis)
 
 
 @te.op
-def log_softmax(x: te.Tensor, *, axis: Any = -1, temperature: float = 1.0) -> te.Tensor:
+def log_softmax(x: te.Tensor, *, axis: Any = -1, temperature: float = 1.0, dtype: Any = None) -> te.Tensor:
     """`y[.., i, ..] = x[i] - m - log sum_k exp(x[k] - m)`, `m = max_k x[k]` along `axis`: the logarithm of `softmax`, which is never -inf
     where `x` is finite."""
-    x = _scaled(x, temperature)
+    x = _scaled(in_dtype(x, dtype), temperature)
     fold = Fold(x, axis)
     top = shift(x, fold)
     total = te.compute(fold.rows, lambda *r: te.log(fold.over(te.sum, r, lambda i: te.exp(wide(x[i]) - top[r]))), name="total")

@@ -8,11 +8,12 @@ as in PyTorch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import tensorexpr as te
-from tensorexpr.kernels.conventions.arguments import bad, is_int, known
+from tensorexpr.kernels.conventions.arguments import bad, is_int, known, one_of
 from tensorexpr.kernels.conventions.axes import along, drop, normalized
 
 
@@ -116,8 +117,12 @@ def median(x: te.Tensor, *, axis: Any = -1, keepdims: bool = False) -> tuple[te.
 
 
 @te.op
-def quantile(x: te.Tensor, *, q: Any, axis: Any = -1, keepdims: bool = False) -> te.Tensor:
-    """The value below which a share `q` of the elements along `axis` lies, linear between two; the axis is left out or kept as 1."""
+def quantile(x: te.Tensor, *, q: Any, axis: Any = -1, keepdims: bool = False, interpolation: str = "linear") -> te.Tensor:
+    """The value below which a share `q` of the elements along `axis` lies; the axis is left out or kept as 1.
+
+    Between two elements `interpolation` is "linear", "lower", "higher", "midpoint" or "nearest".
+    """
+    one_of("interpolation", interpolation, ("linear", "lower", "higher", "midpoint", "nearest"))
     if isinstance(q, bool) or not isinstance(q, (int, float)) or not 0 <= q <= 1:
         raise bad(f"q: expected a number from 0 to 1, got {q!r}")
     axis = normalized(axis, x)
@@ -128,6 +133,9 @@ def quantile(x: te.Tensor, *, q: Any, axis: Any = -1, keepdims: bool = False) ->
     low = min(int(place), max(extent - 2, 0))
     values, _ = _placed(x, _ranks(x, axis, False), axis, min(2, extent), low)
     share = place - low
+    if interpolation != "linear":
+        rounded = {"lower": math.floor(share), "higher": math.ceil(share), "nearest": round(place) - low}
+        share = rounded[interpolation] if interpolation in rounded else 0.5 if share % 1 else share
 
     def between(*i: Any) -> Any:
         row = drop(i, axis) if keepdims else i

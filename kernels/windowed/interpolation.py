@@ -11,6 +11,7 @@ exact ones at ties, and its weights differ in the last digits.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -195,7 +196,14 @@ def _nearest(x: te.Tensor, axes: Sequence[_Axis], exact: bool) -> te.Tensor:
 
 @te.op
 def interpolate(
-    x: te.Tensor, *, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool = False, antialias: bool = False
+    x: te.Tensor,
+    *,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = False,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
 ) -> te.Tensor:
     """`x [n, c, places..]`, of one to three axes of places, resampled to `size` or by `scale_factor`, as `torch.nn.functional.interpolate`.
 
@@ -205,6 +213,7 @@ def interpolate(
     `align_corners` near `s(o) = o * (n - 1) / (m - 1)`. `antialias` ("bilinear", "bicubic") stretches the filter when there are fewer
     outputs than elements. A `scale_factor` is an int, a `fractions.Fraction` or a float, which is rounded to a fraction with a
     denominator of at most a million; sizes known only at run time are fine with it in all modes but "area" and without `align_corners`.
+    With `recompute_scale_factor` it gives the size alone, rounded down.
     `ArgumentError` for an unknown mode, one for another number of axes, both or neither of `size` and `scale_factor`, an integer
     `x` with a mode that computes.
     """
@@ -219,7 +228,10 @@ def interpolate(
         raise bad(f"align_corners: expected a linear or cubic mode without antialias, got {mode!r}")
     if not mode.startswith("nearest") and not x.dtype.is_float:
         raise bad(f"interpolate: expected a floating dtype for mode {mode!r}, got {x.dtype.name}")
-    axes = _axes(x, size, scale_factor, align_corners)
+    if recompute_scale_factor and scale_factor is not None and size is None and known(*x.shape[2:]):
+        factors = scale_factor if isinstance(scale_factor, (tuple, list)) else (scale_factor,) * rank
+        size, scale_factor = tuple(math.floor(n * float(factor)) for n, factor in zip(x.shape[2:], factors, strict=False)), None
+    axes = _axes(x, size, scale_factor, bool(align_corners))
     if mode == "area":
         pool = (adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d)[rank - 1]
         return pool.function(x, output_size=tuple(axis.outputs for axis in axes))

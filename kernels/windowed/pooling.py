@@ -149,7 +149,8 @@ def _unpool(what: str, x: Any, indices: Any, rank: int, size: Any, stride: Any, 
     if output_size is None:
         extents = tuple((x.shape[first + d] - 1) * steps[d] - 2 * border[d] + sizes[d] for d in range(rank))
     else:
-        extents = per_axis("output_size", output_size, rank, 1)
+        whole = isinstance(output_size, tuple) and len(output_size) > rank  # a shape, of which the last extents are meant
+        extents = per_axis("output_size", output_size[-rank:] if whole else output_size, rank, 1)
 
     def send(*at: Any) -> Any:
         place = indices[at]
@@ -165,8 +166,8 @@ def max_unpool1d(
     """`y[.., indices[.., o]] = x[.., o]`, zero elsewhere: the values of a maximum pooling put back to their places.
 
     `indices` as `max_pool1d(..., return_indices=True)` gives them (integers of the shape of `x`); values sent to one place, by
-    windows that overlap, are added. The extent is `(outputs - 1) * stride - 2 * padding + kernel_size`, or `output_size`.
-    `IndexError` as it runs for an index outside.
+    windows that overlap, are added. The extent is `(outputs - 1) * stride - 2 * padding + kernel_size`, or `output_size`,
+    which may be the whole shape. `IndexError` as it runs for an index outside.
     """
     return _unpool("max_unpool1d", x, indices, 1, kernel_size, stride, padding, output_size)
 

@@ -13,8 +13,8 @@ from tensorexpr.algebra.tables import MOST_STEPS, Shapes, Tables
 from tensorexpr.bounds import interval
 from tensorexpr.integers.solving.effort import DomainTooComplex, at_most
 from tensorexpr.ir import Access, Apply, Axis, Const, Define, Definition, Expr, Program, Reduce, Scan, apply, conjuncts
-from tensorexpr.passes import run_passes
 from tensorexpr.records import replace
+from tensorexpr.rewrite.passes import run_passes
 from tensorexpr.simplify import simplify
 from tensorexpr.traversal import free_names, map_children, negate, walk
 

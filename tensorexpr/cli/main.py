@@ -7,6 +7,8 @@ import importlib
 import importlib.metadata
 import json
 import sys
+from collections.abc import Callable
+from typing import Any
 
 from tensorexpr.cli import info, onnx, output, profile, show, tune
 from tensorexpr.codegen.compile import PRECISIONS, TARGETS
@@ -154,7 +156,7 @@ def _demo(arguments: list[str]) -> int:
     except ModuleNotFoundError as error:
         print(f"the demo needs {error.name}: pip install 'tensorexpr[examples]'", file=sys.stderr)
         return 1
-    return example.main(arguments)
+    return _status(example.main, arguments)
 
 
 def _show(options: argparse.Namespace) -> int:
@@ -201,16 +203,27 @@ def _onnx(options: argparse.Namespace) -> int:
     return 0
 
 
+def _status(command: Callable[..., int], *arguments: Any) -> int:
+    """The exit status of a command whose module is imported only where it is asked for."""
+    return command(*arguments)
+
+
+def _subject(name: str, *arguments: Any) -> int:
+    """One of the subjects of the benchmark that are commands of their own."""
+    return _status(importlib.import_module(f"tensorexpr.benchmarks.subjects.{name}").main, *arguments)
+
+
 def _bench(options: argparse.Namespace) -> int:
     if options.what in MEASURES:
         return _measure(options)
     run = importlib.import_module("tensorexpr.benchmarks.run")
     counts = [run.cores() if count is None else count for count in options.threads or [1]]
     if options.what == "training":
-        return importlib.import_module("tensorexpr.benchmarks.subjects.training").main(counts, options.rounds, options.json)
+        return _subject("training", counts, options.rounds, options.json)
     if options.what == "products":
-        return importlib.import_module("tensorexpr.benchmarks.subjects.products").main(counts, options.rounds, options.json, options.filter)
-    return run.main(
+        return _subject("products", counts, options.rounds, options.json, options.filter)
+    return _status(
+        run.main,
         run.Options(
             filter=tuple(options.filter),
             threads=tuple(dict.fromkeys(counts)),
@@ -221,14 +234,15 @@ def _bench(options: argparse.Namespace) -> int:
             prepare=options.prepare,
             json=options.json,
             html=options.html,
-        )
+        ),
     )
 
 
 def _measure(options: argparse.Namespace) -> int:
     command = importlib.import_module("tensorexpr.benchmarks.measures.command")
     cores = importlib.import_module("tensorexpr.benchmarks.run").cores
-    return command.main(
+    return _status(
+        command.main,
         command.Options(
             options.what,
             parts=(*options.rows, *options.filter),
@@ -245,7 +259,7 @@ def _measure(options: argparse.Namespace) -> int:
             predictor=options.predictor,
             json=options.json,
             markdown=options.markdown,
-        )
+        ),
     )
 
 
@@ -286,13 +300,14 @@ def main(arguments: list[str] | None = None) -> int:
                 return _onnx(options)
             case "bench":
                 if options.what == "derivation":
-                    return importlib.import_module("tensorexpr.benchmarks.subjects.derivation").main(options.json)
+                    return _subject("derivation", options.json)
                 if options.what == "threads":
-                    return importlib.import_module("tensorexpr.benchmarks.subjects.threads").main(options.json)
+                    return _subject("threads", options.json)
                 if options.what == "interop":
-                    return importlib.import_module("tensorexpr.benchmarks.subjects.interop").main(options.json, options.rounds)
+                    return _subject("interop", options.json, options.rounds)
                 if options.what == "cuda-resources":
-                    return importlib.import_module("tensorexpr.benchmarks.gpu.resources").listed(["sm_90"], options.filter, options.json)
+                    listed = importlib.import_module("tensorexpr.benchmarks.gpu.resources").listed
+                    return _status(listed, ["sm_90"], options.filter, options.json)
                 return _bench(options)
             case _:
                 return _info(options)

@@ -19,8 +19,8 @@ from tensorexpr.codegen.tuning.session import TuningResult, duration
 from tensorexpr.errors import ArgumentError, DefinitionError
 from tensorexpr.language import Tensor, placeholder
 from tensorexpr.op import Op
-from tensorexpr.op_trees import leaves
-from tensorexpr.transforms import vjp
+from tensorexpr.op.transforms import vjp
+from tensorexpr.op.trees import leaves
 from tensorexpr.tune import tune
 
 _SILENCE = 5.0

@@ -1,7 +1,7 @@
 """The simplifier: expressions under their context, and passes over programs that keep every value.
 
 `simplify` is the standard list of passes, run to a fixpoint. Everything is exact: integers with their wraparound (index
-arithmetic does not overflow, see `tensorexpr.wrapping`), floats with NaN, infinities and signs of zero, unless the caller
+arithmetic does not overflow, see `tensorexpr.bounds.wrapping`), floats with NaN, infinities and signs of zero, unless the caller
 says otherwise.
 One liberty is taken always: a sum of a single term is that term, also where the term is -0.0 (a sum starts from 0.0).
 """
@@ -9,7 +9,7 @@ One liberty is taken always: a sum of a single term is that term, also where the
 from __future__ import annotations
 
 from tensorexpr.ir import Program
-from tensorexpr.passes import Pass, run_passes
+from tensorexpr.rewrite.passes import Pass, run_passes
 from tensorexpr.simplify.definitions import (
     drop_stop_gradients,
     factor_reductions,
@@ -19,9 +19,10 @@ from tensorexpr.simplify.definitions import (
     share_definitions,
     simplify_indices,
 )
-from tensorexpr.simplify.expressions import Options, simplify_expr
+from tensorexpr.simplify.expressions import simplify_expr
 from tensorexpr.simplify.factors import factor_sums
 from tensorexpr.simplify.inline import cheap_names, inline_cheap, inline_definitions
+from tensorexpr.simplify.options import Options
 from tensorexpr.simplify.sharing import share_reductions
 from tensorexpr.simplify.terms import keep_terms
 

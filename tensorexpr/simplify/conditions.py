@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from math import gcd
 
 from tensorexpr import dtypes
+from tensorexpr.bounds.wrapping import LIMIT, MOST_SIZE
 from tensorexpr.integers import Affine, Constraint, FloorDiv, congruent, eq, ge
 from tensorexpr.ir import FALSE, TRUE, Apply, Const, Expr, apply, conjunction, conjuncts, const
 from tensorexpr.simplify.context import COMPARISONS, Context
@@ -18,7 +19,6 @@ from tensorexpr.simplify.indices import Term, add_up, reduced, summands
 from tensorexpr.simplify.overflow import stays_within
 from tensorexpr.simplify.rules_common import reads_nothing
 from tensorexpr.traversal import negate, size_names, walk
-from tensorexpr.wrapping import LIMIT, MOST_SIZE
 
 ORDER = ("lt", "le", "gt", "ge")
 
@@ -162,7 +162,7 @@ def _turned(terms: list[Term]) -> bool:
 
 
 def _is_size(term: Term) -> bool:
-    return term[2][0] >= 2
+    return bool(term[2][0] >= 2)
 
 
 def _divided(terms: list[Term]) -> tuple[list[Term], int]:

@@ -4,7 +4,7 @@ A `Context` grows inward by axes and conditions and never changes. It answers fr
 sets of `tensorexpr.integers` only where intervals do not decide; a set that is too complex counts as "not known".
 
 **Arithmetic**: index arithmetic (int64 over indices, sizes and literals) is whole numbers: definitions write what could
-overflow as arithmetic of uint64 (`tensorexpr.wrapping`). Integers read from tensors may be anything of their dtype, so sums
+overflow as arithmetic of uint64 (`tensorexpr.bounds.wrapping`). Integers read from tensors may be anything of their dtype, so sums
 and products of them take part only where their range shows that they cannot wrap around (`exact`); else they are opaque.
 A subscript that is a sum may wrap: it is rearranged as it is modulo 2**64.
 """
@@ -15,13 +15,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from tensorexpr import dtypes
+from tensorexpr.bounds.wrapping import LIMIT, MOST_SIZE
 from tensorexpr.integers import Affine, Constraint, Domain, DomainTooComplex, Interval, eq, ge, gt, le, lt
 from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Expr, Index, Reduce, Size, apply, conjuncts, const
 from tensorexpr.records import field, record
 from tensorexpr.regions import Opaque, affine_of, bound_constraints
 from tensorexpr.text import print_expr
 from tensorexpr.traversal import negate, walk
-from tensorexpr.wrapping import LIMIT, MOST_SIZE
 
 COMPARISONS = {"lt": lt, "le": le, "gt": gt, "ge": ge, "eq": eq}
 CHAIN = ("add", "sub", "mul", "neg", "floordiv", "mod", "minimum", "maximum", "abs")
@@ -128,7 +128,7 @@ class Arithmetic:
         return (low, high) if whole[0] <= low and high <= whole[1] else None
 
     def _pure_span(self, expr: Expr) -> tuple[int, int]:
-        """The span of index arithmetic, of which definitions see to it that it stays within `LIMIT` (`tensorexpr.wrapping`)."""
+        """The span of index arithmetic, of which definitions see to it that it stays within `LIMIT` (`tensorexpr.bounds.wrapping`)."""
         if isinstance(expr, Const):
             return (int(expr.value), int(expr.value))
         if not isinstance(expr, Apply):

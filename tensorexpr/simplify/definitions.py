@@ -7,6 +7,7 @@ Passes are linear in the number of definitions and never recur over chains of th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from tensorexpr.ir import (
@@ -30,7 +31,8 @@ from tensorexpr.records import replace
 from tensorexpr.rewrite import RuleSet, rewrite
 from tensorexpr.simplify.context import Context
 from tensorexpr.simplify.domains import narrowed_scatter
-from tensorexpr.simplify.expressions import STRICT, Options, Simplifier
+from tensorexpr.simplify.expressions import Simplifier
+from tensorexpr.simplify.options import STRICT, Options
 from tensorexpr.simplify.rules_common import choose_branch, fold_cast
 from tensorexpr.simplify.rules_common import fold_constants as fold_operation
 from tensorexpr.simplify.rules_reduce import identity_value
@@ -296,7 +298,7 @@ def _live_scan(scan: Scan, needed: set[str]) -> Scan:
         return scan
     states.sort()
 
-    def pick(items: tuple) -> tuple:
+    def pick(items: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(items[at] for at in states)
 
     return replace(scan, names=pick(scan.names), states=pick(scan.states), inits=pick(scan.inits), nexts=pick(scan.nexts), body=body)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import gcd
+from typing import Any
 
 from tensorexpr import dtypes
 from tensorexpr.integers import Affine, FloorDiv, ge, lt
@@ -20,7 +21,7 @@ from tensorexpr.traversal import free_names
 
 INT64_LIMIT = 1 << 63
 
-Term = tuple[int, Expr, tuple]
+Term = tuple[int, Expr, tuple[Any, ...]]
 """A summand as (coefficient, expression, sort key)."""
 
 
@@ -108,7 +109,7 @@ def summands(form: Affine, context: Context) -> tuple[list[Term], int]:
     return terms, constant
 
 
-def _taken_in(atom: FloorDiv, factor: int, factors: dict, constant: int) -> tuple[Affine, int]:
+def _taken_in(atom: FloorDiv, factor: int, factors: dict[str | FloorDiv, int], constant: int) -> tuple[Affine, int]:
     """The dividend with what stands beside the division and fits into it, and the constant that is left.
 
     ``p + (3*p + 4)//5`` reads ``(8*p + 4)//5``, and ``(e + 1)//2 - 1`` reads ``(e - 1)//2``, where the number inside does not grow.
@@ -127,7 +128,7 @@ def _taken_in(atom: FloorDiv, factor: int, factors: dict, constant: int) -> tupl
     return numerator, constant
 
 
-def _symbolic_remainders(factors: dict, context: Context) -> list[tuple[int, Affine]]:
+def _symbolic_remainders(factors: dict[str | FloorDiv, int], context: Context) -> list[tuple[int, Affine]]:
     """``e % d + e // d * d`` is ``e`` for a symbolic divisor d that is known to be positive: factors and e, taken out of `factors`."""
     found: list[tuple[int, Affine]] = []
     hidden = {name: context.arithmetic.opaque.expression(name) for name in factors if isinstance(name, str)}
@@ -148,15 +149,15 @@ def _symbolic_remainders(factors: dict, context: Context) -> list[tuple[int, Aff
     return found
 
 
-def _rising_remainder(atom: FloorDiv, factors: dict, constant: int) -> tuple[Affine, int, int, int] | None:
+def _rising_remainder(atom: FloorDiv, factors: dict[str | FloorDiv, int], constant: int) -> tuple[Affine, int, int, int] | None:
     return _remainder(atom, factors, constant, True)
 
 
-def _falling_remainder(atom: FloorDiv, factors: dict, constant: int) -> tuple[Affine, int, int, int] | None:
+def _falling_remainder(atom: FloorDiv, factors: dict[str | FloorDiv, int], constant: int) -> tuple[Affine, int, int, int] | None:
     return _remainder(atom, factors, constant, False)
 
 
-def _rest_of_division(atom: FloorDiv, factors: dict, constant: int) -> tuple[Affine, int, int, int] | None:
+def _rest_of_division(atom: FloorDiv, factors: dict[str | FloorDiv, int], constant: int) -> tuple[Affine, int, int, int] | None:
     """As `_remainder`, where the dividend goes whole and less of the quotient is left."""
     dividend, factor = atom.numerator, factors[atom]
     name, value = dividend.terms[0] if dividend.terms else ("", 0)
@@ -171,7 +172,7 @@ def _rest_of_division(atom: FloorDiv, factors: dict, constant: int) -> tuple[Aff
     return dividend, atom.denominator, count, constant - count * dividend.constant
 
 
-def _remainder(atom: FloorDiv, factors: dict, constant: int, rising: bool) -> tuple[Affine, int, int, int] | None:
+def _remainder(atom: FloorDiv, factors: dict[str | FloorDiv, int], constant: int, rising: bool) -> tuple[Affine, int, int, int] | None:
     """Takes one ``count * (dividend % modulus)`` out of `factors`: dividend, modulus, count and the constant that is left.
 
     `rising` asks for a positive count, else it is negative.
@@ -212,7 +213,7 @@ def _division(numerator: Affine, divisor: int, context: Context) -> Expr:
     return apply("floordiv", inner, const(divisor))
 
 
-def _atom_key(atom: str | FloorDiv, context: Context) -> tuple:
+def _atom_key(atom: str | FloorDiv, context: Context) -> tuple[Any, ...]:
     """Orders atoms: indices from the outside in, opaque expressions by their outermost index, sizes; divisions after their dividend."""
     if isinstance(atom, FloorDiv):
         return _key(atom.numerator, context, f"/{atom.denominator}")
@@ -228,7 +229,7 @@ def _atom_key(atom: str | FloorDiv, context: Context) -> tuple:
     return (1, 0, atom, "")
 
 
-def _key(form: Affine, context: Context, suffix: str) -> tuple:
+def _key(form: Affine, context: Context, suffix: str) -> tuple[Any, ...]:
     leading = min((_atom_key(a, context) for a in form.atoms()), default=(3, 0, "", ""))
     return (*leading[:3], f"{leading[3]}{suffix} {form}")
 

@@ -9,9 +9,9 @@ Indices and sizes have their ranges here, or those that all of them have (`wrapp
 from __future__ import annotations
 
 from tensorexpr import dtypes
+from tensorexpr.bounds.wrapping import MOST_SIZE
 from tensorexpr.ir import Apply, Cast, Const, Expr, Index, Reduce, Size
 from tensorexpr.simplify.context import CHAIN, Arithmetic, Context, combined
-from tensorexpr.wrapping import MOST_SIZE
 
 LEAST, GREATEST = int(dtypes.int64.least), int(dtypes.int64.greatest)
 _SHIFTS = {"shift_left": "mul", "shift_right": "floordiv"}

@@ -37,7 +37,8 @@ def without_negative(expr: Apply) -> Expr | None:
 
 def scalar(expr: Const) -> np.generic:
     """The NumPy scalar of a literal."""
-    return expr.dtype.numpy.type(expr.value)
+    number: np.generic = expr.dtype.numpy.type(expr.value)
+    return number
 
 
 def literal(value: object, dtype: DType) -> Const:

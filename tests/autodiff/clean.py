@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tensorexpr.enumeration import NotEnumerable, evaluate_on
+from tensorexpr.bounds.enumeration import NotEnumerable, evaluate_on
 from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Define, Definition, Expr, Program, Reduce, Scan, Scatter, conjuncts
 from tensorexpr.text import print_expr
 from tensorexpr.traversal import free_names, negate, walk

@@ -43,9 +43,11 @@ EVEN = {
 }
 
 
-@pytest.mark.parametrize("outside", ["clamp", 0.5, "reflect"])
-@pytest.mark.parametrize("weight", EVEN)
-@pytest.mark.parametrize("shape", [(11,), (7, 6)])
+WINDOWS = [((11,), weight, outside) for weight in EVEN for outside in ("clamp", 0.5, "reflect")]
+WINDOWS += [((7, 6), "gauss", "clamp"), ((7, 6), "even factors", "reflect"), ((7, 6), "gauss", 0.5)]
+
+
+@pytest.mark.parametrize("shape, weight, outside", WINDOWS)
 def test_a_symmetric_window_has_one_sum_and_the_gradient_of_the_scatter_form(shape, weight, outside):
     gradient, f = gradient_of(shape, 2, 2, outside, EVEN[weight])
     _, scattered = gradient_of(shape, 2, 2, outside, EVEN[weight], lowering="atomics")

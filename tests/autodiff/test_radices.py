@@ -7,11 +7,11 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr.autodiff.invert.radices import reduce_radices
-from tensorexpr.enumeration import evaluate_on
+from tensorexpr.bounds.enumeration import evaluate_on
+from tensorexpr.bounds.nonlinear import exact_quotient, named, number, plus, times
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Axis, Index, Scatter, Size, apply, const
 from tensorexpr.language import program_of
-from tensorexpr.nonlinear import exact_quotient, named, number, plus, times
 from tests.autodiff.laws import gather_of, head_of
 from tests.autodiff.reads import random_read
 from tests.seeds import share_of

@@ -48,6 +48,24 @@ def random() -> Case:
     return embedding(integers(0, 10, 30))
 
 
+def rows_in_one() -> Case:
+    """A table and results that are one axis each: rows are chosen, and not their elements."""
+    tokens, table = te.placeholder((12,), "int32", name="ids"), te.placeholder((30,), F64, name="W")
+    y = te.compute((36,), lambda p: table[tokens[p // 3] * 3 + p % 3], name="Y")
+    return y, [table], {tokens: integers(0, 10, 12), table: numbers(30)}
+
+
+def pictures_in_one() -> Case:
+    """Rows of pictures that data chooses, beside each other, from a table of pictures in one axis."""
+    pictures, table = te.placeholder((2, 4), "int32", name="ids"), te.placeholder((6 * 12, 2), F64, name="W")
+
+    def body(p, c):
+        picture, i, j = p // 12, p // 3 % 4, p % 3
+        return table[pictures[picture, i] * 12 + i * 3 + (2 - j), c]
+
+    return te.compute((24, 2), body, name="Y"), [table], {pictures: integers(0, 6, 2, 4), table: numbers(72, 2)}
+
+
 def nothing() -> Case:
     return embedding(np.zeros(0, np.int32))
 
@@ -209,9 +227,8 @@ def staircase() -> Case:
 
 
 SORTED = [
-    spread, colliding, random, nothing, batched, symbolic, symbolic_places, guarded, grid_sample, ragged, windows, triangle, mixed,
-    strided_beside, two_levels, masked, products_of_indices, rows_and_columns,
-    staircase,
+    spread, colliding, random, rows_in_one, pictures_in_one, nothing, batched, symbolic, symbolic_places, guarded, grid_sample, ragged,
+    windows, triangle, mixed, strided_beside, two_levels, masked, products_of_indices, rows_and_columns, staircase,
 ]  # fmt: skip
 FIXED = [along_an_axis, one_place_of_data, shifted_by_data, rolled_by_data, slice_by_data]
 ALL = [*SORTED, *FIXED, rows_of_data]
@@ -392,7 +409,7 @@ print(hashlib.sha256(first + f.source("llvm").encode()).hexdigest())
 
 def test_the_same_bits_on_every_run_and_any_number_of_threads():
     digests = set()
-    for threads, seed in (("1", "0"), ("2", "1"), ("5", "2")):
+    for threads, seed in (("1", "0"), ("5", "2")):
         environment = {**os.environ, "TENSOREXPR_NUM_THREADS": threads, "PYTHONHASHSEED": seed}
         done = subprocess.run([sys.executable, "-c", _DIGEST], env=environment, capture_output=True, text=True, timeout=120, check=False)
         assert done.returncode == 0, done.stderr

@@ -46,6 +46,11 @@ def plain(text: str) -> Planned:
     return schedule(parse_program(text), WIDE)
 
 
+def as_built(outputs: Outputs, inputs: Sequence[Tensor]) -> Program:
+    """The program that a build of tensors on this machine makes code of."""
+    return simplified(fold_constants(program_from(outputs, inputs, "as_built")), machine_of("cpu", "float32"))
+
+
 def planned(outputs: Outputs, target: str = "cpu", inputs: Sequence[Tensor] | None = None, precision: str = "float32") -> Planned:
     """The plain schedule of tensors as the planners of definitions hold it."""
     program = simplify(program_from(outputs, inputs, "planned"), inline=False)

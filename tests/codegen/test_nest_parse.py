@@ -22,7 +22,7 @@ from tensorexpr.codegen.schedule import autoschedule, schedule
 from tensorexpr.codegen.target import H200
 from tensorexpr.errors import DefinitionError, InternalError
 from tensorexpr.language import program_of
-from tensorexpr.op_trees import leaves
+from tensorexpr.op.trees import leaves
 from tensorexpr.ops import OPS
 from tensorexpr.records import fields
 from tensorexpr.simplify import simplify

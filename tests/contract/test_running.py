@@ -139,7 +139,7 @@ print(hashlib.sha256(b"".join(y.tobytes() for y in found)).hexdigest())
 
 def test_the_same_bits_for_every_number_of_threads_and_hash_seed():
     bits = set()
-    for threads, seed in (("1", "0"), ("2", "1"), ("7", "2")):
+    for threads, seed in (("1", "0"), ("7", "2")):
         env = {**os.environ, "TENSOREXPR_NUM_THREADS": threads, "PYTHONHASHSEED": seed}
         done = subprocess.run([sys.executable, "-c", BITS], env=env, capture_output=True, text=True, timeout=120, check=True)
         bits.add(done.stdout)

@@ -9,7 +9,7 @@ from tensorexpr.examples import bilateral_filter as example
 
 
 def test_fitting_the_widths_pays(capsys):
-    assert example.main(["--size", "48", "--steps", "40"]) == 0
+    assert example.main(["--size", "32", "--steps", "40"]) == 0
     out = capsys.readouterr().out
     levels = [float(level) for level in re.findall(r"step +\d+ +([\d.]+) dB", out)]
     assert levels[-1] > levels[0] + 1.5

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
 import tensorexpr as te
 from tensorexpr.codegen.arguments import address, signature_of, size_sources
+from tensorexpr.codegen.auto.machine import ZEN_4
+from tensorexpr.codegen.auto.search import joining, passes, searched
 from tensorexpr.codegen.compile import build_program
 from tensorexpr.codegen.executable import executable_of_schedule
 from tensorexpr.codegen.function import CompiledFunction
@@ -25,6 +29,7 @@ from tensorexpr.codegen.schedule import Planned, autoschedule, schedule
 from tensorexpr.codegen.target import H200, host_target
 from tensorexpr.errors import ArgumentError, DefinitionError, DifferentiationError, OutOfBoundsError
 from tensorexpr.ir import Program
+from tensorexpr.records import replace
 from tensorexpr.simplify import simplify
 from tests.codegen.cuda.device import Program as CudaProgram
 from tests.codegen.handle import words
@@ -37,6 +42,14 @@ from tests.random_programs.schedules import decided, shuffled, wandered
 
 _LITERALS = {"float64": 1e-12, "float32": 2.0**-20, "float16": 2.0**-9, "bfloat16": 2.0**-6}
 """What a few roundings of literals change, relative to what is summed."""
+SMALL = (
+    (joining, "LEAST_APART", 2),
+    (joining, "LEAST_POINTS", 1),
+    (joining, "FEWER", 0),
+    (joining, "LEAST_SHARED", 1),
+    (passes, "LEAST_BLOCKS", 2),
+)
+"""From which size on the search does what only large programs are worth: as small as it can be."""
 _WORKSPACE = 1 << 30
 """Bytes; programs that ask for more are not run."""
 
@@ -129,6 +142,17 @@ def by_words(program: Program, rng: random.Random) -> Schedule:
     return s
 
 
+def by_search(program: Program, rng: random.Random) -> Schedule:
+    """The schedule of the search over nests for a simplified program; for two in three on a machine so small that what is done to large
+    programs is done to this one."""
+    if rng.randrange(3) == 0:
+        return Schedule.of_candidate(program, host_target(), searched(program, ZEN_4))
+    with ExitStack() as small:
+        for module, name, least in SMALL:
+            small.enter_context(patch.object(module, name, least))
+        return Schedule.of_candidate(program, host_target(), searched(program, replace(ZEN_4, caches=(128, 256, 512))))
+
+
 def check_schedule(program: Program, name: str, cases: Sequence[Case], plan: Plan, notes: set[str]) -> None:
     """One way to compile the program, at all sizes."""
     rng = random.Random(f"{name} {plan.sample.seed}")
@@ -145,6 +169,8 @@ def check_schedule(program: Program, name: str, cases: Sequence[Case], plan: Pla
             simple = simplify(program)
             choices = wandered(simple, rng, host_target(), 3)
             function = built(name, program, lambda: decided(simple, choices, host_target())[0])
+        case "searched":
+            function = built(name, program, lambda: by_search(simplify(program), rng))
         case _:
             check_cuda(program, cases, plan, notes)
             return

@@ -64,4 +64,44 @@ outputs = [T4]""",
             {"a": 3, "c": 2},
         )
     ),
+    "a tile of loops whose copies stand beside each other": Plan(
+        Sample(
+            """X1 = te.placeholder((16, 46), 'float32', name='X1')
+K2 = te.placeholder((46, 47), 'int32', name='K2')
+T3 = te.compute(
+    (46, 16),
+    lambda i, j: te.where(j > 1, te.max(lambda k: X1[te.clip(K2[i, k], 0, 15), i], 47, where=lambda k: i % 3 == 1), 0.5),
+    name='T3',
+)
+T5 = te.compute((16, 46), lambda i, j: te.max(lambda k, l: X1.read(i + k - 1, j + l - 1, outside='clamp'), (2, 2)), name='T5')
+inputs = [X1, K2]
+outputs = [T3, T5]
+below = {'K2': 16}""",
+            seed=1900100094,
+        ),
+        ("searched",),
+    ),
+    "kernels of no iteration": Plan(
+        Sample(
+            """a, b = 0, te.dim('b')
+X1 = te.placeholder((a, a), 'float32', name='X1')
+K2 = te.placeholder((b,), 'int64', name='K2')
+K3 = te.placeholder((b,), 'int64', name='K3')
+T4 = te.compute((b, a), lambda t, i: te.where(K3[t] == 1, X1[K2[t], i], 2.0), name='T4')
+X5 = te.placeholder((a, b), 'float32', name='X5')
+K6 = te.placeholder((a,), 'int16', name='K6')
+X7 = te.placeholder((b, a), 'float32', name='X7')
+count = lambda i: te.reduce(lambda x, y: (x[0] + y[0], x[1] + y[1]), (0.0, 0), lambda k: (X1[a - 1 - i, i], 1), a)[0]
+inner = lambda i, j: te.where((i + 2 * j + 2 >= 0) & (i + 2 * j + 2 < a), T4[j, i + 2 * j + 2], 2.0)
+lower = lambda i, j: te.where(j + 1 >= 0, X5[i, K6[i]] - te.cast(i % 7, 'float32'), count(i))
+upper = lambda i, j: te.where(j >= i, inner(i, j), X7.read(j + 2, i + j - 1, outside='wrap'))
+T8 = te.compute((a, b), lambda i, j: te.where(K6[i] > 0, upper(i, j), lower(i, j)), name='T8')
+inputs = [X1, K2, K3, X5, K6, X7]
+outputs = [T8]
+below = {'K2': a, 'K3': b, 'K6': b}""",
+            {"b": 64},
+            seed=1900200026,
+        ),
+        ("searched",),
+    ),
 }

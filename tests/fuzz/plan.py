@@ -9,8 +9,9 @@ from tests.random_programs import Options, Sample, random_sample
 
 POINTS = ((600, 45), (5_000, 32), (60_000, 18), (1_000_000, 5))
 """Budgets of points and how often they are drawn, in percent."""
-SCHEDULES = (("default", 100), ("plain", 10), ("random", 12), ("tuned", 12), ("cuda", 2))
-"""Schedules beside each other and how often, in percent of the programs; `cuda` is the text for GPUs, on the CPU."""
+SCHEDULES = (("default", 100), ("plain", 10), ("random", 12), ("tuned", 12), ("cuda", 2), ("searched", 20))
+"""Schedules beside each other and how often, in percent of the programs; `cuda` is the text for GPUs, on the CPU, and
+`searched` the nest of the search, whether it is predicted to be faster or not."""
 GRADIENTS = ((("gradient",), 11), (("gradient", "forced"), 3), (("gradient", "second"), 2))
 """Derivatives and how often: compiled, the form that is forced on every read, derivatives of the derivative."""
 

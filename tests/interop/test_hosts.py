@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr import hosts
+from tensorexpr.op import hosts
 
 
 @te.op

@@ -10,7 +10,7 @@ import pytest
 import tensorexpr as te
 from tensorexpr.dtypes import dtype
 from tensorexpr.interop.operators import Operator, leaf_names, op_of
-from tensorexpr.op_specs import Spec
+from tensorexpr.op.specs import Spec
 
 RNG = np.random.default_rng(3)
 

@@ -17,31 +17,31 @@ def tensor(*shape: int) -> te.Tensor:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: kernels.conv2d(X, W, stride=0), "stride: expected an integer of at least 1, or 2 of them, one per axis, got 0"),
-        (lambda: kernels.conv2d(X, W, padding="full"), "padding: expected numbers, 'valid' or 'same', got 'full'"),
+        (lambda: kernels.conv2d(X, W, stride=0), "conv2d: stride: expected an integer of at least 1, or 2 of them, one per axis, got 0"),
+        (lambda: kernels.conv2d(X, W, padding="full"), "conv2d: padding: expected numbers, 'valid' or 'same', got 'full'"),
         (
             lambda: kernels.conv2d(X, W, padding="same", stride=2),
-            "padding: expected numbers or 'valid' where the stride is not 1, got 'same' with stride 2",
+            "conv2d: padding: expected numbers or 'valid' where the stride is not 1, got 'same' with stride 2",
         ),
         (
             lambda: kernels.conv2d(X, te.placeholder((6, 4, te.dim("r"), 3), name="w"), padding="same"),
-            "padding: expected numbers where the extents of the weight are known only at run time, got 'same'",
+            "conv2d: padding: expected numbers where the extents of the weight are known only at run time, got 'same'",
         ),
         (
             lambda: kernels.conv2d(X, W, padding_mode="mirror"),
-            "padding_mode: expected one of 'zeros', 'reflect', 'replicate', 'circular', got 'mirror'",
+            "conv2d: padding_mode: expected one of 'zeros', 'reflect', 'replicate', 'circular', got 'mirror'",
         ),
         (
             lambda: kernels.conv3d(tensor(3, 4, 5), W),
             "conv3d: expected a tensor of at least 4 axes (channels and 3 of places, after any batch axes), got t of 3",
         ),
         (lambda: kernels.conv1d(X, W), "conv1d: expected a weight of 3 axes (two of channels, 1 of taps), got w of 4"),
-        (lambda: kernels.conv2d(X, W, groups=0), "groups: expected an integer of at least 1, got 0"),
-        (lambda: kernels.conv2d(X, W, groups=3), "groups: expected a divisor of the 4 channels of x, got 3"),
-        (lambda: kernels.conv2d(X, W, groups=2), "w: axis 1: expected an extent of 2, got 4"),
+        (lambda: kernels.conv2d(X, W, groups=0), "conv2d: groups: expected an integer of at least 1, got 0"),
+        (lambda: kernels.conv2d(X, W, groups=3), "conv2d: groups: expected a divisor of the 4 channels of x, got 3"),
+        (lambda: kernels.conv2d(X, W, groups=2), "conv2d: w: axis 1: expected an extent of 2, got 4"),
         (lambda: kernels.conv2d(X, W, tensor(6, 1)), "conv2d: expected a bias of 1 axis, got t of 2"),
-        (lambda: kernels.conv2d(X, W, tensor(4)), "t: expected an extent of 6, got 4"),
-        (lambda: kernels.conv2d(X, W, dilation=3), "window: expected at most the 5 + 0 + 0 elements of an axis, got 7 taps"),
+        (lambda: kernels.conv2d(X, W, tensor(4)), "conv2d: t: expected an extent of 6, got 4"),
+        (lambda: kernels.conv2d(X, W, dilation=3), "conv2d: window: expected at most the 5 + 0 + 0 elements of an axis, got 7 taps"),
         (
             lambda: kernels.separable_conv2d(X, tensor(4, 1, 3), tensor(3, 4, 1, 1)),
             "separable_conv2d: expected a depthwise weight of 4 axes and a known number of channels, got t and x",
@@ -50,11 +50,11 @@ def tensor(*shape: int) -> te.Tensor:
             lambda: kernels.local_conv2d(X, W),
             "local_conv2d: expected a weight of 6 axes (filters, channels, outputs, taps), got w of 4",
         ),
-        (lambda: kernels.local_conv2d(X, tensor(3, 4, 3, 5, 3, 3)), "t: axis 3: expected an extent of 4, got 5"),
-        (lambda: kernels.conv_transpose2d(X, W), "w: axis 0: expected an extent of 4, got 6"),
+        (lambda: kernels.local_conv2d(X, tensor(3, 4, 3, 5, 3, 3)), "local_conv2d: t: axis 3: expected an extent of 4, got 5"),
+        (lambda: kernels.conv_transpose2d(X, W), "conv_transpose2d: w: axis 0: expected an extent of 4, got 6"),
         (
             lambda: kernels.conv_transpose2d(X, tensor(4, 3, 2, 2), output_padding=1),
-            "output_padding: expected less than the stride or the dilation, got 1",
+            "conv_transpose2d: output_padding: expected less than the stride or the dilation, got 1",
         ),
         (
             lambda: kernels.conv_transpose2d(X, tensor(4, 3, 2, 2), padding=3),

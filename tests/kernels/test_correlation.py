@@ -12,10 +12,11 @@ X = np.arange(24.0).reshape(1, 2, 3, 4)
 @pytest.mark.parametrize(
     ("op", "arrays", "static", "message"),
     [
-        (kernels.correlation, (X, X[..., :3]), {"max_displacement": 1}, "y: expected shape (1, 2, 3, 4) (that of x), got (1, 2, 3, 3)"),
-        (kernels.correlation, (X, X), {"max_displacement": 1, "kernel_size": 2}, "kernel_size: expected an odd number, got 2"),
+        (kernels.correlation, (X, X[..., :3]), {"max_displacement": 1},
+         "correlation: y: expected shape (1, 2, 3, 4) (that of x), got (1, 2, 3, 3)"),
+        (kernels.correlation, (X, X), {"max_displacement": 1, "kernel_size": 2}, "correlation: kernel_size: expected an odd number, got 2"),
         (kernels.normalized_cross_correlation, (X, X[0, 0].T.copy()), {},
-         "template: expected between 1 and 3 rows, those of the image, got 4"),
+         "normalized_cross_correlation: template: expected between 1 and 3 rows, those of the image, got 4"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused(op, arrays, static, message):

@@ -12,12 +12,12 @@ X = np.arange(12.0).reshape(3, 4)
 @pytest.mark.parametrize(
     ("op", "arrays", "static", "message"),
     [
-        (kernels.cumsum, (X,), {"axis": 2}, "expected an axis of x between -2 and 1, got 2"),
-        (kernels.linear_recurrence, (X, X[1:]), {}, "a: expected shape (2, 4) (that of b), got (3, 4)"),
-        (kernels.ema, (X,), {"alpha": 0}, "alpha: expected a number above 0 and at most 1, got 0"),
-        (kernels.diff, (X,), {"n": -1}, "n: expected an integer of at least 0, got -1"),
+        (kernels.cumsum, (X,), {"axis": 2}, "cumsum: expected an axis of x between -2 and 1, got 2"),
+        (kernels.linear_recurrence, (X, X[1:]), {}, "linear_recurrence: a: expected shape (2, 4) (that of b), got (3, 4)"),
+        (kernels.ema, (X,), {"alpha": 0}, "ema: alpha: expected a number above 0 and at most 1, got 0"),
+        (kernels.diff, (X,), {"n": -1}, "diff: n: expected an integer of at least 0, got -1"),
         (kernels.trapezoid, (X, X[0, :2]), {},
-         "x: expected shape (4,) (one point per value along the axis, or the shape of y), got (2,)"),
+         "trapezoid: x: expected shape (4,) (one point per value along the axis, or the shape of y), got (2,)"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused(op, arrays, static, message):

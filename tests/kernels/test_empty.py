@@ -15,7 +15,7 @@ import pytest
 import tensorexpr as te
 from tensorexpr import kernels
 from tensorexpr.codegen.compile import build
-from tensorexpr.op_trees import leaves
+from tensorexpr.op.trees import leaves
 from tests.kernels.case import Case, flat
 from tests.kernels.table import ALL
 from tests.seeds import share_of

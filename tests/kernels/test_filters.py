@@ -15,13 +15,13 @@ X[..., 3:] = 1.0
     [
         (
             kernels.bilateral_filter, (X,), {"radius": 1, "sigma_space": 0, "sigma_range": 1.0},
-            "sigma_space: expected a positive number, got 0",
+            "bilateral_filter: sigma_space: expected a positive number, got 0",
         ),
-        (kernels.guided_filter, (X, X), {"radius": -1, "eps": 0.1}, "radius: expected an integer of at least 0, got -1"),
+        (kernels.guided_filter, (X, X), {"radius": -1, "eps": 0.1}, "guided_filter: radius: expected an integer of at least 0, got -1"),
         (kernels.guided_filter, (X[:, :, :4], X), {"radius": 1, "eps": 0.1},
-         "guide: expected shape (1, 1, 5, 6) (that of x, or one channel), got (1, 1, 4, 6)"),
+         "guided_filter: guide: expected shape (1, 1, 5, 6) (that of x, or one channel), got (1, 1, 4, 6)"),
         (kernels.joint_bilateral_filter, (X, X[..., :3]), {"radius": 1, "sigma_space": 1.0, "sigma_range": 1.0},
-         "guide: expected shape (1, 1, 5, 6) (batch and places of x), got (1, 1, 5, 3)"),
+         "joint_bilateral_filter: guide: expected shape (1, 1, 5, 6) (batch and places of x), got (1, 1, 5, 3)"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused(op, arrays, static, message):

@@ -31,7 +31,7 @@ X = te.placeholder((2, 6, 5), name="x")
             "space_to_depth: height: expected an extent in multiples of 5, got 6",
         ),
         (lambda: kernels.channel_shuffle(X, groups=4), "channel_shuffle: channels: expected an extent in multiples of 4, got 6"),
-        (lambda: kernels.nchwc_to_nchw(X, channels=31), "channels: expected at most the 30 that the blocks have, got 31"),
+        (lambda: kernels.nchwc_to_nchw(X, channels=31), "nchwc_to_nchw: channels: expected at most the 30 that the blocks have, got 31"),
     ],
 )
 def test_what_does_not_fit_is_refused(call, message):

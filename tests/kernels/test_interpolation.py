@@ -17,7 +17,8 @@ N = te.placeholder((1, 2, te.dim("n")), "float64", name="x")
     [
         (
             lambda: kernels.interpolate(X, size=8, mode="cubic"),
-            "mode: expected one of 'nearest', 'nearest-exact', 'area', 'linear', 'bilinear', 'trilinear', 'bicubic', got 'cubic'",
+            "interpolate: mode: expected one of 'nearest', 'nearest-exact', 'area', 'linear', "
+            "'bilinear', 'trilinear', 'bicubic', got 'cubic'",
         ),
         (
             lambda: kernels.interpolate(X, size=8, mode="linear"),
@@ -26,19 +27,19 @@ N = te.placeholder((1, 2, te.dim("n")), "float64", name="x")
         (lambda: kernels.interpolate(X), "interpolate: expected either size or scale_factor, got neither"),
         (lambda: kernels.interpolate(X, size=8, scale_factor=2), "interpolate: expected either size or scale_factor, got both"),
         (lambda: kernels.interpolate(X, size=(8,)), "interpolate: expected a number, or 2 of them, one per axis of places, got (8,)"),
-        (lambda: kernels.interpolate(X, size=(8, 0)), "size: expected integers of at least 1, got (8, 0)"),
-        (lambda: kernels.interpolate(X, scale_factor=-1), "scale_factor: expected numbers above 0, got -1"),
+        (lambda: kernels.interpolate(X, size=(8, 0)), "interpolate: size: expected integers of at least 1, got (8, 0)"),
+        (lambda: kernels.interpolate(X, scale_factor=-1), "interpolate: scale_factor: expected numbers above 0, got -1"),
         (
             lambda: kernels.interpolate(X, scale_factor=0.2),
-            "scale_factor: expected factors that leave an output, got 0.2 for an axis of 4",
+            "interpolate: scale_factor: expected factors that leave an output, got 0.2 for an axis of 4",
         ),
         (
             lambda: kernels.interpolate(X, size=8, mode="area", antialias=True),
-            "antialias: expected mode 'bilinear' or 'bicubic', got 'area'",
+            "interpolate: antialias: expected mode 'bilinear' or 'bicubic', got 'area'",
         ),
         (
             lambda: kernels.interpolate(X, size=8, align_corners=True),
-            "align_corners: expected a linear or cubic mode without antialias, got 'nearest'",
+            "interpolate: align_corners: expected a linear or cubic mode without antialias, got 'nearest'",
         ),
         (
             lambda: kernels.interpolate(te.placeholder((1, 2, 4), "int64", name="x"), size=8, mode="linear"),

@@ -17,18 +17,18 @@ C = np.ones(4)
         (kernels.batch_norm, (X, C), {}, "batch_norm: expected running_mean and running_var together, got one of them"),
         (
             kernels.batch_norm, (X, None, None, np.ones(3)), {"training": True},
-            "weight: expected shape (4,) (one weight per channel, axis 1 of x), got (3,)",
+            "batch_norm: weight: expected shape (4,) (one weight per channel, axis 1 of x), got (3,)",
         ),
         (
             kernels.layer_norm, (X,), {"normalized_shape": (3, 4)},
-            "normalized_shape: expected the last extents of x, whose shape is (3, 4, 5), got (3, 4)",
+            "layer_norm: normalized_shape: expected the last extents of x, whose shape is (3, 4, 5), got (3, 4)",
         ),
-        (kernels.group_norm, (X,), {"num_groups": 3}, "num_groups: expected a divisor of the 4 channels of x, got 3"),
+        (kernels.group_norm, (X,), {"num_groups": 3}, "group_norm: num_groups: expected a divisor of the 4 channels of x, got 3"),
         (
             kernels.instance_norm, (X,), {"use_input_stats": False},
             "instance_norm: expected running_mean and running_var, got None",
         ),
-        (kernels.normalize, (X,), {"p": 0}, "p: expected a positive number or infinity, got 0"),
+        (kernels.normalize, (X,), {"p": 0}, "normalize: p: expected a positive number or infinity, got 0"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused(op, arrays, static, message):

@@ -14,12 +14,12 @@ X = te.placeholder((3, 4), name="x")
     [
         (
             {"pads": (1, 1), "mode": "mirror"},
-            "mode: expected one of 'constant', 'reflect', 'replicate', 'edge', 'circular', 'wrap', 'symmetric', got 'mirror'",
+            "pad: mode: expected one of 'constant', 'reflect', 'replicate', 'edge', 'circular', 'wrap', 'symmetric', got 'mirror'",
         ),
-        ({"pads": (1, 1, 1)}, "pads: expected pairs of integers, from the last axis on, got (1, 1, 1)"),
-        ({"pads": 2}, "pads: expected pairs of integers, from the last axis on, got 2"),
-        ({"pads": (1,) * 6}, "pads: expected at most 2 pairs, one per axis of x, got 3"),
-        ({"pads": (-2, -3)}, "pads: expected to crop at most 4, the extent of axis 1, got -2 and -3"),
+        ({"pads": (1, 1, 1)}, "pad: pads: expected pairs of integers, from the last axis on, got (1, 1, 1)"),
+        ({"pads": 2}, "pad: pads: expected pairs of integers, from the last axis on, got 2"),
+        ({"pads": (1,) * 6}, "pad: pads: expected at most 2 pairs, one per axis of x, got 3"),
+        ({"pads": (-2, -3)}, "pad: pads: expected to crop at most 4, the extent of axis 1, got -2 and -3"),
     ],
 )
 def test_what_does_not_fit_is_refused(static, message):

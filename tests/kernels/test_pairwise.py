@@ -12,13 +12,13 @@ X, Y = np.zeros((4, 3)), np.zeros((5, 3))
 @pytest.mark.parametrize(
     ("op", "arrays", "static", "message"),
     [
-        (kernels.cdist, (X, Y[:, :2]), {}, "axis 1 of y: expected an extent of 3, got 2"),
+        (kernels.cdist, (X, Y[:, :2]), {}, "cdist: axis 1 of y: expected an extent of 3, got 2"),
         (kernels.cdist, (X, Y[None]), {}, "cdist: expected x and y of one rank, got (4, 3) and (1, 5, 3)"),
-        (kernels.cdist, (X, Y), {"p": 0}, "p: expected a positive number or infinity, got 0"),
+        (kernels.cdist, (X, Y), {"p": -1}, "cdist: p: expected a number of at least 0 or infinity, got -1"),
         (kernels.gaussian_product, (X, Y, np.zeros(())), {},
          "gaussian_product: expected b of shape (5,), or with an axis more, got ()"),
-        (kernels.sinkhorn_step, (X, Y, Y[:, 0], Y[:, 0]), {"eps": 0}, "eps: expected a positive number, got 0"),
-        (kernels.soft_dtw, (X,), {"gamma": -1.0}, "gamma: expected a positive number, got -1.0"),
+        (kernels.sinkhorn_step, (X, Y, Y[:, 0], Y[:, 0]), {"eps": 0}, "sinkhorn_step: eps: expected a positive number, got 0"),
+        (kernels.soft_dtw, (X,), {"gamma": -1.0}, "soft_dtw: gamma: expected a positive number, got -1.0"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused(op, arrays, static, message):

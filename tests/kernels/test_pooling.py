@@ -16,34 +16,37 @@ N = te.placeholder((2, te.dim("n"), te.dim("m")), "float64", name="x")
     [
         (
             lambda: kernels.max_pool2d(X, kernel_size=(2, 2, 2)),
-            "kernel_size: expected an integer of at least 1, or 2 of them, one per axis, got (2, 2, 2)",
+            "max_pool2d: kernel_size: expected an integer of at least 1, or 2 of them, one per axis, got (2, 2, 2)",
         ),
-        (lambda: kernels.max_pool2d(X, kernel_size=3, padding=2), "padding: expected at most half of the window of 3, got 2"),
-        (lambda: kernels.max_pool2d(X, kernel_size=7), "window: expected at most the 5 + 0 + 0 elements of an axis, got 7 taps"),
+        (lambda: kernels.max_pool2d(X, kernel_size=3, padding=2), "max_pool2d: padding: expected at most half of the window of 3, got 2"),
+        (
+            lambda: kernels.max_pool2d(X, kernel_size=7),
+            "max_pool2d: window: expected at most the 5 + 0 + 0 elements of an axis, got 7 taps",
+        ),
         (
             lambda: kernels.avg_pool2d(X, kernel_size=2, stride=0),
-            "stride: expected an integer of at least 1, or 2 of them, one per axis, got 0",
+            "avg_pool2d: stride: expected an integer of at least 1, or 2 of them, one per axis, got 0",
         ),
         (
             lambda: kernels.avg_pool2d(X, kernel_size=2, divisor_override=0),
-            "divisor_override: expected an integer other than 0, got 0",
+            "avg_pool2d: divisor_override: expected an integer other than 0, got 0",
         ),
-        (lambda: kernels.lp_pool2d(X, kernel_size=2, norm_type=0), "norm_type: expected a number above 0, got 0"),
+        (lambda: kernels.lp_pool2d(X, kernel_size=2, norm_type=0), "lp_pool2d: norm_type: expected a number above 0, got 0"),
         (
             lambda: kernels.adaptive_avg_pool2d(X, output_size=(0, 2)),
-            "output_size: expected an integer of at least 1 or None, or 2 of them, got (0, 2)",
+            "adaptive_avg_pool2d: output_size: expected an integer of at least 1 or None, or 2 of them, got (0, 2)",
         ),
         (
             lambda: kernels.adaptive_max_pool2d(N, output_size=2),
-            "output_size: expected 1 or None on axes of extents known only at run time, got 2",
+            "adaptive_max_pool2d: output_size: expected 1 or None on axes of extents known only at run time, got 2",
         ),
         (
             lambda: kernels.global_avg_pool(te.placeholder((2, 3), name="x")),
-            "global pooling: expected a batch axis, channels and 1 to 3 axes of places, got x of 2 axes",
+            "global_avg_pool: global pooling: expected a batch axis, channels and 1 to 3 axes of places, got x of 2 axes",
         ),
         (
             lambda: kernels.max_unpool2d(X, te.placeholder((2, 5, 5), "int64", name="i"), kernel_size=2),
-            "i: expected shape (2, 5, 6) (a place for each value), got (2, 5, 5)",
+            "max_unpool2d: i: expected shape (2, 5, 6) (a place for each value), got (2, 5, 5)",
         ),
         (lambda: kernels.max_unpool2d(X, X, kernel_size=2), "max_unpool2d: expected indices of an integer dtype, got float32"),
     ],

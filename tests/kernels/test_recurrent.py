@@ -14,12 +14,12 @@ W, U = rng.standard_normal((12, 3)), rng.standard_normal((12, 4))
 @pytest.mark.parametrize(
     ("op", "arrays", "static", "message"),
     [
-        (kernels.gru_cell, (X[0], H, W[:8], U), {}, "rows of weight_ih: expected an extent of 12, got 8"),
-        (kernels.gru_cell, (X[0], H[:1], W, U), {}, "batch of h: expected an extent of 2, got 1"),
-        (kernels.gru_cell, (X[0], H, W[:, :2], U), {}, "features of weight_ih: expected an extent of 3, got 2"),
-        (kernels.gru_cell, (X[0], H, W, U, W[0]), {}, "bias_ih: expected shape (12,) (one bias per row of weight_ih), got (3,)"),
+        (kernels.gru_cell, (X[0], H, W[:8], U), {}, "gru_cell: rows of weight_ih: expected an extent of 12, got 8"),
+        (kernels.gru_cell, (X[0], H[:1], W, U), {}, "gru_cell: batch of h: expected an extent of 2, got 1"),
+        (kernels.gru_cell, (X[0], H, W[:, :2], U), {}, "gru_cell: features of weight_ih: expected an extent of 3, got 2"),
+        (kernels.gru_cell, (X[0], H, W, U, W[0]), {}, "gru_cell: bias_ih: expected shape (12,) (one bias per row of weight_ih), got (3,)"),
         (kernels.rnn_cell, (X[0], H, W[:4], U[:4]), {"nonlinearity": "exp"},
-         "nonlinearity: expected one of 'tanh', 'relu', got 'exp'"),
+         "rnn_cell: nonlinearity: expected one of 'tanh', 'relu', got 'exp'"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused(op, arrays, static, message):

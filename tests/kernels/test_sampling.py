@@ -13,20 +13,22 @@ GRID = np.zeros((1, 2, 2, 2))
 @pytest.mark.parametrize(
     ("op", "arrays", "static", "message"),
     [
-        (kernels.grid_sample, (X[0], GRID), {}, "input: expected 4 or 5 axes, got 3 (shape (2, 3, 4))"),
-        (kernels.grid_sample, (X, GRID[..., :1]), {}, "grid: expected 4 axes, the last of 2 coordinates, got shape (1, 2, 2, 1)"),
-        (kernels.grid_sample, (X[None], GRID[None]), {"mode": "bicubic"}, "mode: expected one of 'nearest', 'bilinear', got 'bicubic'"),
-        (kernels.affine_grid, (GRID[0],), {"size": (1, 2)}, "size: expected (N, C, H, W) or (N, C, D, H, W), got (1, 2)"),
+        (kernels.grid_sample, (X[0], GRID), {}, "grid_sample: input: expected 4 or 5 axes, got 3 (shape (2, 3, 4))"),
+        (kernels.grid_sample, (X, GRID[..., :1]), {},
+         "grid_sample: grid: expected 4 axes, the last of 2 coordinates, got shape (1, 2, 2, 1)"),
+        (kernels.grid_sample, (X[None], GRID[None]), {"mode": "bicubic"},
+         "grid_sample: mode: expected one of 'nearest', 'bilinear', got 'bicubic'"),
+        (kernels.affine_grid, (GRID[0],), {"size": (1, 2)}, "affine_grid: size: expected (N, C, H, W) or (N, C, D, H, W), got (1, 2)"),
         (
             kernels.affine_grid, (GRID[0],), {"size": (2, 1, 3, 3)},
-            "theta: expected shape (2, 2, 3) (one affine map per item), got (2, 2, 2)",
+            "affine_grid: theta: expected shape (2, 2, 3) (one affine map per item), got (2, 2, 2)",
         ),
         (kernels.bilinear_lookup, (X, X), {},
-         "points: expected a batch of positions, the last axis of 2 coordinates, got shape (1, 2, 3, 4)"),
+         "bilinear_lookup: points: expected a batch of positions, the last axis of 2 coordinates, got shape (1, 2, 3, 4)"),
         (kernels.deform_conv2d, (X, np.zeros((1, 8, 2, 2)), np.zeros((1, 2, 2, 2))), {},
-         "offset: expected shape (1, 8, 2, 3) (two offsets per tap and place), got (1, 8, 2, 2)"),
+         "deform_conv2d: offset: expected shape (1, 8, 2, 3) (two offsets per tap and place), got (1, 8, 2, 2)"),
         (kernels.roi_align, (X, np.zeros((2, 4))), {"output_size": 2},
-         "boxes: expected shape (2, 5) (an item and four corners per box), got (2, 4)"),
+         "roi_align: boxes: expected shape (2, 5) (an item and four corners per box), got (2, 4)"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused(op, arrays, static, message):

@@ -15,23 +15,26 @@ V = te.placeholder((3,), name="v")
     [
         (
             lambda: kernels.laplacian(X, mode="mirror"),
-            "mode: expected one of 'constant', 'edge', 'reflect', 'symmetric', 'wrap', got 'mirror'",
+            "laplacian: mode: expected one of 'constant', 'edge', 'reflect', 'symmetric', 'wrap', got 'mirror'",
         ),
-        (lambda: kernels.laplacian(X, spacing=(1.0,)), "spacing: expected a number above 0, or 2 of them, one per axis, got (1.0,)"),
-        (lambda: kernels.laplacian(X, spacing=0.0), "spacing: expected a number above 0, or 2 of them, one per axis, got 0.0"),
+        (
+            lambda: kernels.laplacian(X, spacing=(1.0,)),
+            "laplacian: spacing: expected a number above 0, or 2 of them, one per axis, got (1.0,)",
+        ),
+        (lambda: kernels.laplacian(X, spacing=0.0), "laplacian: spacing: expected a number above 0, or 2 of them, one per axis, got 0.0"),
         (
             lambda: kernels.spatial_gradient(te.placeholder((4, 1), name="x"), mode="one-sided"),
             "spatial_gradient: expected at least 2 elements along axis 1, got 1",
         ),
         (lambda: kernels.divergence((X,)), "divergence: expected 2 fields of 2 axes, one per axis, got 1"),
-        (lambda: kernels.heat_step(X, V), "rate: expected a tensor without axes, or one of the 2 axes of x, got 1"),
-        (lambda: kernels.wave_step(X, X, V), "courant: expected a tensor without axes, or one of the 2 axes of x, got 1"),
-        (lambda: kernels.heat_steps(X, X, steps=0), "steps: expected an integer of at least 1, got 0"),
+        (lambda: kernels.heat_step(X, V), "heat_step: rate: expected a tensor without axes, or one of the 2 axes of x, got 1"),
+        (lambda: kernels.wave_step(X, X, V), "wave_step: courant: expected a tensor without axes, or one of the 2 axes of x, got 1"),
+        (lambda: kernels.heat_steps(X, X, steps=0), "heat_steps: steps: expected an integer of at least 1, got 0"),
         (lambda: kernels.stencil(X, V, axes=(0, 1)), "stencil: expected 2 axes of weights, of known extents, got v: f32[3]"),
         (lambda: kernels.sobel(X, axis=0, axes=(1,)), "sobel: expected an axis among (1,), got 0"),
-        (lambda: kernels.box_blur(X, size=2), "size: expected an odd number, got 2"),
-        (lambda: kernels.gaussian_blur(X, sigma=1, size=4), "size: expected an odd number, got 4"),
-        (lambda: kernels.gaussian_blur(X, sigma=0), "sigma: expected a number above 0, got 0"),
+        (lambda: kernels.box_blur(X, size=2), "box_blur: size: expected an odd number, got 2"),
+        (lambda: kernels.gaussian_blur(X, sigma=1, size=4), "gaussian_blur: size: expected an odd number, got 4"),
+        (lambda: kernels.gaussian_blur(X, sigma=0), "gaussian_blur: sigma: expected a number above 0, got 0"),
     ],
 )
 def test_what_does_not_fit_is_refused(call, message):

@@ -12,10 +12,10 @@ X = np.arange(12.0).reshape(3, 4)
 @pytest.mark.parametrize(
     ("op", "x", "static", "message"),
     [
-        (kernels.topk, X, {"k": 5}, "k: expected a number of elements of axis 1 of x, from 0 to 4, got 5"),
-        (kernels.kthvalue, X, {"k": 0}, "k: expected a rank on axis 1 of x, from 1 to 4, got 0"),
+        (kernels.topk, X, {"k": 5}, "topk: k: expected a number of elements of axis 1 of x, from 0 to 4, got 5"),
+        (kernels.kthvalue, X, {"k": 0}, "kthvalue: k: expected a rank on axis 1 of x, from 1 to 4, got 0"),
         (kernels.median, X[:, :0], {}, "median: expected at least one element on axis 1 of x, got shape (3, 0)"),
-        (kernels.quantile, X, {"q": 1.5}, "q: expected a number from 0 to 1, got 1.5"),
+        (kernels.quantile, X, {"q": 1.5}, "quantile: q: expected a number from 0 to 1, got 1.5"),
         (
             kernels.quantile, X[:, :0], {"q": 0.5},
             "quantile: expected a known number of elements on axis 1 of x, at least 1, got shape (3, 0)",

@@ -7,7 +7,7 @@ import pytest
 
 from tensorexpr import language as te
 from tensorexpr.bounds import PROVED, UNKNOWN, OutOfBounds, Proved, check_access, implied
-from tensorexpr.enumeration import enumerate_points, evaluate_on
+from tensorexpr.bounds.enumeration import enumerate_points, evaluate_on
 from tensorexpr.errors import OutOfBoundsError
 from tensorexpr.ir import Axis, Index, Size, apply, const
 from tensorexpr.traversal import bottom_up, read_occurrences

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tensorexpr import dtypes
-from tensorexpr.enumeration import enumerate_points, evaluate_on
+from tensorexpr.bounds.enumeration import enumerate_points, evaluate_on
 from tensorexpr.integers import Affine, FloorDiv
 from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Index, Size, apply, const
 from tensorexpr.regions import Opaque, affine_of, cases_of, cases_where, constraints_of, domain_of, expression_of, normal_form, regions_of

@@ -9,7 +9,7 @@ from tensorexpr.dtypes import bool_, float32, int64
 from tensorexpr.errors import DefinitionError
 from tensorexpr.ir import Access, Apply, Index
 from tensorexpr.latex import latex_expr
-from tensorexpr.latex_names import symbol
+from tensorexpr.latex.names import symbol
 from tensorexpr.ops import OPS
 from tensorexpr.parse import parse_program
 from tensorexpr.simplify import simplify

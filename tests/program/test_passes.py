@@ -8,7 +8,7 @@ import pytest
 from tensorexpr.errors import DefinitionError, InternalError
 from tensorexpr.ir import Program
 from tensorexpr.parse import parse_program
-from tensorexpr.passes import run_passes
+from tensorexpr.rewrite.passes import run_passes
 
 PROGRAM = parse_program("A: f32[3] = input()\nB[i]: f32[3] = A[i] + 1.0\nC[i]: f32[3] = B[i] * 2.0\nreturn C")
 

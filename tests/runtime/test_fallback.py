@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr import fallback
 from tensorexpr.autodiff.sweep import accumulate
+from tensorexpr.building import fallback
 from tensorexpr.codegen import executable, gpu_code, stages
 from tensorexpr.codegen.compile import build_program
 from tensorexpr.codegen.cuda.nvidia import nvrtc
@@ -25,7 +25,7 @@ from tensorexpr.errors import InternalError
 from tensorexpr.integers import Domain
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Index, apply, const
-from tensorexpr.op_trees import leaves
+from tensorexpr.op.trees import leaves
 from tensorexpr.records import replace
 from tests.kernels.case import Case, flat
 from tests.kernels.table import ALL

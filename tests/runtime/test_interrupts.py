@@ -12,7 +12,7 @@ import threading
 import pytest
 
 import tensorexpr as te
-from tensorexpr import progress
+from tensorexpr.building import progress
 
 pytestmark = pytest.mark.skipif(threading.current_thread() is not threading.main_thread(), reason="signals come to the main thread")
 

@@ -98,7 +98,7 @@ print(digest.hexdigest())
 def test_results_do_not_depend_on_threads_affinity_or_the_hash_seed():
     one_core = {min(os.sched_getaffinity(0))} if hasattr(os, "sched_setaffinity") else None
     digests = set()
-    for threads, seed, cores in (("1", "0", None), ("5", "1", None), ("2", "2", one_core)):
+    for threads, seed, cores in (("1", "0", None), ("5", "1", one_core)):
         environment = {**os.environ, "TENSOREXPR_NUM_THREADS": threads, "PYTHONHASHSEED": seed}
         code = _DIGEST if cores is None else f"import os; os.sched_setaffinity(0, {cores})\n{_DIGEST}"
         done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120, check=False)

@@ -9,7 +9,7 @@ import numpy as np
 import tensorexpr as te
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Program
-from tensorexpr.op_trees import leaves
+from tensorexpr.op.trees import leaves
 from tensorexpr.sharding import Rule, Sharding
 from tensorexpr.sharding.table import cut, joined
 from tensorexpr.verify import verify

@@ -9,7 +9,7 @@ from tensorexpr.errors import DefinitionError
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Program
 from tensorexpr.parse import parse_program
-from tensorexpr.passes import run_passes
+from tensorexpr.rewrite.passes import run_passes
 from tensorexpr.simplify import (
     Options,
     cheap_names,

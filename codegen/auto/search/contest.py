@@ -10,14 +10,14 @@ seconds to search, unless the planners' nest is far from the least.
 
 from __future__ import annotations
 
-from tensorexpr.codegen.auto.candidate import Candidate
+from tensorexpr.codegen.auto.candidate import Candidate, plain
 from tensorexpr.codegen.auto.cost import Model
 from tensorexpr.codegen.auto.measure import facts_here
 from tensorexpr.codegen.auto.reading import summary_of
+from tensorexpr.codegen.auto.search.digits import in_digits
 from tensorexpr.codegen.auto.search.searching import searched
 from tensorexpr.codegen.auto.tiles.bound import least
 from tensorexpr.codegen.nest import LoopNest
-from tensorexpr.codegen.plain import plain_nest
 from tensorexpr.codegen.rewrites.kernels import in_memory
 from tensorexpr.codegen.rewrites.loops.cuts import statements_of
 from tensorexpr.ir import Access, Definition, Program, Scatter
@@ -51,7 +51,7 @@ def faster(program: Program, planned: LoopNest) -> Candidate | None:
     now = float(theirs.times()[0])
     if now < WORTH:
         return None
-    start = plain_nest(program)
+    start = in_digits(plain(program)).nest
     bound = least(summary_of(start), facts, {b.name for b in start.parameters})
     statements = [statements_of(kernel.body) for kernel in start.kernels]
     if now <= CLOSE * bound or now - bound < WORTH:

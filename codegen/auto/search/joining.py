@@ -24,7 +24,7 @@ from math import prod
 
 from tensorexpr.codegen.auto.search.groups import Group, Member, Place, extent_of, place_of
 from tensorexpr.codegen.nest import For, LoopNest
-from tensorexpr.ir import Access
+from tensorexpr.ir import Access, Expr
 from tensorexpr.records import replace
 from tensorexpr.traversal import free_names
 
@@ -247,18 +247,18 @@ def _in_step(group: Group, member: Member, loop: For, own: For) -> bool:
     return together
 
 
-def _touched(member: Member, buffer: str) -> list[Sequence[object]]:
+def _touched(member: Member, buffer: str) -> list[Sequence[Expr]]:
     """The indices at which a kernel touches a buffer."""
     stores = [s.indices for s in member.stores if s.buffer == buffer]
     return [*stores, *(access.indices for access in member.reads.get(buffer, ()))]
 
 
-def _at(indices: Sequence, axis: int, loop: str) -> int | None:
+def _at(indices: Sequence[Expr], axis: int, loop: str) -> int | None:
     found = place_of(indices[axis], {loop}) if axis < len(indices) else None
     return None if found is None else found[1]
 
 
-def _shifted(group: Group, member: Member, indices: Sequence, axis: int, loop: str) -> int | None:
+def _shifted(group: Group, member: Member, indices: Sequence[Expr], axis: int, loop: str) -> int | None:
     place = group.along[member.number].get(loop)
     found = None if place is None else _at(indices, axis, place[0])
     return None if found is None or place is None else found + place[1]

@@ -1,7 +1,8 @@
 """The search: for each group of kernels the cheapest of a few ways to compute it, by the model of cost.
 
 Kernels are grouped in several manners (`joining`): producers alone, with siblings, with sums taken apart. Where these differ, the groups of
-each are searched, and those that are cheaper together are taken. Equal groups are searched once.
+each are searched, and those that are cheaper together are taken. Equal groups are searched once. Loops that are several in one begin as
+several (`digits`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from tensorexpr.codegen.auto.candidate import Call, Candidate, plain
 from tensorexpr.codegen.auto.cost import Model
 from tensorexpr.codegen.auto.machine import Facts
 from tensorexpr.codegen.auto.reading import summary_of
+from tensorexpr.codegen.auto.search.digits import in_digits
 from tensorexpr.codegen.auto.search.fusing import fused
 from tensorexpr.codegen.auto.search.groups import Group, joined, part_of
 from tensorexpr.codegen.auto.search.joining import groups_of, in_order
@@ -40,12 +42,12 @@ NUMBERED: Mapping[str, int] = {"merge_kernels": 1, "move_kernel": 2}
 
 def searched(program: Program, facts: Facts) -> Candidate:
     """The nest for a simplified program on a machine, with the rewrites that make it of the plain nest."""
-    start = plain(program)
+    start = in_digits(plain(program))
     choice = _Choice(start.nest, facts)
     groups = choice.groups()
     names = taken_names(start.nest)
     taken, parts, done = set(names), [], 0
-    calls = list(_moves(groups))
+    calls = [*start.calls, *_moves(groups)]
     for group in groups:
         found = choice.best(group)
         assert found is not None
@@ -155,5 +157,6 @@ def _best(part: Candidate, group: Group, facts: Facts) -> Candidate | None:
 def finished(made: Candidate, facts: Facts) -> Candidate:
     """The candidate with all its kernels tiled."""
     for kernel in reversed(range(len(made.nest.kernels))):
-        made = tiled(made, kernel, facts)
+        if kernel < len(made.nest.kernels):  # kernels of no iteration go when the first of them is tiled
+            made = tiled(made, kernel, facts)
     return made

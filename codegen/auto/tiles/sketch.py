@@ -94,8 +94,14 @@ def _inside(e: Expr, survey: Survey, tile: Tile) -> Expr:
 
 
 def _ordered(summary: Summary, order: Sequence[str]) -> Summary:
-    numbers = [next((n for n, x in enumerate(summary.loops) if x.name == name), None) for name in order]
-    return summary.reorder([n for n in numbers if n is not None])
+    """Loops in another order where they stand around the same statements; copies of a loop that stand beside each other have its name."""
+    known = {loop.name for loop in summary.loops}
+    order = [name for name in order if name in known]
+    for path in summary.parts:
+        numbers = {summary.loops[n].name: n for n in path}
+        if all(name in numbers for name in order):
+            return summary.reorder([numbers[name] for name in order])
+    return summary
 
 
 class _Sketch:

@@ -305,7 +305,8 @@ class CupyDevice:
         return int(array.data.ptr)
 
     def read(self, array: Any) -> np.ndarray:
-        return self._cupy.asnumpy(array)
+        copied: np.ndarray = self._cupy.asnumpy(array)
+        return copied
 
     def _reports(self) -> Ledger:
         """The reports of this device."""

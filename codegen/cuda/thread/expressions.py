@@ -19,6 +19,7 @@ from tensorexpr.codegen.nest import Buffer
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import InternalError
 from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, Size, const
+from tensorexpr.ops import OPS, expand
 from tensorexpr.records import record
 from tensorexpr.regions import affine_of, expression_of
 from tensorexpr.traversal import bottom_up, substitute, walk
@@ -28,13 +29,7 @@ _WORTH_A_NAME = 12  # nodes of an index expression from which it is named where 
 _SYMBOLS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 # Exact in float32 for 16-bit floats: no rounding afterwards.
 _EXACT = frozenset({"neg", "abs", "sign", "minimum", "maximum", "floor", "ceil", "round", "trunc", "stop_gradient", "recompute", "where"})
-# Functions of CUDA's (and C's) mathematical library: the name in float64; float32 has an f behind it.
-_LIBRARY = {
-    "floor": "floor", "ceil": "ceil", "round": "rint", "trunc": "trunc", "sqrt": "sqrt", "exp": "exp", "exp2": "exp2",
-    "expm1": "expm1", "log": "log", "log2": "log2", "log1p": "log1p", "sin": "sin", "cos": "cos", "tan": "tan", "sinh": "sinh",
-    "cosh": "cosh", "tanh": "tanh", "asin": "asin", "acos": "acos", "atan": "atan", "atan2": "atan2", "erf": "erf",
-    "abs": "fabs", "pow": "pow",
-}  # fmt: skip
+_LIBRARY = {op.name: op.c for op in OPS.values() if op.c is not None}
 RESERVED = frozenset(n for name in (*_LIBRARY.values(), "fmod", "copysign") for n in (name, f"{name}f"))
 """Names that emitted text uses as functions."""
 _OURS = frozenset({"sigmoid", "rsqrt", "sign", "minimum", "maximum", "floordiv", "mod"})
@@ -43,7 +38,8 @@ _OURS = frozenset({"sigmoid", "rsqrt", "sign", "minimum", "maximum", "floordiv",
 def operations() -> frozenset[str]:
     """The names of operations that expressions may have."""
     arithmetic = {"add", "sub", "mul", "div", "neg", "and", "or", "xor", "invert", "shift_left", "shift_right", "where"}
-    return frozenset({*arithmetic, *_SYMBOLS, *_LIBRARY, *_OURS, "isnan", "isinf", "isfinite", "stop_gradient", "recompute"})
+    made = (name for name, op in OPS.items() if op.formula is not None)
+    return frozenset({*arithmetic, *_SYMBOLS, *_LIBRARY, *_OURS, "isnan", "isinf", "isfinite", "stop_gradient", "recompute", *made})
 
 
 def wanted_names(expressions: tuple[Expr, ...]) -> frozenset[Expr]:
@@ -491,4 +487,20 @@ def _on_floats(name: str, dtype: DType, args: list[Value]) -> Value:
         return Value(f"{_LIBRARY[name]}{suffix}({', '.join(a.text for a in args)})", dtype)
     if name in _OURS:
         return Value(f"te_{name}({', '.join(a.text for a in args)})", dtype)
+    if (formula := OPS[name].formula) is not None:
+        return _expanded(formula, dtype, args)
     raise InternalError(f"cuda: expected an operation on floats, got {name!r}")
+
+
+def _expanded(formula: str, dtype: DType, args: list[Value]) -> Value:
+    """What an operation is made of; 16-bit floats are numbers of 32 bits until the end."""
+    wide = dtypes.accumulator(dtype)
+
+    def applied(name: str, *values: Value) -> Value:
+        if name != "where":
+            return apply(name, values[0].dtype if name in ("and", "or", "invert") else wide, list(values))
+        condition, taken, otherwise = values
+        return Value(f"{condition.inside(v.OR)} ? {taken.inside(v.OR)} : {otherwise.inside(v.CHOICE)}", wide, v.CHOICE)
+
+    made = expand(formula, dict(zip("ab", args)), lambda value: literal(Const(value, wide)), applied)
+    return Value(made.text, dtype, made.rank)

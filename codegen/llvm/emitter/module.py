@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 
+from tensorexpr.bounds.wrapping import MOST_SIZE
 from tensorexpr.codegen.llvm.emitter.memory import Binding
 from tensorexpr.codegen.llvm.emitter.statements import Statements, expressions, statements
 from tensorexpr.codegen.llvm.runtime.pool_trials import SITE
@@ -29,7 +30,6 @@ from tensorexpr.dtypes import DType, int64
 from tensorexpr.ir import Expr, Index
 from tensorexpr.records import record
 from tensorexpr.traversal import walk
-from tensorexpr.wrapping import MOST_SIZE
 
 _NAME = re.compile(r"%[-\w$.]+|^[-\w$.]+:", re.MULTILINE)
 MOST_CALLS = 128
@@ -424,7 +424,7 @@ class ModuleEmitter:
         failed = b.name("failed")
         self._call_all(b, calls, failed, first)
         b.line("ret void")
-        if self.checked:
+        if any(call.checked for call in calls):
             b.begin(failed)
             b.line("ret void")
         self.module.functions.append(b.function(f"define internal void @{symbol}({words}) noinline {self._attributes()}"))

@@ -1,8 +1,8 @@
 """Every scalar operation of the language as instructions: one row per name of `tensorexpr.ops`, generic in dtype and lanes.
 
-The rows of transcendental functions are in `functions`. `where` is not here: it decides what is evaluated, so the
-statement emitter owns it. Sums of products become fused multiply-adds (`expressions`) and that is the only liberty taken:
-NaN, infinities and signed zeros behave as IEEE-754 and NumPy say.
+The rows of transcendental functions are in `functions`; an operation that has a formula in its own row needs none here. `where` is not
+here: it decides what is evaluated, so the statement emitter owns it. Sums of products become fused multiply-adds (`expressions`) and that
+is the only liberty taken: NaN, infinities and signed zeros behave as IEEE-754 and NumPy say.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from tensorexpr.codegen.llvm.math.remainder import fmod
 from tensorexpr.codegen.llvm.text.builder import Builder
 from tensorexpr.codegen.llvm.text.casts import register_type, rounded
 from tensorexpr.codegen.llvm.text.values import Value, literal
-from tensorexpr.dtypes import DType
+from tensorexpr.dtypes import DType, accumulator
 from tensorexpr.errors import InternalError
+from tensorexpr.ops import OPS, expand
 
 _PREDICATES = {
     "eq": ("icmp eq", "icmp eq", "fcmp oeq"),
@@ -42,6 +43,8 @@ def apply(b: Builder, name: str, dtype: DType, operands: list[Value]) -> Value:
         result = row(b, dtype, *operands)
     elif name in FUNCTIONS:
         result = FUNCTIONS[name](b, *operands)
+    elif (formula := OPS[name].formula) is not None:
+        result = _expanded(b, formula, dtype, operands)
     else:
         raise InternalError(f"llvm: expected an operation that the emitter knows, got {name!r}")
     if dtype.is_float and dtype.bits == 16 and name not in _EXACT and result.type != "i1":
@@ -51,7 +54,19 @@ def apply(b: Builder, name: str, dtype: DType, operands: list[Value]) -> Value:
 
 def operations() -> frozenset[str]:
     """The names that `apply` takes."""
-    return frozenset({*_PREDICATES, *_ROWS, *FUNCTIONS})
+    return frozenset({*_PREDICATES, *_ROWS, *FUNCTIONS, *(name for name, op in OPS.items() if op.formula is not None)})
+
+
+def _expanded(b: Builder, formula: str, dtype: DType, operands: list[Value]) -> Value:
+    """What an operation is made of; 16-bit floats are numbers of 32 bits until the end."""
+    wide = accumulator(dtype)
+
+    def applied(name: str, *values: Value) -> Value:
+        if name == "where":
+            return b.select(*values)
+        return apply(b, name, wide, list(values))
+
+    return expand(formula, dict(zip("ab", operands)), lambda value: literal(value, register_type(wide)), applied)
 
 
 def _compare(b: Builder, name: str, dtype: DType, x: Value, y: Value) -> Value:

@@ -41,7 +41,8 @@ class Width:
 
     def as_bits(self, value: float) -> int:
         """The bits of a number of this width, as a signed integer."""
-        return struct.unpack("<i", struct.pack("<f", value))[0] if self.digits == 23 else struct.unpack("<q", struct.pack("<d", value))[0]
+        narrow = self.digits == 23
+        return int.from_bytes(struct.pack("<f" if narrow else "<d", value), "little", signed=True)
 
 
 SINGLE = Width("float", "i32", 23, 127, FLOAT)

@@ -162,7 +162,7 @@ ROWS = (
 
 
 # Constants in parts, each the nearest number to what is left.
-CONSTANTS = (
+CONSTANTS: tuple[tuple[str, Callable[[], Any], int], ...] = (
     ("ln2", lambda: mp.log(2), 2),
     ("log2e", lambda: _LOG2E, 2),
     ("pi", lambda: mp.pi, 2),

@@ -2,7 +2,7 @@
 
 Whether they are inlined is LLVM's choice, but for the short ones that most kernels are made of.
 
-`ACCURACY` states the largest errors; `scripts/accuracy.py` measures them over the float32 numbers (docs/accuracy.md).
+The rows of `tensorexpr.ops` state the largest errors; `scripts/accuracy.py` measures them over the float32 numbers (docs/accuracy.md).
 float16 and bfloat16 run in float32 and round once. Nothing here calls the C library.
 """
 
@@ -15,30 +15,6 @@ from tensorexpr.codegen.llvm.math import log as math_log
 from tensorexpr.codegen.llvm.math import trig as math_trig
 from tensorexpr.codegen.llvm.text.builder import Builder
 from tensorexpr.codegen.llvm.text.values import Value, mangle
-
-ACCURACY: dict[str, tuple[float, float]] = {
-    "exp": (1.1, 1.0),
-    "exp2": (1.0, 0.9),
-    "expm1": (1.5, 2.0),
-    "log": (0.9, 0.8),
-    "log2": (1.0, 0.8),
-    "log1p": (0.9, 0.8),
-    "sin": (0.8, 0.8),
-    "cos": (0.8, 0.8),
-    "tan": (2.4, 2.2),
-    "sinh": (1.7, 1.7),
-    "cosh": (1.5, 1.5),
-    "tanh": (1.5, 2.6),
-    "asin": (2.5, 2.5),
-    "acos": (1.3, 1.3),
-    "atan": (1.4, 1.7),
-    "atan2": (1.7, 1.7),
-    "sigmoid": (2.5, 2.4),
-    "erf": (1.1, 1.1),
-    "pow": (0.51, 1.0),
-    "rsqrt": (1.5, 1.5),
-}
-"""The largest error in units in the last place over all arguments, in float32 and float64."""
 
 # Inlined always: then the compiler overlaps them with what stands around, and can vectorize scalar loops over them.
 _SHORT = {"exp", "exp2", "log", "log2", "tanh", "sigmoid", "erf"}

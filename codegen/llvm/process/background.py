@@ -14,9 +14,9 @@ import threading
 from collections import deque
 from collections.abc import Iterable
 
+from tensorexpr.building.progress import step
 from tensorexpr.codegen.llvm.process.jit import object_code
 from tensorexpr.codegen.llvm.text.machine import Machine
-from tensorexpr.progress import step
 
 _WAIT = 0.5  # seconds between two reports of progress
 

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from tensorexpr.progress import step
+from tensorexpr.building.progress import step
 
 Made = TypeVar("Made")
 

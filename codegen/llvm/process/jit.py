@@ -203,7 +203,7 @@ class NativeModule:
                 self._tracker = builder.link(_linker(machine), f"tensorexpr{next(_libraries)}")
             except RuntimeError as error:
                 raise InternalError(f"llvm: expected code that links, got {str(error).strip()}") from None
-            self._addresses = {name: self._tracker[name] for name in code.exports}
+            self._addresses: dict[str, int] = {name: self._tracker[name] for name in code.exports}
 
     @staticmethod
     def compiled(ir: str, machine: Machine, passes: str, imports: Mapping[str, int] | None = None) -> NativeModule:

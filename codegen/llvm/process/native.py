@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tensorexpr.building.progress import step
 from tensorexpr.codegen.llvm.emitter.module import emit, entry_name
 from tensorexpr.codegen.llvm.process.interrupts import interruptible
 from tensorexpr.codegen.llvm.process.jit import NativeModule, ObjectCode, assembly, object_code
@@ -22,7 +23,6 @@ from tensorexpr.codegen.llvm.process.units import MOST_TOGETHER, nest_in_units
 from tensorexpr.codegen.llvm.text.abi import Extent, Workspace, padded, plain_value
 from tensorexpr.codegen.llvm.text.machine import Machine, host
 from tensorexpr.codegen.nest import LoopNest
-from tensorexpr.progress import step
 from tensorexpr.records import as_dict, record
 
 _LONG = 100_000  # characters of a text that LLVM takes tenths of seconds for

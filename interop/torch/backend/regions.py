@@ -25,6 +25,7 @@ from tensorexpr.interop.torch.backend.table import arguments
 
 log = logging.getLogger("tensorexpr.torch")
 _LAST = 1 << 30
+_NAMED = 8  # operators that a message lists for one reason
 
 
 def has_effects(node: Node) -> bool:
@@ -106,7 +107,7 @@ def compiled(module: GraphModule, device: torch.device, strict: bool) -> GraphMo
 
 def _report(plan: Plan, strict: bool) -> None:
     """One line about what PyTorch runs."""
-    reasons: dict[str, None] = {}
+    reasons: dict[str, dict[str, None]] = {}
     for node, reason in plan.foreign.items():
         if (
             node.target is not operator.getitem
@@ -114,10 +115,10 @@ def _report(plan: Plan, strict: bool) -> None:
             and "tensorexpr_foreign" not in node.meta
             and isinstance(value_of(node), (torch.Tensor, tuple, list))
         ):
-            reasons[f"{node.target} ({reason})"] = None
+            reasons.setdefault(reason, {})[str(node.target)] = None
     if not reasons:
         return
-    said = ", ".join(reasons)
+    said = ", ".join(f"{', '.join(list(names)[:_NAMED])}{' ...' if len(names) > _NAMED else ''} ({why})" for why, names in reasons.items())
     foreign = sum(node.target is not operator.getitem for node in plan.foreign)
     if strict:
         raise TensorExprError(

@@ -45,7 +45,7 @@ Monomial = tuple[tuple[Atom, int], ...]
 """Atoms with their powers, in order."""
 
 
-def _key(atom: Atom) -> tuple:
+def _key(atom: Atom) -> tuple[int, str]:
     return ((str, FloorDiv, Extreme, Constraint).index(type(atom)), str(atom))
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from math import gcd
+from typing import Any
 
 from tensorexpr.errors import DefinitionError
 
@@ -37,7 +38,7 @@ class FloorDiv:
     def __hash__(self) -> int:
         return self._hash
 
-    def __reduce__(self) -> tuple:  # made anew: hashes of names are those of one process
+    def __reduce__(self) -> tuple[Any, ...]:  # made anew: hashes of names are those of one process
         return FloorDiv, (self.numerator, self.denominator)
 
     def __repr__(self) -> str:
@@ -58,11 +59,11 @@ Interval = tuple[int | None, int | None]
 """Least and greatest value; None where there is no bound."""
 
 
-def _atom_key(atom: Atom) -> tuple:
+def _atom_key(atom: Atom) -> tuple[Any, ...]:
     return (0, atom) if isinstance(atom, str) else atom.key
 
 
-def _term_key(term: tuple[Atom, int]) -> tuple:
+def _term_key(term: tuple[Atom, int]) -> tuple[Any, ...]:
     return _atom_key(term[0])
 
 
@@ -166,7 +167,7 @@ class Affine:
         """True when a floor division occurs."""
         return any([type(atom) is FloorDiv for atom, _ in self.terms])
 
-    def sort_key(self) -> tuple:
+    def sort_key(self) -> tuple[Any, ...]:
         """A key that orders expressions the same way in every run."""
         return (tuple((_atom_key(atom), factor) for atom, factor in self.terms), self.constant)
 
@@ -328,7 +329,7 @@ class Affine:
     def __hash__(self) -> int:
         return self._hash
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         return Affine, (self.terms, self.constant)
 
     def __repr__(self) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import gcd
+from typing import Any
 
 from tensorexpr.errors import DefinitionError
 from tensorexpr.integers.forms.affine import Affine
@@ -27,7 +28,7 @@ class Constraint:
 
     __slots__ = ("_hash", "_key", "expr", "kind")
 
-    _key: tuple
+    _key: tuple[Any, ...]
 
     expr: Affine
     kind: str
@@ -74,7 +75,7 @@ class Constraint:
         expr = self.expr.substitute(values)
         return self if expr is self.expr else Constraint(expr, self.kind)
 
-    def sort_key(self) -> tuple:
+    def sort_key(self) -> tuple[Any, ...]:
         """A key that orders constraints the same way in every run: equalities first."""
         try:
             return self._key
@@ -92,7 +93,7 @@ class Constraint:
     def __hash__(self) -> int:
         return self._hash
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         return Constraint, (self.expr, self.kind)
 
     def __repr__(self) -> str:

@@ -13,13 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from tensorexpr.errors import DefinitionError
 from tensorexpr.integers.counting import points as counting
 from tensorexpr.integers.forms import notation
-from tensorexpr.integers.forms.affine import Affine, Atom, FloorDiv
+from tensorexpr.integers.forms.affine import Affine, Atom, FloorDiv, Interval
 from tensorexpr.integers.forms.constraint import FALSE, AffineLike, Constraint, eq, ge, lt
 from tensorexpr.integers.sets import difference, elimination, gist, inversion, loops, projection, sampling
 from tensorexpr.integers.sets.loops import Bounds
 from tensorexpr.integers.sets.system import System
 from tensorexpr.integers.sets.union import Union
-from tensorexpr.integers.solving.optimum import Interval
 from tensorexpr.records import cached_property, record
 
 

@@ -7,6 +7,7 @@ divisions and congruences are treated like everything else.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from tensorexpr.integers.forms.constraint import FALSE, Constraint
 from tensorexpr.integers.sets.system import System
@@ -36,7 +37,7 @@ def gist(constraints: Iterable[Constraint], context: Sequence[Constraint], names
     return kept
 
 
-def complexity(constraint: Constraint) -> tuple[bool, int, int, tuple]:
+def complexity(constraint: Constraint) -> tuple[bool, int, int, tuple[Any, ...]]:
     """Orders constraints from simple to complicated: floor divisions, then terms, then size of the coefficients."""
     terms = constraint.expr.terms
     size = sum(abs(factor) for _, factor in terms)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tensorexpr.integers.forms.affine import Affine, Atom, FloorDiv
+from tensorexpr.integers.forms.affine import Affine, Atom, FloorDiv, Interval
 from tensorexpr.integers.forms.constraint import Constraint
 from tensorexpr.integers.solving.emptiness import has_integer_point
-from tensorexpr.integers.solving.optimum import Interval, integer_range
+from tensorexpr.integers.solving.optimum import integer_range
 
 
 class System:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensorexpr import dtypes
-from tensorexpr.data import frozen
+from tensorexpr.constants.data import frozen
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import DefinitionError, Location, user_location
 from tensorexpr.hints import checked as checked_call

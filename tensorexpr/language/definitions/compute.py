@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, overload
 
+from tensorexpr.bounds.wrapping import with_wraps
 from tensorexpr.errors import DefinitionError, Location, user_location
 from tensorexpr.hints import checked
 from tensorexpr.ir import Access, Axis, Define, Expr, Index, const
@@ -16,7 +17,6 @@ from tensorexpr.language.core.tensor import Tensor, as_shape, fresh_key, identif
 from tensorexpr.language.core.tracing import binding, frames_of, fresh_index, parameters, settle
 from tensorexpr.language.definitions.lets import Marks, letting, outlined
 from tensorexpr.traversal import walk
-from tensorexpr.wrapping import with_wraps
 
 Number = Scalar | int | float | bool
 """What a body may return for an element."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from tensorexpr import dtypes
 from tensorexpr.bounds import OutOfBounds, check_access
+from tensorexpr.bounds.wrapping import scatter_with_wraps
 from tensorexpr.errors import DefinitionError, Location, user_location
 from tensorexpr.hints import checked, suggestion
 from tensorexpr.ir import Axis, Expr, Scatter, TensorType, conjuncts, const
@@ -20,7 +21,6 @@ from tensorexpr.language.definitions.lets import letting, outlined
 from tensorexpr.language.definitions.loops import Loops, loops_over
 from tensorexpr.language.definitions.reductions import guard
 from tensorexpr.traversal import reads
-from tensorexpr.wrapping import scatter_with_wraps
 
 COMBINE = ("sum", "prod", "max", "min")
 _WHAT = "te.scatter"

@@ -69,8 +69,8 @@ def _computed(function: Callable[[Scalar], Scalar], x: Any) -> Scalar:
 
 
 def _polynomial(x: Scalar, coefficients: Sequence[float]) -> Scalar:
-    total: Any = coefficients[-1]
-    for coefficient in reversed(coefficients[:-1]):
+    total = coefficients[-1] * x + coefficients[-2]
+    for coefficient in reversed(coefficients[:-2]):
         total = total * x + coefficient
     return total
 

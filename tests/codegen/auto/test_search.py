@@ -8,7 +8,7 @@ import pytest
 import tensorexpr as te
 from tensorexpr.codegen.auto.candidate import plain
 from tensorexpr.codegen.auto.machine import SAPPHIRE_RAPIDS, ZEN_4
-from tensorexpr.codegen.auto.search import joining, passes, searched
+from tensorexpr.codegen.auto.search import searched
 from tensorexpr.codegen.nest_text import print_nest
 from tensorexpr.codegen.stages import SEARCH
 from tensorexpr.kernels import softmax
@@ -16,6 +16,7 @@ from tensorexpr.parse import parse_program
 from tensorexpr.records import replace
 from tests.codegen.llvm.nests import run
 from tests.codegen.rewrites.law import UNITS, Kept, kept_of, near
+from tests.fuzz.checks import SMALL
 from tests.seeds import share_of
 
 FACTS = SAPPHIRE_RAPIDS
@@ -33,9 +34,8 @@ def test_random_programs_keep_their_values(seed):
 @pytest.mark.parametrize("seed", share_of(range(1000, 1240)))
 def test_random_programs_on_a_tiny_machine_keep_their_values(seed, monkeypatch):
     """Caches of a few lines, and sums that are taken apart however short they are: what large programs meet."""
-    for name, least in (("LEAST_APART", 2), ("LEAST_POINTS", 1), ("FEWER", 0), ("LEAST_SHARED", 1)):
-        monkeypatch.setattr(joining, name, least)
-    monkeypatch.setattr(passes, "LEAST_BLOCKS", 2)
+    for module, name, least in SMALL:
+        monkeypatch.setattr(module, name, least)
     check(seed, replace(FACTS, caches=(128, 256, 512)))
 
 
@@ -111,3 +111,15 @@ def test_sums_down_columns_go_through_memory_in_order():
     assert re.search(r"^    for i\w* in range", text, re.MULTILINE) and "c[" in text, text  # rows around what is done in each
     kept = Kept.of_text(column_sums(37, 75))
     kept.check(searched(kept.program, ZEN_4).nest, UNITS)
+
+
+def test_rows_and_columns_of_one_axis_are_loops():
+    """A stencil over a picture that is one axis, with a mean of each row that is read: quotients and remainders are gone."""
+    kept = Kept.of_text("""
+x: f32[1200] = input()
+m[i]: f32[30] = sum(x[i * 40 + k] for k in range(40))
+y[p]: f32[1200] = x[maximum(p // 40 - 1, 0) * 40 + p % 40] + x[p // 40 * 40 + minimum(p % 40 + 1, 39)] - m[p // 40]
+return y
+""")
+    nest = kept.check(searched(kept.program, ZEN_4).nest, UNITS)
+    assert "//" not in print_nest(nest) and "%" not in print_nest(nest) and len(nest.kernels) == 1

@@ -19,7 +19,7 @@ from tensorexpr.codegen.lowering import digits, lower
 from tensorexpr.codegen.nest_verify import verify_nest
 from tensorexpr.codegen.schedule import auto_gpu, auto_gpu_rows, auto_gpu_scatters, autoschedule
 from tensorexpr.codegen.target import H200
-from tensorexpr.op_trees import leaves
+from tensorexpr.op.trees import leaves
 from tensorexpr.simplify import simplify
 from tests.codegen.cuda.device import Program, compiled_together, needs_compiler
 from tests.kernels.case import Case, flat

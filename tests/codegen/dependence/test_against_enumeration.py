@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
+from tensorexpr.bounds.enumeration import NotEnumerable, evaluate_on
 from tensorexpr.codegen.dependence import dependences
 from tensorexpr.codegen.dependence.nests import blocks_of, common
 from tensorexpr.codegen.dependence.pairs import SAME, Tie
@@ -15,7 +16,6 @@ from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import For
 from tensorexpr.codegen.plain import plain_nest
 from tensorexpr.codegen.schedule import schedule
-from tensorexpr.enumeration import NotEnumerable, evaluate_on
 from tensorexpr.simplify import simplify
 from tests.codegen.dependence.enumerated import Key, TooMany, events, meetings, random_affine_nest
 from tests.codegen.programs import WIDE

@@ -79,7 +79,7 @@ def test_random_schedules_of_what_is_computed_in_loops(text, block):
     """Definitions computed in the loops of others first, and then what acts on such loops more often than chance would."""
     kept = Kept.of_text(text, *([{"n": n} for n in (0, 1, 2, 5, 9)] if text is CLAMPED else [{}]))
     often = [words.bare("slide"), words.pipeline, words.with_another("compute_with"), words.with_another("alongside")]
-    for seed in range(block * 12, (block + 1) * 12):
+    for seed in share_of(range(block * 12, (block + 1) * 12)):
         s, rng = Schedule.plain(kept.program, WIDE), random.Random(seed)
 
         def check(s: Schedule) -> None:

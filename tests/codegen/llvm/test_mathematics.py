@@ -16,12 +16,11 @@ import pytest
 from tensorexpr import dtypes
 from tensorexpr.codegen.llvm import compile_nest
 from tensorexpr.codegen.llvm.emitter.module import emit
-from tensorexpr.codegen.llvm.math.functions import ACCURACY
 from tensorexpr.codegen.llvm.text.machine import host
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.dtypes import DType
 from tensorexpr.ir import Index, Size, apply, const
-from tensorexpr.ops import OPS
+from tensorexpr.ops import ACCURACY, OPS
 from tests.codegen.llvm.nests import buffer, loop, nest, read, write
 
 _COUNT = 1 << 17

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
+from tensorexpr.building.collecting import collecting_less
 from tensorexpr.codegen.compile import build_program
 from tensorexpr.codegen.llvm.emitter import module
 from tensorexpr.codegen.llvm.process import background, native, units
 from tensorexpr.codegen.memo import forget
-from tensorexpr.collecting import collecting_less
 from tensorexpr.errors import InternalError, OutOfBoundsError
 from tests.random_programs import random_inputs, random_program
 
@@ -78,6 +78,22 @@ def test_many_calls_have_functions_of_some(in_units: None, monkeypatch: pytest.M
     monkeypatch.setattr(units, "MOST_CALLS", 3)
     monkeypatch.setattr(module, "MOST_CALLS", 3)
     np.testing.assert_array_equal(te.build(y, [x])(value), expected)
+
+
+def test_functions_of_some_calls_without_a_check(in_units: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the last of the functions has something to stop for."""
+    x, y = chain(12)
+    at = te.placeholder((4,), "int64", name="at")
+    z = te.compute((4, 33), lambda i, j: y[at[i], j])
+    value, rows = np.random.default_rng(0).standard_normal((33, 33)).astype(np.float32), np.array([0, 32, 5, 5])
+    expected = te.build(z, [x, at])(value, rows)
+    forget()
+    monkeypatch.setattr(units, "MOST_CALLS", 3)
+    monkeypatch.setattr(module, "MOST_CALLS", 3)
+    f = te.build(z, [x, at])
+    np.testing.assert_array_equal(f(value, rows), expected)
+    with pytest.raises(OutOfBoundsError, match="33"):
+        f(value, rows + 1)
 
 
 def test_a_failed_check_ends_the_call(in_units: None) -> None:

@@ -226,7 +226,7 @@ def _chosen(rng: random.Random, depth: int) -> str:
     return f"where({condition}, {_chosen(rng, depth - 1)}, {_chosen(rng, depth - 1)})"
 
 
-@pytest.mark.parametrize("seed", share_of(range(150)))
+@pytest.mark.parametrize("seed", share_of(range(100)))
 def test_results_of_reductions_under_conditions_on_results(seed):
     rng = random.Random(seed)
     program = parse_program(f"""sizes(m, n)

@@ -21,7 +21,7 @@ from tensorexpr.codegen import stages
 from tensorexpr.codegen.compile import build_program
 from tensorexpr.errors import TensorExprError
 from tensorexpr.language import placeholder, program_of
-from tensorexpr.op_trees import leaves
+from tensorexpr.op.trees import leaves
 from tests.fuzz import checks
 from tests.fuzz.plan import planned
 from tests.kernels.table import ALL

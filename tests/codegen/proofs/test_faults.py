@@ -12,7 +12,7 @@ from tensorexpr.codegen.nest_proofs import prove
 from tensorexpr.codegen.schedule import autoschedule, schedule
 from tensorexpr.ir import Access, Const, Index, apply, const
 from tensorexpr.language import program_of
-from tensorexpr.op_trees import leaves
+from tensorexpr.op.trees import leaves
 from tensorexpr.simplify import simplify
 from tests.codegen.programs import WIDE
 from tests.codegen.proofs.faults import KINDS, arrays_for, planted, trace

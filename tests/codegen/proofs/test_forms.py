@@ -6,10 +6,10 @@ import random
 import numpy as np
 import pytest
 
+from tensorexpr.bounds.enumeration import NotEnumerable, enumerate_points, evaluate_on
 from tensorexpr.codegen.facts.forms import Forms, Names
 from tensorexpr.codegen.facts.questions import Questions, few_points
 from tensorexpr.codegen.facts.scope import Scope
-from tensorexpr.enumeration import NotEnumerable, enumerate_points, evaluate_on
 from tensorexpr.ir import Axis, Index, Size, apply, const
 from tensorexpr.traversal import bottom_up
 from tests.seeds import share_of

@@ -10,7 +10,7 @@ from tensorexpr.codegen.nest_parse import parse_nest
 from tensorexpr.codegen.nest_proofs import prove
 from tensorexpr.codegen.schedule import autoschedule, schedule
 from tensorexpr.ir import Access, Cast, Const, Index, Size, apply, const
-from tensorexpr.op_trees import leaves
+from tensorexpr.op.trees import leaves
 from tensorexpr.records import replace
 from tensorexpr.simplify import simplify
 from tests.codegen.programs import WIDE

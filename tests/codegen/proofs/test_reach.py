@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from tensorexpr import dtypes
+from tensorexpr.bounds.enumeration import evaluate_on
 from tensorexpr.codegen.dependence import apart
 from tensorexpr.codegen.facts.questions import Answer
 from tensorexpr.codegen.nest import Buffer, For, If, Kernel, LoopNest, Store
 from tensorexpr.codegen.nest_proofs import proof, prove
-from tensorexpr.enumeration import evaluate_on
 from tensorexpr.ir import Const, Index, Size, apply, const
 from tests.seeds import share_of
 

@@ -10,7 +10,7 @@ from tensorexpr.codegen.schedule import autoschedule, schedule
 from tensorexpr.errors import InternalError
 from tensorexpr.ir import const
 from tensorexpr.language import program_of
-from tensorexpr.op_trees import leaves
+from tensorexpr.op.trees import leaves
 from tensorexpr.records import replace
 from tensorexpr.simplify import simplify
 from tests.codegen.programs import WIDE, plain

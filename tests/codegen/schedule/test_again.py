@@ -11,7 +11,7 @@ from tensorexpr.codegen.schedule import auto_again, auto_contraction, auto_rows,
 from tensorexpr.codegen.target import Target
 from tensorexpr.parse import parse_program
 from tensorexpr.simplify import simplify
-from tests.codegen.programs import assert_means, plain, planned
+from tests.codegen.programs import as_built, assert_means, plain, planned
 from tests.codegen.schedule.test_laws import assert_same_meaning
 from tests.seeds import is_campaign, share_of
 
@@ -107,13 +107,13 @@ def test_attention_of_any_layout_stores_nothing_of_rows_times_columns(order, kin
     holds = {"causal": j <= i, "lengths": j < np.array([COLUMNS // 2, 0])[b]}.get(kind, np.array(True))
     want_o, want_lse, want = reference(order, arrays[:3], arrays[3], shared, holds, given[0] if kind == "mask" else 0.0)
 
-    forward = autoschedule(te.build([o, lse], [*wrt, *more]).program, SMALL)
+    forward = autoschedule(as_built([o, lse], [*wrt, *more]), SMALL)
     assert not stored(forward)
     got_o, got_lse = te.build(forward, [*wrt, *more])(*arrays[:3], *given)
     np.testing.assert_allclose(got_o, want_o, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(got_lse, want_lse, rtol=1e-5, atol=1e-5)
 
-    gradient = autoschedule(te.build(list(te.gradient(o, wrt, head=head)), [*wrt, head, *more]).program, SMALL)
+    gradient = autoschedule(as_built(list(te.gradient(o, wrt, head=head)), [*wrt, head, *more]), SMALL)
     assert not stored(gradient) and "clone(" in gradient.as_python()
     for got, expected in zip(te.build(gradient, [*wrt, head, *more])(*arrays, *given), want, strict=True):
         np.testing.assert_allclose(got, expected, rtol=2e-4, atol=2e-5)
@@ -175,7 +175,7 @@ def test_terms_of_few_features_are_computed_again_where_no_tile_pays():
     w = te.placeholder((210, 3), name="w")
     p = te.compute((200, 210), lambda i, j: te.exp(-te.sum(lambda e: (x[i, e] - y[j, e]) ** 2, 3)), name="p")
     out = te.compute((200, 3), lambda i, c: te.sum(lambda j: p[i, j] * w[j, c], 210), name="out")
-    assert "recompute('p')" in autoschedule(te.build(out, [x, y, w]).program, SMALL).as_python()
+    assert "recompute('p')" in autoschedule(as_built(out, [x, y, w]), SMALL).as_python()
 
 
 def composed(rng):

@@ -16,7 +16,7 @@ from tensorexpr.codegen.schedule.windows import most_points
 from tensorexpr.codegen.target import Target
 from tensorexpr.ir import Reduce
 from tensorexpr.parse import parse_expr, parse_program
-from tests.codegen.programs import SOFTMAX, WIDE, assert_means, by_planners, loops, statements
+from tests.codegen.programs import SOFTMAX, WIDE, as_built, assert_means, by_planners, loops, statements
 
 CONVOLUTION = """
 x: f32[1, 2, 4, 28] = input()
@@ -195,7 +195,7 @@ def test_a_softmax_and_its_gradient_share_their_rows():
         inputs = [te.placeholder(shape, name=f"x{k}") for k, shape in enumerate(shapes)]
         head = te.placeholder(shapes[0], name="head")
         output = op(*inputs)
-        return lower(autoschedule(te.build([output, *te.gradient(output, inputs, head)], [*inputs, head]).program, WIDE))
+        return lower(autoschedule(as_built([output, *te.gradient(output, inputs, head)], [*inputs, head]), WIDE))
 
     softmax = nest_of(kernels.softmax, (64, 48))
     assert len(softmax.kernels) == 1 and not softmax.workspace

@@ -12,7 +12,7 @@ from tensorexpr.codegen.nest import For
 from tensorexpr.codegen.schedule import Planned, auto_rows, autoschedule
 from tensorexpr.codegen.target import Target
 from tensorexpr.records import replace
-from tests.codegen.programs import assert_means, plain, statements
+from tests.codegen.programs import as_built, assert_means, plain, statements
 
 SMALL = Target("test", vector_bits=256, registers=16, cores=2, l1_bytes=4 << 10, l2_bytes=32 << 10, l3_bytes=1 << 20)
 PRODUCTS = """
@@ -153,7 +153,7 @@ def test_attention_is_computed_in_blocks_of_rows(seed):
     causal = bool(seed % 2)
     q, k, v = (te.placeholder((heads, n, inner), name=name) for n, name in ((rows, "q"), (columns, "k"), (columns, "v")))
     out = kernels.scaled_dot_product_attention(q, k, v, is_causal=causal)
-    plans = [autoschedule(te.build(out, [q, k, v]).program, replace(SMALL, cores=cores)) for cores in (1, 3)]
+    plans = [autoschedule(as_built(out, [q, k, v]), replace(SMALL, cores=cores)) for cores in (1, 3)]
     assert all("compute_at('scaled_dot_product_attention', 'i1_o')" in s.as_python() for s in plans)
     values = [np.random.default_rng(seed).standard_normal(x.shape).astype("f") for x in (q, k, v)]
     first, other = (te.build(s, [q, k, v])(*values)[0] for s in plans)

@@ -11,7 +11,7 @@ from tensorexpr.codegen.schedule.widths import bounds
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Define
 from tensorexpr.parse import parse_program
-from tests.codegen.programs import WIDE, assert_means, plain
+from tests.codegen.programs import WIDE, as_built, assert_means, plain
 
 WINNERS = """
 x: f32[6, 40] = input()
@@ -107,7 +107,7 @@ def test_the_default_schedule_keeps_winners_of_windows_in_eight_bits():
     x = te.placeholder((2, 20, 66), name="x")
     y = kernels.max_pool2d(x, kernel_size=3, stride=2)
     head = te.placeholder(y.shape, name="head")
-    program = te.build(list(te.gradient(y, [x], head)), [x, head]).program
+    program = as_built(list(te.gradient(y, [x], head)), [x, head])
     s = autoschedule(program, WIDE)
     assert "store_as('int8')" in s.as_python()
     text = str(lower(s))

@@ -21,6 +21,7 @@ def limits(name: str, op, reference, *values: list[float], **static) -> Case:
     return Case(f"{name} limits", op, inputs, None, reference, static, differentiable=False, float32=None)
 
 
+QUOTIENTS = ([7.0, -7.0, 0.3, 6.0, -1e300], [2.0, 2.0, 0.1, 0.1, 3.0])
 COMPARISONS = (
     ("eq", "equal"), ("ne", "not_equal"), ("lt", "less"), ("le", "less_equal"), ("gt", "greater"), ("ge", "greater_equal"),
 )  # fmt: skip
@@ -29,8 +30,19 @@ CASES = [
     Case("add", kernels.add, AB, "lambda x, y: torch.add(x, y, alpha=-2)", None, {"alpha": -2}),
     Case("add of a row and a number", kernels.add, ((3, 2), ()), "torch.add"),
     Case("sub", kernels.sub, AB, "lambda x, y: torch.sub(x, y)"),
+    Case("rsub", kernels.rsub, AB, "lambda x, y: torch.rsub(x, y, alpha=2)", None, {"alpha": 2}),
     Case("mul", kernels.mul, AB, "torch.mul"),
     Case("div", kernels.div, (Data((3, 1, 4)), Data((2, 4), "positive")), "torch.div"),
+    Case("true_divide", kernels.true_divide, (Data((3, 4)), Data((4,), "positive")), "torch.true_divide"),
+    far("div down", kernels.div, "lambda x, y: torch.div(x, y, rounding_mode='floor')", *QUOTIENTS, rounding_mode="floor"),
+    far("div towards 0", kernels.div, "lambda x, y: torch.div(x, y, rounding_mode='trunc')", *QUOTIENTS, rounding_mode="trunc"),
+    Case(
+        "floor_divide", kernels.floor_divide, tuple(Data((5,), np.array(v)) for v in QUOTIENTS), "torch.floor_divide", differentiable=False,
+    ),
+    Case(
+        "div of integers", kernels.div, (Data((4,), np.array([7, -7, 7, -7])), Data((4,), np.array([2, 2, -2, 7]))),
+        "lambda x, y: torch.div(x, y, rounding_mode='trunc')", None, {"rounding_mode": "trunc"}, differentiable=False,
+    ),
     Case("pow", kernels.pow, (Data((3, 1), "positive"), Data((4,))), "torch.pow"),
     far("pow", kernels.pow, "torch.pow", [0.0, 0.0, 0.0], [2.0, 1.0, 0.0]),
     Case("remainder", kernels.remainder, (Data((3, 4)), Data((4,), "positive")), "torch.remainder"),
@@ -45,6 +57,11 @@ CASES = [
     Case("clamp from above", kernels.clamp, (Data((3, 4)), None, Data((), np.array(0.2))), "lambda x, b: torch.clamp(x, max=b)"),
     far("clamp", kernels.clamp, "torch.clamp", [-1.0, 0.0, 1.0, 3.0, 0.5], [0.0, 0.0, 0.0, 0.0, 2.0], [1.0, 1.0, 1.0, 1.0, 1.0]),
     limits("clamp", kernels.clamp, np.clip, [NAN, INF, 1.0, 1.0], [0.0, 0.0, NAN, 0.0], [2.0, 2.0, 2.0, NAN]),
+    Case("clamp_min", kernels.clamp_min, ((3, 4), (4,)), "lambda x, a: torch.clamp_min(x, a)"),
+    Case("clamp_max", kernels.clamp_max, ((3, 4), (4,)), "lambda x, a: torch.clamp_max(x, a)"),
+    limits("heaviside", kernels.heaviside, np.heaviside, [NAN, INF, 0.0, -1.0], [0.5, 0.5, 0.5, NAN]),
+    limits("isclose", kernels.isclose, np.isclose, [NAN, INF, 1.0, 1.0, INF], [NAN, INF, 1.0 + 1e-6, 1.1, 1.0]),
+    limits("isclose of NaN", kernels.isclose, lambda x, y: np.isclose(x, y, equal_nan=True), [NAN, INF], [NAN, 1.0], equal_nan=True),
     Case("lerp", kernels.lerp, ((3, 4), (4,), (3, 1)), "torch.lerp"),
     Case("addcmul", kernels.addcmul, ((3, 4), (4,), (3, 1)), "lambda x, a, b: torch.addcmul(x, a, b, value=0.5)", None, {"value": 0.5}),
     Case(

@@ -12,6 +12,11 @@ CASES = [
     Case("matmul vector on the left", kernels.matmul, ((4,), (2, 4, 3)), "torch.matmul"),
     Case("matmul vector on the right", kernels.matmul, ((2, 3, 4), (4,)), "torch.matmul"),
     Case("bmm", kernels.bmm, ((2, 3, 4), (2, 4, 2)), "torch.bmm"),
+    Case("mm", kernels.mm, ((3, 2), (2, 4)), "torch.mm"),
+    Case("mv", kernels.mv, ((3, 2), (2,)), "torch.mv"),
+    Case("addmv", kernels.addmv, ((1,), (3, 2), (2,)), "lambda b, x, y: torch.addmv(b, x, y, beta=0.5)", None, {"beta": 0.5}),
+    Case("addr", kernels.addr, ((4,), (3,), (4,)), "lambda b, x, y: torch.addr(b, x, y, alpha=2)", None, {"alpha": 2}),
+    Case("addbmm", kernels.addbmm, ((3, 1), (2, 3, 2), (2, 2, 4)), "lambda b, x, y: torch.addbmm(b, x, y)"),
     Case(
         "addmm", kernels.addmm, ((4,), (3, 2), (2, 4)), "lambda b, x, y: torch.addmm(b, x, y, beta=0.5, alpha=2)", None,
         {"beta": 0.5, "alpha": 2},

@@ -9,6 +9,10 @@ CASES = [
     Case("diagonal", kernels.diagonal, ((3, 4),), "torch.diagonal"),
     Case("diagonal below", kernels.diagonal, ((4, 3),), "lambda x: torch.diagonal(x, -2)", None, {"offset": -2}),
     Case("diagonal of a plane", kernels.diagonal, ((3, 2, 4),), "lambda x: torch.diagonal(x, 1, 2, 0)", None, PLANE),
+    Case(
+        "diagonal_scatter", kernels.diagonal_scatter, ((3, 4), (2,)), "lambda x, y: torch.diagonal_scatter(x, y, -1)", None,
+        {"offset": -1},
+    ),
     Case("trace", kernels.trace, ((4, 4),), "torch.trace"),
     Case("trace of a plane", kernels.trace, ((3, 2, 4),), "lambda x: torch.diagonal(x, 1, 2, 0).sum(-1)", None, PLANE),
     Case("diag_embed", kernels.diag_embed, ((2, 3),), "torch.diag_embed"),

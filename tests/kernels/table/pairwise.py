@@ -35,6 +35,8 @@ CASES = [
     Case("squared_distance", kernels.squared_distance, (X, Y), f"lambda x, y: {R2}"),
     Case("cdist", kernels.cdist, (X, Y), "torch.cdist"),
     Case("cdist batched", kernels.cdist, BATCH, "torch.cdist"),
+    Case("cdist p 0", kernels.cdist, (Data((3, 2), MEETING), Data((2, 2), MEETING[:2])), "lambda x, y: torch.cdist(x, y, 0.0)",
+         static={"p": 0.0}, differentiable=False),
     Case("cdist p 1", kernels.cdist, (X, Y), "lambda x, y: torch.cdist(x, y, 1.0)", static={"p": 1.0}),
     Case("cdist p inf", kernels.cdist, (X, Y), "lambda x, y: torch.cdist(x, y, math.inf)", static={"p": np.inf}),
     Case("cdist p 3", kernels.cdist, (X, Y), "lambda x, y: torch.cdist(x, y, 3.0)", static={"p": 3.0}),

@@ -28,6 +28,7 @@ CASES = [
     Case("sum axes kept", kernels.sum, B, "lambda x: x.sum((-1, 0), keepdim=True)", None, {"axis": (-1, 0), "keepdims": True}),
     Case("sum of a number", kernels.sum, ((),), "torch.sum"),
     values("sum of bools", kernels.sum, (Data((3, 4), "bool"),), lambda x: x.sum(0), axis=0),
+    values("sum in a dtype", kernels.sum, (Data((3, 4), (0, 9)),), lambda x: x.sum(1, dtype=np.float64), axis=1, dtype="float64"),
     Case("nansum", kernels.nansum, HOLES, "lambda x: torch.nansum(x, 1)", None, {"axis": 1}, kinks=True),
     Case("prod", kernels.prod, A, "torch.prod"),
     Case("prod with zeros", kernels.prod, ZEROS, "lambda x: x.prod(1)", None, {"axis": 1}),
@@ -35,6 +36,7 @@ CASES = [
     Case("amax axes", kernels.amax, D, "lambda x: x.amax((0, 2))", None, {"axis": (0, 2)}),
     Case("amax axis kept", kernels.amax, D, "lambda x: x.amax(1, keepdim=True)", None, {"axis": 1, "keepdims": True}),
     Case("amin axis", kernels.amin, D, "lambda x: x.amin(-1)", None, {"axis": -1}),
+    Case("aminmax", kernels.aminmax, D, "lambda x: torch.aminmax(x, dim=1, keepdim=True)", None, {"axis": 1, "keepdims": True}),
     values("argmax", kernels.argmax, TIES, np.argmax),
     values("argmax axis", kernels.argmax, TIES, lambda x: x.argmax(1), axis=1),
     values("argmax axes", kernels.argmax, B, lambda x: x.reshape(2, 12).argmax(1), axis=(1, 2)),
@@ -57,6 +59,7 @@ CASES = [
         "var_mean axes kept", kernels.var_mean, B, "lambda x: torch.var_mean(x, (0, 2), keepdim=True)", None,
         {"axis": (0, 2), "keepdims": True},
     ),
+    Case("std_mean", kernels.std_mean, B, "lambda x: torch.std_mean(x, 1, unbiased=False)", None, {"axis": 1, "unbiased": False}),
     Case("norm", kernels.norm, B, "torch.linalg.vector_norm"),
     *(
         Case(

@@ -15,6 +15,13 @@ CASES = [
     Case("neg", kernels.neg, X, "torch.neg"),
     Case("abs", kernels.abs, X, "torch.abs"),
     Case("sign", kernels.sign, X, "torch.sign"),
+    Case("sgn", kernels.sgn, X, "torch.sgn"),
+    Case("positive", kernels.positive, X, "torch.positive"),
+    Case(
+        "signbit", kernels.signbit, (Data((4,), np.array([0.0, -0.0, -np.inf, 2.0])),), "torch.signbit", differentiable=False, float32=None
+    ),
+    Case("isposinf", kernels.isposinf, SPECIAL, "torch.isposinf", differentiable=False, float32=None),
+    Case("isneginf", kernels.isneginf, SPECIAL, "torch.isneginf", differentiable=False, float32=None),
     Case("square", kernels.square, X, "torch.square"),
     Case("reciprocal", kernels.reciprocal, POSITIVE, "torch.reciprocal"),
     Case("sqrt", kernels.sqrt, POSITIVE, "torch.sqrt"),

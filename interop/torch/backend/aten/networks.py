@@ -17,7 +17,7 @@ from tensorexpr import kernels
 from tensorexpr.dtypes import DType
 from tensorexpr.interop.torch.backend.table import Result, Unsupported, aten, cast_to, element, wide
 from tensorexpr.kernels.conventions.windows import senders
-from tensorexpr.transforms import vjp
+from tensorexpr.op.transforms import vjp
 
 
 def contracted(a: Any, b: Any, extent: Any, kind: DType) -> Any:

@@ -15,7 +15,7 @@ import tensorexpr as te
 from tensorexpr import kernels
 from tensorexpr.interop.torch.backend.table import Result, Unsupported, aten, axis_of, cast_to, element, filled, is_one
 from tensorexpr.kernels.conventions.arguments import product
-from tensorexpr.transforms import vjp
+from tensorexpr.op.transforms import vjp
 
 _ATEN = torch.ops.aten
 VIEWS = frozenset(

@@ -62,11 +62,13 @@ def evaluate_on(expr: Expr, values: dict[str, np.ndarray] | dict[str, np.int64])
     """An expression over indices and sizes alone at all points at once. Raises `NotEnumerable` where it reads a tensor."""
     match expr:
         case Const():
-            return expr.dtype.numpy.type(expr.value)
+            literal: np.generic = expr.dtype.numpy.type(expr.value)
+            return literal
         case Index() | Size() if expr.name in values:
             return values[expr.name]
         case Cast():
-            return cast_value(evaluate_on(expr.arg, values), expr.dtype)
+            cast: np.ndarray | np.generic = cast_value(evaluate_on(expr.arg, values), expr.dtype)
+            return cast
         case Apply():
             args = [evaluate_on(arg, values) for arg in expr.args]
             with np.errstate(all="ignore"):

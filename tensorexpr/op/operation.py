@@ -27,18 +27,18 @@ from tensorexpr.codegen.memo import Memo
 from tensorexpr.dtypes import dtype
 from tensorexpr.errors import ArgumentError, DefinitionError, Location, failure_location, user_location
 from tensorexpr.hints import suggestion
-from tensorexpr.hosts import host_of
 from tensorexpr.ir import Program
 from tensorexpr.language import Tensor, constant, program_of
 from tensorexpr.markup import code, formula, listed, or_reason, page, paragraph, table
-from tensorexpr.op_arguments import check_integer, static_key, tree_text, weak_floats
-from tensorexpr.op_conventions import apart, fixed, is_plain, own_name
-from tensorexpr.op_names import imported, name_of
-from tensorexpr.op_results import identity, name_results
-from tensorexpr.op_rules import Rule, article, refusing
-from tensorexpr.op_signatures import REQUIRED, read_signature
-from tensorexpr.op_specs import Spec, argument_error, dtype_of, is_scalar, opened, placeholders_of, spec_of
-from tensorexpr.op_trees import form_of, leaves, map_tree, rebuild, stood_for
+from tensorexpr.op.arguments import check_integer, static_key, tree_text, weak_floats
+from tensorexpr.op.conventions import apart, fixed, is_plain, own_name
+from tensorexpr.op.hosts import host_of
+from tensorexpr.op.names import imported, name_of
+from tensorexpr.op.results import identity, name_results
+from tensorexpr.op.rules import Rule, article, refusing
+from tensorexpr.op.signatures import REQUIRED, read_signature
+from tensorexpr.op.specs import Spec, argument_error, dtype_of, is_scalar, opened, placeholders_of, spec_of
+from tensorexpr.op.trees import form_of, leaves, map_tree, rebuild, stood_for
 from tensorexpr.sharding import Sharding
 
 _SIGNATURES_KEPT = 1024

@@ -10,7 +10,7 @@ import numpy as np
 from tensorexpr.dtypes import DType, dtype
 from tensorexpr.errors import ArgumentError, DefinitionError, user_location
 from tensorexpr.language import Scalar, Tensor, dim, placeholder
-from tensorexpr.op_rules import article
+from tensorexpr.op.rules import article
 from tensorexpr.traversal import fresh_name
 
 

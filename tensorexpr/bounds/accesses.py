@@ -16,10 +16,10 @@ from functools import lru_cache
 import numpy as np
 
 from tensorexpr import dtypes
-from tensorexpr.enumeration import NotEnumerable, enumerate_points, evaluate_on
+from tensorexpr.bounds.enumeration import NotEnumerable, enumerate_points, evaluate_on
+from tensorexpr.bounds.nonlinear import Polynomials
 from tensorexpr.integers import Affine, Domain, DomainTooComplex, ge, lt
 from tensorexpr.ir import Apply, Axis, Cast, Const, Expr, Index, Size, const, greatest_size
-from tensorexpr.nonlinear import Polynomials
 from tensorexpr.records import cached_property, record
 from tensorexpr.regions import Case, Opaque, Region, cases_of, cases_where, regions_of, with_constraints
 

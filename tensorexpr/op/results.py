@@ -6,7 +6,7 @@ import weakref
 from typing import Any
 
 from tensorexpr.language import Tensor, compute
-from tensorexpr.op_trees import leaves
+from tensorexpr.op.trees import leaves
 
 _NAMED_BY_OPS: weakref.WeakSet[Tensor] = weakref.WeakSet()
 

@@ -47,8 +47,8 @@ from tensorexpr.ir import (
     const,
 )
 from tensorexpr.language import Tensor, program_of
-from tensorexpr.latex_names import escaped, letters, symbol
-from tensorexpr.latex_terms import before, factors_of, flattened, negated, signed, terms_of
+from tensorexpr.latex.names import escaped, letters, symbol
+from tensorexpr.latex.terms import before, factors_of, flattened, negated, signed, terms_of
 from tensorexpr.markup import more
 from tensorexpr.text import is_readable, literal
 from tensorexpr.traversal import is_within, negate, walk

@@ -1,6 +1,6 @@
 """Reading the text of programs (see `tensorexpr.text`) through Python's own parser.
 
-One walk over Python's syntax tree; expressions are read by `tensorexpr.parse_scalars`. Whatever is not the language is a
+One walk over Python's syntax tree; expressions are read by `tensorexpr.parse.scalars`. Whatever is not the language is a
 `DefinitionError` with line and column. Reading does not verify: `tensorexpr.verify` does.
 """
 
@@ -16,7 +16,7 @@ from tensorexpr import dtypes
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import DefinitionError, Location, user_location
 from tensorexpr.ir import Axis, Const, Constant, Define, Definition, Expr, Input, Program, Scan, Scatter, Segments, TensorType, const
-from tensorexpr.parse_scalars import ScalarReader, arguments_of, called, items_of, shown, syntax
+from tensorexpr.parse.scalars import ScalarReader, arguments_of, called, items_of, shown, syntax
 
 
 def parse_program(text: str, constants: Mapping[str, np.ndarray] | None = None) -> Program:

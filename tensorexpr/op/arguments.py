@@ -10,9 +10,9 @@ import numpy as np
 
 from tensorexpr.dtypes import DTYPES, promote
 from tensorexpr.language import Tensor
-from tensorexpr.op_rules import article, type_text
-from tensorexpr.op_specs import argument_error
-from tensorexpr.op_trees import leaves, map_tree
+from tensorexpr.op.rules import article, type_text
+from tensorexpr.op.specs import argument_error
+from tensorexpr.op.trees import leaves, map_tree
 
 _FLOATING = {d.name: d for d in DTYPES if d.is_float}
 

@@ -18,9 +18,9 @@ from tensorexpr.errors import GradientCheckError, user_location
 from tensorexpr.ir import Program
 from tensorexpr.markup import listing
 from tensorexpr.op import Op
-from tensorexpr.op_trees import leaves, map_tree
+from tensorexpr.op.transforms import as_op, jvp, vjp
+from tensorexpr.op.trees import leaves, map_tree
 from tensorexpr.records import record
-from tensorexpr.transforms import as_op, jvp, vjp
 from tensorexpr.traversal import expressions, walk
 
 _STEPS = tuple(10.0**-e for e in (2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 5.5, 6.0))

@@ -8,7 +8,9 @@ from typing import Any
 OTHER_NAMES = {
     "dim": ("axis", "axes"), "dims": ("axes", "axis"), "axis": ("axes",), "axes": ("axis",), "keepdim": ("keepdims",),
     "dim0": ("axis0",), "dim1": ("axis1",), "dim2": ("axis2",), "start_dim": ("start_axis",), "end_dim": ("end_axis",), "pad": ("pads",),
-    "input": ("x",), "other": ("y",), "tensors": ("xs",), "ddof": ("correction",),
+    "input": ("x",), "other": ("y",), "end": ("stop",), "mat2": ("y",), "vec": ("y",), "vec1": ("x",), "vec2": ("y",), "mat": ("x",),
+    "mat1": ("x",), "batch1": ("x",),
+    "batch2": ("y",), "tensors": ("xs",), "ddof": ("correction",),
 }  # fmt: skip
 """Names of arguments that others use, each with those that ours may have in their place."""
 
@@ -47,8 +49,8 @@ def apart(values: Sequence[Any], tensors: int, required: int, named: bool) -> tu
 
 
 def _is_tensor(value: Any) -> bool:
-    if isinstance(value, (list, tuple)):
-        return any(map(_is_tensor, value))
+    if isinstance(value, (list, tuple)):  # None is an extent that is not said, as in pools
+        return any(one is not None and _is_tensor(one) for one in value)
     return value is None or hasattr(value, "shape") or hasattr(type(value), "__tensor__")
 
 

@@ -51,7 +51,7 @@ from tensorexpr.ir import (
     const,
     content_of,
 )
-from tensorexpr.layout import SPACE, Doc, Group, Indent, bracketed, flat, render
+from tensorexpr.text.layout import SPACE, Doc, Group, Indent, bracketed, flat, render
 from tensorexpr.traversal import expressions, is_within, walk
 
 WIDTH = 120

@@ -8,7 +8,7 @@ from typing import Any
 
 from tensorexpr.errors import DifferentiationError, user_location
 from tensorexpr.language import Tensor, cast, compute
-from tensorexpr.op_trees import leaves, rebuild
+from tensorexpr.op.trees import leaves, rebuild
 
 
 def _rule_error(message: str) -> DifferentiationError:

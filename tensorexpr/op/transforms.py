@@ -17,7 +17,7 @@ from tensorexpr.errors import DifferentiationError, user_location
 from tensorexpr.hints import checked, suggestion
 from tensorexpr.language import Tensor
 from tensorexpr.op import Op, op
-from tensorexpr.op_trees import leaves
+from tensorexpr.op.trees import leaves
 from tensorexpr.traversal import fresh_name
 
 Wrt = str | int | Sequence[str | int] | None

@@ -25,8 +25,8 @@ import numpy as np
 from tensorexpr import dtypes
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import InternalError, Location
+from tensorexpr.ir.nodes import Node
 from tensorexpr.markup import amount, listed
-from tensorexpr.nodes import Node
 from tensorexpr.ops import OPS, Op, result_dtype
 from tensorexpr.records import field, record
 

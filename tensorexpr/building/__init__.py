@@ -1,0 +1,1 @@
+"""What derivation and compilation share: less garbage collection, progress that is told, the plain form where an optimisation fails."""

@@ -1,0 +1,1 @@
+"""What programs hold: the data of constants, and placeholders made constants."""

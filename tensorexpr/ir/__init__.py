@@ -1,0 +1,42 @@
+"""The program IR: scalar expressions, definitions and programs (`program`), of nodes that are quick to compare (`nodes`)."""
+
+from tensorexpr.ir.program import (
+    BUILTIN_COMBINERS,
+    FALSE,
+    TRUE,
+    Access,
+    Apply,
+    Axis,
+    Cast,
+    Combiner,
+    Const,
+    Constant,
+    Define,
+    Definition,
+    Expr,
+    Index,
+    Input,
+    Param,
+    Program,
+    Reduce,
+    Scan,
+    Scatter,
+    Segments,
+    Size,
+    TensorType,
+    apply,
+    conjunction,
+    conjuncts,
+    const,
+    content_of,
+    counted,
+    greatest_size,
+    integer,
+    product,
+)
+
+__all__ = [
+    "Access", "Apply", "Axis", "BUILTIN_COMBINERS", "Cast", "Combiner", "Const", "Constant", "Define", "Definition", "Expr",
+    "FALSE", "Index", "Input", "Param", "Program", "Reduce", "Scan", "Scatter", "Segments", "Size", "TRUE", "TensorType", "apply",
+    "conjunction", "conjuncts", "const", "content_of", "counted", "greatest_size", "integer", "product",
+]  # fmt: skip
