@@ -139,7 +139,8 @@ def _is_near(nest: LoopNest, caches: tuple[int, ...]) -> bool:
 
 def _of_kernel(made: Candidate, kernel: Kernel, memory: _Memory) -> Candidate:
     stores = list(_stores(kernel.body, ()))
-    cost = sum(one.cost(memory) for one in stores)
+    kept = memory.buffers.keys() - memory.sizes.keys()  # what leads to results by way of these has been waited for before
+    cost = sum(one.cost(memory) for one in stores if one.statement.buffer not in kept)
     out = [n for n in memory.writes if memory.is_far(n) and any(one.statement.buffer == n for one in stores)]
     written = sum(memory.sizes[name] for name in out)
     if out and cost <= MOST_STREAMED * written and 2 * memory.moved > 3 * memory.caches[-1]:
@@ -170,11 +171,14 @@ def _rows(body: Block, inputs: list[Buffer], memory: _Memory) -> dict[str, tuple
 
 
 def _once(made: Candidate, body: Block, buffer: Buffer, memory: _Memory) -> Candidate:
-    """The candidate with an input that goes by once, side by side, asked for ahead."""
+    """The candidate with an input that goes by once, side by side, asked for ahead: by the first of the statements there. What others read
+    comes while that one computes, and what is asked for between them keeps apart what they have in common."""
     inner = [loops for loops, passes in _passes(body, buffer.name, (), memory) if passes == 1 and loops[-1].kind == "vectorize"]
     if len(inner) != 1 or len(inner[0]) < 2 or _step(buffer, inner[0][-1], inner[0][-1].body) != 1:
         return made
-    outer = inner[0][-2]
+    outer, first = inner[0][-2], next(_stored(inner[0][-1].body), None)
+    if first is None or buffer.name not in memory.reads(first):
+        return made
     step = _step(buffer, outer, outer.body)
     moved = any(s.buffer in memory.writes and any(outer.index in free_names(e) for e in s.indices) for s in _stored(outer.body))
     return _tried(made, "prefetch", buffer.name, outer.index, max(1, AHEAD // (step * buffer.dtype.itemsize))) if step and moved else made
