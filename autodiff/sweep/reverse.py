@@ -21,6 +21,7 @@ from tensorexpr.autodiff.sweep.beside import written_beside
 from tensorexpr.autodiff.sweep.neighbors import in_step
 from tensorexpr.autodiff.sweep.recompute import with_copies
 from tensorexpr.autodiff.sweep.sharing import flows_of
+from tensorexpr.autodiff.sweep.shifts import shifts
 from tensorexpr.autodiff.sweep.terms import TermAt, term_at
 from tensorexpr.ir import (
     Access,
@@ -98,8 +99,12 @@ def reverse(
     """
     rules = {} if override is None else override
     workspace = Workspace.behind(program, labels, taken, steps)
+    outputs = tuple(outputs)
     workspace.given_plans, workspace.wide = plans, bool(steps)
-    sweep = Sweep(workspace, active_tensors(program.definitions, wrt, rules), lowering, rules)
+    active = active_tensors(program.definitions, wrt, rules)
+    for name in shifts(program, [name for name, _ in outputs], active, {*wrt, *rules}):
+        del active[name]
+    sweep = Sweep(workspace, active, lowering, rules)
     for name, head in outputs:
         sweep.seed(name, head)
     for definition in reversed(program.definitions):

@@ -1,0 +1,88 @@
+"""What is taken off in front of an exponential and cancels is not differentiated, and the derivative is the same."""
+
+import numpy as np
+import pytest
+
+from tensorexpr.autodiff.sweep import reverse as sweep
+from tensorexpr.autodiff.sweep.shifts import shifts
+from tensorexpr.interpret import evaluate_program
+from tensorexpr.parse import parse_program
+from tensorexpr.verify import verify
+
+HEAD = "x: f64[3, 4] = input()\nb: f64[4] = input()\nm[i]: f64[3] = max(x[i, j] for j in range(4))\n"
+POWERS = HEAD + "p[i, j]: f64[3, 4] = exp(x[i, j] - m[i])\ns[i]: f64[3] = sum(p[i, j] for j in range(4))\n"
+CANCELS = {
+    "softmax": POWERS + "y[i, j]: f64[3, 4] = p[i, j] / s[i]\nreturn y",
+    "in one definition": HEAD + "y[i, j]: f64[3, 4] = exp(x[i, j] - m[i]) / sum(exp(x[i, k] - m[i]) for k in range(4))\nreturn y",
+    "log softmax": POWERS + "y[i, j]: f64[3, 4] = x[i, j] - m[i] - log(s[i])\nreturn y",
+    "logarithm of a sum": POWERS + "y[i]: f64[3] = m[i] + log(s[i])\nreturn y",
+    "attention": POWERS + "y[i]: f64[3] = sum(p[i, j] * b[j] for j in range(4)) / s[i]\nreturn y",
+    "weights in a sum": POWERS + "y[i]: f64[3] = sum(p[i, j] / s[i] * b[j] for j in range(4))\nreturn y",
+    "a condition": POWERS + "y[i, j]: f64[3, 4] = where(b[j] > 0.0, p[i, j], 0.0) / s[i]\nreturn y",
+    "a scale of the argument": (
+        HEAD + "p[i, j]: f64[3, 4] = exp(2.0 * (x[i, j] - m[i]))\ny[i, j]: f64[3, 4] = p[i, j] / sum(p[i, k] for k in range(4))\nreturn y"
+    ),
+    "a root of squares": POWERS + "y[i, j]: f64[3, 4] = p[i, j] / sqrt(sum(p[i, k] * p[i, k] for k in range(4)))\nreturn y",
+    "two results": POWERS + "y[i, j]: f64[3, 4] = p[i, j] / s[i]\nz[i]: f64[3] = m[i] + log(s[i])\nreturn y, z",
+    "a mean taken off": (
+        "x: f64[3, 4] = input()\nb: f64[4] = input()\nm[i]: f64[3] = sum(x[i, j] for j in range(4)) / 4.0\n"
+        "y[i, j]: f64[3, 4] = exp(x[i, j] - m[i]) / sum(exp(x[i, k] - m[i]) for k in range(4))\nreturn y"
+    ),
+}
+COUNTS = {
+    "an output": POWERS + "y[i, j]: f64[3, 4] = p[i, j] / s[i]\nreturn y, m",
+    "numerators alone": POWERS + "return p",
+    "one of two": POWERS + "y[i, j]: f64[3, 4] = p[i, j] / (s[i] + 1.0)\nreturn y",
+    "another row's": POWERS + "y[i, j]: f64[3, 4] = p[i, j] / s[2 - i]\nreturn y",
+    "a sum over rows": POWERS + "y[j]: f64[4] = sum(p[i, j] for i in range(3)) / sum(s[i] for i in range(3))\nreturn y",
+    "squares": POWERS + "y[i, j]: f64[3, 4] = p[i, j] * p[i, j] / s[i]\nreturn y",
+    "the wrong sign": POWERS + "y[i]: f64[3] = log(s[i]) - m[i]\nreturn y",
+    "a product": POWERS + "y[i, j]: f64[3, 4] = p[i, j] / prod(p[i, k] for k in range(4))\nreturn y",
+    "a scale that is data": (
+        HEAD + "y[i, j]: f64[3, 4] = exp(b[j] * (x[i, j] - m[i])) / sum(exp(x[i, k] - m[i]) for k in range(4))\nreturn y"
+    ),
+    "something else": POWERS + "y[i, j]: f64[3, 4] = tanh(p[i, j]) / s[i]\nreturn y",
+}
+
+
+def found(text: str) -> set[str]:
+    program = parse_program(text)
+    return shifts(program, program.outputs, {d.name for d in program.definitions}, ())
+
+
+@pytest.mark.parametrize("name", CANCELS)
+def test_what_cancels_is_found_and_the_derivative_is_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert found(CANCELS[name]) == {"m"}
+    values = []
+    for kept in (True, False):
+        if not kept:
+            monkeypatch.setattr(sweep, "shifts", lambda *_: set())
+        values.append(derivative(CANCELS[name]))
+    (short, few), (long, many) = values
+    assert few < many
+    for one, other in zip(short, long, strict=True):
+        np.testing.assert_allclose(one, other, 1e-12, 1e-12)
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_what_does_not_cancel_is_differentiated(name: str) -> None:
+    assert found(COUNTS[name]) == set()
+
+
+def test_what_is_asked_for_is_differentiated() -> None:
+    program = parse_program(CANCELS["softmax"])
+    assert shifts(program, program.outputs, {"x", "m", "p", "s", "y"}, {"m"}) == set()
+    assert shifts(program, program.outputs, {"x", "m", "p", "s", "y"}, {"p"}) == set()  # has a rule of its own
+
+
+def derivative(text: str) -> tuple[list[np.ndarray], int]:
+    """The adjoints of both inputs, and how many definitions the derivative has."""
+    program = parse_program(text)
+    heads = "".join(f"{n}_head: f64[{', '.join(str(e.value) for e in program.types[n].shape)}] = input()\n" for n in program.outputs)
+    program = parse_program(heads + text)
+    made = sweep.reverse(program, [(n, f"{n}_head") for n in program.outputs], ["x", "b"])
+    verify(made.program)
+    random = np.random.default_rng(7)
+    given = {i.name: random.standard_normal([int(e.value) for e in i.type.shape]) for i in program.inputs}
+    results = evaluate_program(made.program, given)
+    return [results[made.adjoints[n]] for n in ("x", "b")], len(made.program.definitions)
