@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensorexpr.codegen.llvm.math.functions import ACCURACY
 from tensorexpr.dtypes import DType, accumulator, float64
-from tensorexpr.ops import OPS, cast_value
+from tensorexpr.ops import ACCURACY, OPS, cast_value
 
 Array = Any
 
