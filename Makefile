@@ -12,8 +12,9 @@ demo: $(VENV)/.examples
 # What compares with peers and the rehearsal of the GPU benchmark are `make test-peers`, also where the peers are installed.
 BESIDE := tests/peers tests/benchmarks/test_gpu.py
 AGREE  := tests/benchmarks/test_workloads.py::test_peers_agree_with_ours
+PAGE   := 'tests/docs/test_blocks.py::test_the_blocks_of_a_page_run_in_order[docs/interop.md]'
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -n 2 --dist worksteal $(addprefix --ignore ,$(BESIDE)) --deselect $(AGREE) tests
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(addprefix --ignore ,$(BESIDE)) --deselect $(AGREE) --deselect $(PAGE) tests
 
 # The laws on all of their random programs, of which `make test` takes every fifth, and the planted faults that they are to find.
 test-seeds: $(VENV)/.test
@@ -27,7 +28,7 @@ fuzz: $(VENV)/.test
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) --processes $(PROCESSES) $(if $(SEED),--seed $(SEED))
 
 test-peers: $(VENV)/.peers
-	$(BIN)/python -m pytest -n 2 --dist worksteal $(BESIDE) $(AGREE)
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(BESIDE) $(AGREE) $(PAGE)
 
 # The CUDA backend without a GPU: every kernel of the library on the CPU, all accesses checked, and through NVIDIA's compiler.
 test-nvrtc: $(VENV)/.nvrtc

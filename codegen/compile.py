@@ -213,7 +213,8 @@ def _names(outputs: Tensor | Sequence[Tensor], inputs: Sequence[Tensor] | None) 
 
 def build_schedule(scheduled: Schedule | Planned, order: tuple[int, ...] | None = None) -> CompiledFunction:
     """Compiles a schedule; `order` says where each input of its program stands among the arguments."""
-    signature = signature_of(scheduled.program, scheduled.single)
+    written = scheduled.written if isinstance(scheduled, Schedule) else scheduled.program  # tensors may have other shapes in code
+    signature = signature_of(written, scheduled.single)
     if isinstance(scheduled.target, Gpu):
         made: CompiledFunction = GpuFunction(GpuCode.of_schedule(scheduled), current_device(), signature, order)
     else:

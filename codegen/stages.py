@@ -98,7 +98,10 @@ def default_schedule(program: Program, target: Target) -> Schedule | Planned:
     def made(searching: bool) -> Schedule | Planned:
         simple = simplified(program, target)
         whole = not pieces_of(simple) or is_tuned(simple, target)
-        return _default_schedule(simple, target, lambda: simplify(program, inline=False), searching and whole)[0]
+        found = _default_schedule(simple, target, lambda: simplify(program, inline=False), searching and whole)[0]
+        if isinstance(found, Schedule):
+            return Schedule(found.form, found.target, origin=found.origin, written=program)
+        return found
 
     forms: list[tuple[str, Callable[[], Schedule | Planned]]] = [
         ("the default schedule", lambda: made(True)),

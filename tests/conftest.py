@@ -1,7 +1,8 @@
 """The whole suite compiles what it tests: no code from disk, and nothing left in the user's folder; an optimisation that fails is an error.
 
 What a file of tests compiled is forgotten at its end: a process that runs thousands of tests would carry gigabytes of programs, and every
-collection of garbage would walk through them. What is there before the first test is left out of these walks, which are made less often.
+collection of garbage would walk through them. What is there before the first test is left out of these walks, which are made less often,
+and so is what a file leaves behind.
 
 Generators of random numbers that a file's tests share are set back before each test: what one draws depends on no other one, nor on which
 of them run.
@@ -58,6 +59,8 @@ def compiled_code() -> Iterator[None]:
     """Kept in memory for one file."""
     yield
     forget()
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -60,8 +60,12 @@ MODULES = modules()
 
 
 @cache
+def tree_of(file: Path) -> ast.Module:
+    return ast.parse(file.read_text())
+
+
 def parsed(module: str) -> ast.Module:
-    return ast.parse(MODULES[module].read_text())
+    return tree_of(MODULES[module])
 
 
 def imported(tree: ast.AST) -> list[str]:
@@ -139,15 +143,37 @@ def named(node: ast.AST) -> list[str]:
     return [f"{node.module}.{alias.name}" for alias in node.names if alias.name not in spoken]
 
 
+@cache
+def bound(module: str) -> frozenset[str]:
+    """Names that a module gives a meaning to outside of its functions and classes."""
+    found, todo = set(), [*parsed(module).body]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found |= {alias.asname or alias.name for alias in node.names}
+        elif isinstance(node, ast.If | ast.Try | ast.With | ast.For):
+            todo += [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt | ast.ExceptHandler)]
+        elif isinstance(node, ast.ExceptHandler):
+            todo += node.body
+        else:
+            found |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return frozenset(found)
+
+
 @pytest.mark.parametrize("folder", (*ROOMS, "tests", "docs", "scripts"))
 def test_what_is_imported_of_ours_is_there(folder):
     """Rooms move while branches are open: what imports a module by an old name is found here, with the name that it has now."""
     for file in sorted((ROOT / folder).rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in ast.walk(tree_of(file)):
             for name in named(node):
                 if name.startswith("tensorexpr.") and name not in MODULES:
                     now = " or ".join(m for m in MODULES if m.rpartition(".")[2] == name.rpartition(".")[2])
                     raise AssertionError(f"{file.relative_to(ROOT)}:{node.lineno}: expected a module of ours, got {name}, now {now}")
+            if isinstance(node, ast.ImportFrom) and node.module in MODULES and "__getattr__" not in bound(node.module):
+                lost = [a.name for a in node.names if f"{node.module}.{a.name}" not in MODULES and a.name not in bound(node.module)]
+                assert not lost, f"{file.relative_to(ROOT)}:{node.lineno}: expected names of {node.module}, got {', '.join(lost)}"
 
 
 def test_each_import_that_may_be_inside_a_function_is_there():

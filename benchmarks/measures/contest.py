@@ -126,7 +126,7 @@ class Contest:
     def __init__(self, task: Task) -> None:
         self.task = task
         found = default_schedule(task.program, host_target())
-        self.default = Schedule.of_planned(found) if isinstance(found, Planned) else found
+        self.default = Schedule.of_planned(found, written=task.program) if isinstance(found, Planned) else found
         self.written = Schedule.plain(simplify(task.program, inline=False))
         self.entrants: list[Entrant] = []
         self.wrong: list[str] = []

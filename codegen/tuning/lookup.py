@@ -21,7 +21,7 @@ from tensorexpr.codegen.tuning.operation import operation_of, short_digest
 from tensorexpr.codegen.tuning.order import same_order
 from tensorexpr.codegen.tuning.records import Record
 from tensorexpr.ir import Program
-from tensorexpr.simplify import simplify
+from tensorexpr.simplify import simplify, with_plain_shapes
 from tensorexpr.text import print_program
 
 log = logging.getLogger("tensorexpr.tuning")
@@ -30,13 +30,16 @@ ANALYTIC = "the analytic model"
 
 
 def simplified(program: Program, target: Target) -> Program:
-    """The program that a default schedule is made for: in its simplest form, on a CPU with running tables for what results share, and
-    sums in the types that suit it.
+    """The program that a default schedule is made for: in its simplest form, on a CPU with tensors in plain shapes, running tables for what
+    results share, and sums in the types that suit it.
 
     A GPU has a thread for each result, and runs the steps of a scan one after the other; its tensor cores take 16-bit products as they are.
     """
     found = simplify(program)
-    return found if target.is_gpu else with_recurrences(with_narrow_sums(found))
+    if target.is_gpu:
+        return found
+    shaped = with_plain_shapes(found)
+    return with_recurrences(with_narrow_sums(found if shaped is found else simplify(shaped)))
 
 
 def calls_digest(schedule: Planned) -> str:

@@ -23,6 +23,7 @@ from tensorexpr.simplify.expressions import simplify_expr
 from tensorexpr.simplify.factors import factor_sums
 from tensorexpr.simplify.inline import cheap_names, inline_cheap, inline_definitions
 from tensorexpr.simplify.options import Options
+from tensorexpr.simplify.shapes import with_plain_shapes
 from tensorexpr.simplify.sharing import share_reductions
 from tensorexpr.simplify.terms import keep_terms
 
@@ -75,4 +76,5 @@ __all__ = [
     "simplify",
     "simplify_expr",
     "simplify_indices",
+    "with_plain_shapes",
 ]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from tensorexpr.algebra import with_narrow_sums, with_recurrences
 from tensorexpr.codegen.compile import fold_constants, machine_of, program_from
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Alloc, Block, For, If, Kernel, LoopNest, Stmt
@@ -14,8 +15,8 @@ from tensorexpr.codegen.nest_verify import verify_nest
 from tensorexpr.codegen.schedule import Planned, schedule
 from tensorexpr.codegen.target import Target
 from tensorexpr.codegen.tuning.lookup import scheduled, simplified
-from tensorexpr.interpret import evaluate_program
-from tensorexpr.ir import Program
+from tensorexpr.interpret import evaluate_program, extent_value
+from tensorexpr.ir import Expr, Program
 from tensorexpr.language import Tensor, names_of
 from tensorexpr.parse import parse_program
 from tensorexpr.simplify import simplify
@@ -59,18 +60,27 @@ def planned(outputs: Outputs, target: str = "cpu", inputs: Sequence[Tensor] | No
 
 
 def by_planners(outputs: Outputs, target: str = "cpu", inputs: Sequence[Tensor] | None = None, precision: str = "float32") -> Planned:
-    """The schedule that the planners of definitions make of tensors, or a record of tuning says."""
+    """The schedule that the planners of definitions make of tensors in the shapes that they have, or a record of tuning says."""
     machine = machine_of(target, precision)
-    program = simplified(fold_constants(program_from(outputs, inputs, "by_planners")), machine)
+    program = simplify(fold_constants(program_from(outputs, inputs, "by_planners")))
+    program = program if machine.is_gpu else with_recurrences(with_narrow_sums(program))
     names = names_of([outputs] if isinstance(outputs, Tensor) else outputs, inputs)
     found = scheduled(program, machine)
     return Planned(found.state, names, isinstance(outputs, Tensor), found.origin)
 
 
 def outputs(nest: LoopNest, program: Program, inputs: Mapping[str, np.ndarray], sizes: Mapping[str, int]) -> dict[str, np.ndarray]:
-    """The outputs of a verified nest by the names that the program gives them."""
-    found = run_nest(verify_nest(nest), inputs, sizes)
-    return {name: found[parameter] for name, parameter in zip(program.outputs, nest.writes, strict=True)}
+    """The outputs of a verified nest by the names and in the shapes that the program gives them."""
+    buffers = {buffer.name: buffer for buffer in nest.parameters}
+    given = {name: shaped(array, buffers[name].shape, sizes) if name in buffers else array for name, array in inputs.items()}
+    found = run_nest(verify_nest(nest), given, sizes)
+    types = program.types
+    return {name: shaped(found[one], types[name].shape, sizes) for name, one in zip(program.outputs, nest.writes, strict=True)}
+
+
+def shaped(array: np.ndarray, shape: Sequence[Expr], sizes: Mapping[str, int]) -> np.ndarray:
+    """The array in a shape of another rank."""
+    return array if array.ndim == len(shape) else np.reshape(array, tuple(max(0, extent_value(extent, sizes)) for extent in shape))
 
 
 def assert_means(s: Planned, seed: int = 0, inputs: Mapping[str, np.ndarray] | None = None, exact: bool = True, **sizes: int) -> LoopNest:

@@ -130,7 +130,7 @@ def built(kind: str, program: Program, schedule_of: Any = None) -> CompiledFunct
         if schedule_of is None:
             return build_program(program)
         made: Schedule | Planned = schedule_of()
-        return CompiledFunction(executable_of_schedule(made), signature_of(made.program, False))
+        return CompiledFunction(executable_of_schedule(made), signature_of(program, False))
     except Exception as error:
         raise Failure(f"{kind}: {type(error).__name__}", f"{type(error).__name__}: {error}") from error
 

@@ -133,11 +133,13 @@ def evaluated(program: Program, arrays: Any) -> tuple[np.ndarray, ...]:
 
 @each_case
 def test_value(case: Case) -> None:
-    arrays = case.arrays()
-    result = case.op(*arrays, **case.static)
+    """Compiled in float64, but for the rows whose values and gradients `test_float32` compiles as one function."""
+    arrays, result = case.arrays(), values(case)
+    if is_campaign() or case.name not in IN_FLOAT32:
+        result = tuple(flat(case.op(*arrays, **case.static)))
+        close(result, values(case), 1e-12)
     if case.numpy is not None:
         close(result, case.numpy(*[a for a in arrays if a is not None]), 1e-11)
-    close(tuple(flat(result)), values(case), 1e-12)
 
 
 @differentiable
@@ -187,7 +189,8 @@ def _like(tree: Any, rng: np.random.Generator) -> Any:
 
 @differentiable
 def test_reads_are_turned_around_exactly(case: Case) -> None:
-    """Affine reads become gathers that visit exactly the reads; nothing of the size of a Jacobian is stored; scatters agree."""
+    """Affine reads become gathers that visit exactly the reads; nothing of the size of a Jacobian is stored; scatters agree (of every
+    second row, unless in a campaign)."""
     gradient, program = derived(case)
     rows = gradient.report().rows
     data_dependent = [row for row in rows if row.lowering in ("segments", "atomics")]
@@ -203,8 +206,9 @@ def test_reads_are_turned_around_exactly(case: Case) -> None:
                 extents = [n.value for n in type_.shape if isinstance(n, Const)]
                 assert np.prod(extents) < largest_in * largest_out, f"{name} has the size of a Jacobian"
 
-    forced = derived(case, "segments")[1]
-    close(gradients(case), evaluated(forced, (*case.arrays(), heads_of(case))), 1e-9)
+    if is_campaign() or NAMES.index(case.name) % 2 == 0:
+        forced = derived(case, "segments")[1]
+        close(gradients(case), evaluated(forced, (*case.arrays(), heads_of(case))), 1e-9)
 
 
 @each_case

@@ -1,6 +1,6 @@
 """The transcendental functions against 80-bit references: ULP over dense samples, special values, every lane count.
 
-`mathematics.ACCURACY` is what we state, in units in the last place over the whole range of arguments;
+`tensorexpr.ops.ACCURACY` is what we state, in units in the last place over the whole range of arguments;
 `scripts/accuracy.py` goes through all float32 numbers and writes down what it found.
 """
 

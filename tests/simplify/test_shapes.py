@@ -1,0 +1,114 @@
+"""Tensors in the shapes that they have in code: the same elements in the same order, whatever the shapes in which they are written."""
+
+import numpy as np
+import pytest
+
+from tensorexpr.interpret import evaluate_program
+from tensorexpr.ir import Program, integer
+from tensorexpr.parse import parse_program
+from tensorexpr.simplify import simplify, with_plain_shapes
+from tests.random_programs.programs import random_sample
+from tests.random_programs.sample import arrays_for
+from tests.random_programs.writer import Options
+from tests.seeds import share_of
+
+UNITS = """
+x: f32[1, 5, 40, 1] = input()
+w: f32[40, 1] = input()
+top[i, j]: f32[1, 5] = max(x[0, j, k, 0] for k in range(40))
+y[i, j, k, l]: f32[1, 5, 40, 1] = exp(x[0, j, k, 0] - top[0, j]) * w[k, 0]
+total[i, j]: f32[1, 1] = sum(x[0, p, q, 0] for p in range(5) for q in range(40))
+return y, total
+"""
+MERGED = """
+x: f32[1200] = input()
+m[i]: f32[30] = max(x[i * 40 + k] for k in range(40))
+e[p]: f32[1200] = exp(x[p] - m[p // 40])
+s[i]: f32[30] = sum(e[i * 40 + k] for k in range(40))
+y[p]: f32[1200] = e[p] / s[p // 40] + x[maximum(p // 40 - 1, 0) * 40 + p % 40]
+return y
+"""
+JOINT = """
+x: f32[4, 8, 6, 10] = input()
+w: f32[6, 10] = input()
+c: f32[8] = input()
+m[a, b]: f32[4, 8] = max(x[a, b, i, j] for i in range(6) for j in range(10))
+y[a, b, i, j]: f32[4, 8, 6, 10] = exp(x[a, b, i, j] - m[a, b]) * w[i, j]
+z[a, b]: f32[4, 8] = sum(y[a, b, i, j] for i in range(6) for j in range(10)) * c[b]
+return y, z
+"""
+PICTURES = """
+x: f32[3840] = input()
+y[p]: f32[3840] = x[p // 960 * 960 + (23 - p // 40 % 24) * 40 + p % 40] - x[p // 40 * 40]
+return y
+"""
+
+
+def values(program: Program, arrays: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """The elements of the outputs for those of the inputs, in order."""
+    shapes = {item.name: tuple(map(integer, item.type.shape)) for item in program.inputs}
+    found = evaluate_program(program, {name: arrays[name].reshape(shape) for name, shape in shapes.items()})
+    return [np.ravel(found[name]) for name in program.outputs]
+
+
+@pytest.mark.parametrize(
+    ("text", "shapes"),
+    [
+        (UNITS, {"x": "5, 40", "w": "40", "y": "5, 40", "total": "1"}),
+        (MERGED, {"x": "30, 40", "e": "30, 40", "y": "30, 40", "s": "30"}),
+        (PICTURES, {"x": "4, 24, 40", "y": "4, 24, 40"}),
+        (JOINT, {"x": "4, 8, 60", "w": "60", "m": "4, 8", "y": "4, 8, 60", "z": "4, 8"}),
+    ],
+    ids=["units", "merged", "pictures", "joint"],
+)
+def test_what_is_written_in_other_shapes_is_the_same_program(text, shapes):
+    program = simplify(parse_program(text), inline=False)
+    found = with_plain_shapes(program)
+    assert {name: ", ".join(map(str, map(integer, found.types[name].shape))) for name in shapes} == shapes
+    assert "//" not in str(found) and "%" not in str(found)
+    assert with_plain_shapes(found) is found
+    rng = np.random.default_rng(5)
+    arrays = {item.name: rng.standard_normal(tuple(map(integer, item.type.shape))).astype(np.float32) for item in program.inputs}
+    for one, other in zip(values(program, arrays), values(found, arrays), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x: f32[1, 40] = input()\nids: i64[9] = input()\ny[i]: f32[9] = x[0, ids[i]]\nreturn y",
+        "x: f32[9] = input()\nids: i64[6, 8] = input()\ny[i, j]: f32[6, 8] = x[ids[i, j]]\nreturn y",
+        "ids: i64[6, 8] = input()\ny: f32[9] = scatter({(ids[i, j],): 1.0 for i in range(6) for j in range(8)})\nreturn y",
+        "x: f32[80] = input()\ny[p]: f32[80] = where(p % 2 == 0, x[p // 2], 0.0)\nreturn y",
+        "x: f32[8, 9] = input()\ny[i, j]: f32[8, 9] = x[i, j] * f32(i)\nreturn y",
+        "x: f32[9, 9] = input()\ny[i, j]: f32[9, 9] = x[i, j] + x[j, i]\nreturn y",
+        "x: f32[9, 9] = input()\ny[i]: f32[9] = sum(x[i, j] for j in range(i))\nreturn y",
+        "x: f32[40] = input()\ny[p]: f32[1200] = x[(p * 7 + 3) // 40]\nreturn y",
+    ],
+    ids=[
+        "an error names the index",
+        "and what it reads",
+        "of scatters as well",
+        "residue classes",
+        "an index by itself",
+        "the other way around",
+        "a part of a row",
+        "no rows",
+    ],
+)
+def test_what_keeps_its_shape(text):
+    program = simplify(parse_program(text))
+    assert with_plain_shapes(program) is program
+
+
+@pytest.mark.parametrize("seed", share_of(range(300)))
+def test_random_programs_keep_their_values(seed):
+    sample = random_sample(seed, Options(points=4000, open_sizes=0.0))
+    traced = sample.traced()
+    program = simplify(traced.program)
+    found = with_plain_shapes(program)
+    if found is program:
+        return
+    arrays = arrays_for(program, traced.below, {}, seed, exact=True)
+    for one, other in zip(values(program, arrays), values(found, arrays), strict=True):
+        np.testing.assert_array_equal(one, other)
