@@ -220,35 +220,31 @@ class LoopNest(Node):
 def buffers_of(body: Block) -> tuple[str, ...]:
     """Names of the buffers that statements read or write and do not allocate, in order of first occurrence."""
     found: dict[str, None] = {}
+    _note_buffers(body, frozenset(), found)
+    return tuple(found)
 
-    def expression(e: Expr, local: frozenset[str]) -> None:
-        for node in walk(e):
-            if isinstance(node, Access) and node.tensor not in local:
-                found.setdefault(node.tensor)
 
-    def visit(s: Stmt, local: frozenset[str]) -> None:
+def _note_buffers(body: Block, local: frozenset[str], found: dict[str, None]) -> None:
+    for s in body:
         match s:
             case For():
-                expression(s.start, local)
-                expression(s.stop, local)
-                for inner in s.body:
-                    visit(inner, local)
+                _note_read((s.start, s.stop), local, found)
+                _note_buffers(s.body, local, found)
             case If():
-                expression(s.condition, local)
-                for inner in (*s.then, *s.otherwise):
-                    visit(inner, local)
+                _note_read((s.condition,), local, found)
+                _note_buffers((*s.then, *s.otherwise), local, found)
             case Alloc():
-                for inner in s.body:
-                    visit(inner, local | {s.buffer.name})
+                _note_buffers(s.body, local | {s.buffer.name}, found)
             case Store():
                 if s.buffer not in local:
                     found.setdefault(s.buffer)
-                for e in (*s.indices, s.value):
-                    expression(e, local)
+                _note_read((*s.indices, s.value), local, found)
             case _:
-                for e in (s.index, s.extent):  # type: ignore[attr-defined]
-                    expression(e, local)
+                _note_read((s.index, s.extent), local, found)  # type: ignore[attr-defined]
 
-    for statement in body:
-        visit(statement, frozenset())
-    return tuple(found)
+
+def _note_read(exprs: tuple[Expr, ...], local: frozenset[str], found: dict[str, None]) -> None:
+    for e in exprs:
+        for node in walk(e):
+            if type(node) is Access and node.tensor not in local:
+                found.setdefault(node.tensor)

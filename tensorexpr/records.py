@@ -79,8 +79,15 @@ def fields(of: object) -> tuple[Field, ...]:
 
 def replace(instance: Record, /, **changes: Any) -> Record:
     """A record as `instance`, but for the fields given by name."""
-    known = [changes.pop(name) if name in changes else getattr(instance, name) for name in instance.__record_init__]  # type: ignore[attr-defined]
-    return type(instance)(*known, **changes)  # a name that is no field of `__init__` is refused there
+    cls: Any = type(instance)
+    known = list(cls.__record_values__(instance))
+    places = cls.__record_init__
+    for name, value in changes.items():
+        if name not in places:
+            cls(*known, **{name: value})  # which refuses it
+        known[places[name]] = value
+    made: Record = cls(*known)
+    return made
 
 
 def as_dict(instance: object) -> dict[str, Any]:
@@ -113,7 +120,9 @@ def _made(cls: type, frozen: bool, eq: bool, slots: bool, weakrefs: bool) -> typ
         own[name] = value._replace(name=name) if isinstance(value, Field) else Field(name, value, None, True, True, True, True)
     every = {**inherited, **own}
     given = tuple(f.name for f in every.values() if f.init)
-    namespace.update(__record_fields__=every, __record_init__=given, __dataclass_fields__=_AsDataclass())
+    places = {name: place for place, name in enumerate(given)}
+    namespace.update(__record_fields__=every, __record_init__=places, __dataclass_fields__=_AsDataclass())
+    namespace["__record_values__"] = staticmethod(values_of(given))
     namespace.setdefault("__init__", _first_init)
     namespace.setdefault("__match_args__", given)
     namespace.setdefault("__repr__", _repr)

@@ -119,42 +119,56 @@ def is_within(expr: Expr, nodes: int, depth: int) -> bool:
     return True
 
 
-def bottom_up(expr: Expr, function: Callable[[Expr], Expr]) -> Expr:
-    """`function` applied to every node after its children; equal subtrees are visited once."""
-    done: dict[Expr, Expr] = {}
+class _BottomUp:
+    """Visits nodes after their children. No function inside of another: one that calls itself holds itself and all that it has found,
+    and only the collector of cycles frees that."""
 
-    def visit(node: Expr) -> Expr:
-        found = done.get(node)
+    __slots__ = ("done", "function")
+
+    def __init__(self, function: Callable[[Expr], Expr]) -> None:
+        self.function = function
+        self.done: dict[Expr, Expr] = {}
+
+    def __call__(self, node: Expr) -> Expr:
+        found = self.done.get(node)
         if found is None:
-            found = function(map_children(node, visit))
-            done[node] = found
+            found = self.function(map_children(node, self))
+            self.done[node] = found
         return node if found == node else found  # an equal subtree elsewhere is another object
 
-    return visit(expr)
+
+def bottom_up(expr: Expr, function: Callable[[Expr], Expr]) -> Expr:
+    """`function` applied to every node after its children; equal subtrees are visited once."""
+    return _BottomUp(function)(expr)
 
 
 def free_names(expr: Expr) -> tuple[str, ...]:
-    """Names of the indices that occur in `expr` and are not bound by a reduction in it, in order of first occurrence."""
-    found: dict[str, None] = {}
-
-    def visit(node: Expr, bound: frozenset[str]) -> None:
-        if isinstance(node, Index):
-            if node.name not in bound:
-                found.setdefault(node.name)
-            return
-        if isinstance(node, Reduce):
-            for axis in node.axes:
-                visit(axis.start, bound)
-                visit(axis.stop, bound)
-                bound = bound | {axis.index}
-            for e in (*(() if node.where is None else (node.where,)), *node.values):
-                visit(e, bound)
-            return
-        for child in children(node):
-            visit(child, bound)
-
-    visit(expr, frozenset())
-    return tuple(found)
+    """Names of the indices that occur in `expr` and are not bound by a reduction in it, in order of first occurrence; remembered by each
+    node, so that what is asked of an expression is known of its parts."""
+    try:
+        return expr._free
+    except AttributeError:
+        pass
+    kind = type(expr)
+    if kind is Index:
+        names: tuple[str, ...] = (expr.name,)  # type: ignore[attr-defined]
+    elif kind is Reduce:
+        found: dict[str, None] = {}
+        bound: set[str] = set()
+        for axis in expr.axes:  # type: ignore[attr-defined]
+            found.update(dict.fromkeys(n for e in (axis.start, axis.stop) for n in free_names(e) if n not in bound))
+            bound.add(axis.index)
+        inside = expr.values if expr.where is None else (expr.where, *expr.values)  # type: ignore[attr-defined]
+        found.update(dict.fromkeys(n for e in inside for n in free_names(e) if n not in bound))
+        names = tuple(found)
+    else:
+        names = ()
+        for child in children(expr):
+            more = free_names(child)
+            if more and more is not names:
+                names = tuple(dict.fromkeys(names + more)) if names else more
+    object.__setattr__(expr, "_free", names)
+    return names
 
 
 def size_names(expr: Expr) -> tuple[str, ...]:
@@ -178,17 +192,21 @@ def bound_names(expr: Expr) -> tuple[str, ...]:
     return tuple(dict.fromkeys(axis.index for node in walk(expr) if isinstance(node, Reduce) for axis in node.axes))
 
 
+class _Substitution:
+    __slots__ = ("replacements",)
+
+    def __init__(self, replacements: Mapping[str, Expr]) -> None:
+        self.replacements = replacements
+
+    def __call__(self, node: Expr) -> Expr:
+        if isinstance(node, Index):
+            return self.replacements.get(node.name, node)
+        return map_children(node, self)
+
+
 def substitute(expr: Expr, replacements: Mapping[str, Expr]) -> Expr:
     """`expr` with free indices replaced; reductions inside must not bind a name that a replacement mentions (rename first)."""
-    if not replacements:
-        return expr
-
-    def visit(node: Expr) -> Expr:
-        if isinstance(node, Index):
-            return replacements.get(node.name, node)
-        return map_children(node, visit)
-
-    return visit(expr)
+    return _Substitution(replacements)(expr) if replacements else expr
 
 
 def fresh_name(stem: str, taken: set[str]) -> str:
@@ -209,33 +227,33 @@ def fresh_name(stem: str, taken: set[str]) -> str:
 
 def rename_bound(expr: Expr, taken: set[str]) -> Expr:
     """`expr` with the indices of its reductions renamed where they are in `taken`; the new names are added to `taken`."""
+    return _rename_bound(expr, {}, taken)
 
-    def visit(node: Expr, names: Mapping[str, Expr]) -> Expr:
-        if isinstance(node, Index):
-            return names.get(node.name, node)
-        if isinstance(node, Reduce):
-            inner = dict(names)
-            axes = []
-            for axis in node.axes:
-                start, stop = visit(axis.start, inner), visit(axis.stop, inner)
-                name = fresh_name(axis.index, taken)
-                if name != axis.index:
-                    inner[axis.index] = Index(name)
-                else:
-                    inner.pop(axis.index, None)
-                same = name == axis.index and start is axis.start and stop is axis.stop
-                axes.append(axis if same else Axis(name, start, stop))
-            where = None if node.where is None else visit(node.where, inner)
-            values = tuple(visit(v, inner) for v in node.values)
-            unchanged = (
-                all(a is b for a, b in zip(axes, node.axes, strict=True))
-                and where is node.where
-                and all(a is b for a, b in zip(values, node.values, strict=True))
-            )
-            return node if unchanged else replace(node, axes=tuple(axes), where=where, values=values)
-        return map_children(node, lambda child: visit(child, names))
 
-    return visit(expr, {})
+def _rename_bound(node: Expr, names: Mapping[str, Expr], taken: set[str]) -> Expr:
+    if isinstance(node, Index):
+        return names.get(node.name, node)
+    if not isinstance(node, Reduce):
+        return map_children(node, lambda child: _rename_bound(child, names, taken))
+    inner = dict(names)
+    axes = []
+    for axis in node.axes:
+        start, stop = _rename_bound(axis.start, inner, taken), _rename_bound(axis.stop, inner, taken)
+        name = fresh_name(axis.index, taken)
+        if name != axis.index:
+            inner[axis.index] = Index(name)
+        else:
+            inner.pop(axis.index, None)
+        same = name == axis.index and start is axis.start and stop is axis.stop
+        axes.append(axis if same else Axis(name, start, stop))
+    where = None if node.where is None else _rename_bound(node.where, inner, taken)
+    values = tuple(_rename_bound(v, inner, taken) for v in node.values)
+    unchanged = (
+        all(a is b for a, b in zip(axes, node.axes, strict=True))
+        and where is node.where
+        and all(a is b for a, b in zip(values, node.values, strict=True))
+    )
+    return node if unchanged else replace(node, axes=tuple(axes), where=where, values=values)
 
 
 def expressions(definition: Definition) -> Iterator[Expr]:

@@ -25,15 +25,18 @@ Sent = tuple[str, str, Contribution]
 def flows_of(sent: Sequence[Sent], target: tuple[Axis, ...], lowering: str | None, workspace: Workspace) -> list[Flow]:
     """A flow for everything that was sent, one for all uses of an access object where they would have loops of their own."""
     found: list[tuple[Sent, Flow]] = []
+    places: dict[str, list[int]] = {}  # of what each definition sends
     for owner, by, one in sent:
         new = replace(flow(owner, one, target, lowering, workspace), definition=by)
-        for at, ((_, other_by, other), earlier) in enumerate(found):
-            both = united(other, one) if by == other_by and (_has_loops(new) or _has_loops(earlier)) else None
+        for at in places.setdefault(by, []):
+            (_, _, other), earlier = found[at]
+            both = united(other, one) if _has_loops(new) or _has_loops(earlier) else None
             joint = None if both is None else replace(flow(owner, both, target, lowering, workspace), definition=by)
             if both is not None and joint is not None and (joint.inverse is not None or None in (new.inverse, earlier.inverse)):
                 found[at] = ((owner, by, both), joint)
                 break
         else:
+            places[by].append(len(found))
             found.append(((owner, by, one), new))
     return [made for _, made in found]
 

@@ -49,6 +49,8 @@ from tensorexpr.traversal import free_names, substitute, walk
 
 NEAR = 16
 """Elements along each axis within which accesses that move together are taken for one, which touches all between them."""
+MOST_KEPT = 32
+"""Registers of elements in memory that LLVM keeps while a loop updates them: as many as there are."""
 TURNED = 4.0
 """Shuffles of each register of a square of sixteen that is turned around: by halving (`llvm/emitter/squares.py`)."""
 SIGNED = 1.4
@@ -79,6 +81,10 @@ class _Place:
     """Whether what is loaded is a square that is turned around in registers."""
     under: frozenset[int] = frozenset()
     """Loops that decide whether it is come here: what is loaded is not moved out of them."""
+    masked: bool = False
+    """Whether some lanes may be off."""
+    torn: bool = False
+    """Whether copies are apart by tests that other loops decide as well: what is held is not in registers across them."""
 
 
 class _Reader:
@@ -156,12 +162,22 @@ class _Reader:
         yes, no, share = at.points.where(s.condition)
         if at.lanes is not None and at.names and self._changed(s.condition, at) & {at.lanes}:
             yes, no, share = at.points, at.points, 1.0  # a mask: lanes that are off take the same time
-        under = frozenset(x for x in self._changed(s.condition, at) if self.loops[x].kind not in (UNROLL, VECTORIZE))
-        at = replace(at, certain=at.certain and not under, under=at.under | under)
+        changed = self._changed(s.condition, at)
+        under = frozenset(x for x in changed if self.loops[x].kind not in (UNROLL, VECTORIZE))
+        copied = self._tears(s.condition, at)
+        at = replace(at, masked=at.masked or at.lanes in changed)
+        at = replace(at, certain=at.certain and not under, under=at.under | under | copied, torn=at.torn or bool(copied))
         if share > 0:
             self.block(s.then, replace(at, points=yes, share=at.share * share, seen=dict(at.seen)))
         if s.otherwise and share < 1:
             self.block(s.otherwise, replace(at, points=no, share=at.share * (1 - share), seen=dict(at.seen)))
+
+    def _tears(self, condition: Expr, at: _Place) -> frozenset[int]:
+        """The loops that are copied out whose copies a branch parts: some run in one iteration of other loops, and not in another."""
+        changed = self._changed(condition, at)
+        if at.lanes in changed or not any(self.loops[x].kind not in (UNROLL, VECTORIZE) for x in changed):
+            return frozenset()
+        return frozenset(x for x in changed if self.loops[x].kind == UNROLL)
 
     def _for(self, s: For, at: _Place) -> None:
         inside, extent = at.points.inside(s.index, s.start, s.stop, s.index in self.matter)
@@ -232,14 +248,19 @@ class _Reader:
         self.block(s.body, at)
 
     def _store(self, s: Store, at: _Place) -> None:
-        if isinstance(s.value, Access) and self._is_turned(s.value.tensor, s.value.indices, at, SIDES):
-            changed = self._load(s.value, replace(at, turned=True))
-        else:
-            changed = self._visit(s.value, at)
+        choices = (n for n in walk(s.value) if isinstance(n, Apply) and n.op.name == "where")
+        if any(any(isinstance(x, Access) for x in walk(n.args[1])) and self._tears(n.args[0], at) for n in choices):
+            at = replace(at, torn=True)  # what may be beyond a border is loaded behind a branch
         index = self._indexed(s.buffer, s.indices, at)
         again = [n for n in walk(s.value) if isinstance(n, Access) and n.tensor == s.buffer]
         held, loops = s.buffer in self.registers, frozenset(at.path)
         same = any(n.indices == s.indices for n in again)
+        if isinstance(s.value, Access) and self._is_turned(s.value.tensor, s.value.indices, at, SIDES):
+            changed = self._load(s.value, replace(at, turned=True))
+        elif same and not held:
+            changed = self._visit(s.value, replace(at, seen=self._seen_again(s, index, at)))
+        else:
+            changed = self._visit(s.value, at)
         if held:
             self._hold(s.buffer, index, at)
         else:
@@ -266,7 +287,7 @@ class _Reader:
 
     def _is_turned(self, buffer: str, indices: tuple[Expr, ...], at: _Place, sides: Sequence[int]) -> bool:
         """Whether lanes that go across the rows of a buffer are turned around in registers: copies around them go along the rows."""
-        if at.lanes is None or buffer in self.private or self._size(buffer) < 4 or abs(self._stride(buffer, indices, at)) in (0.0, 1.0):
+        if at.lanes is None or self.private.get(buffer) or self._size(buffer) < 4 or abs(self._stride(buffer, indices, at)) in (0.0, 1.0):
             return False
         if self.loops[at.lanes].extent * self._size(buffer) % (self.machine.vector_bits // 8) or at.path[-1] != at.lanes:
             return False
@@ -285,12 +306,29 @@ class _Reader:
         return frozenset() if at.lanes is None else frozenset({at.lanes})
 
     def _kept(self, index: frozenset[int], at: _Place) -> frozenset[int]:
-        """The loops around an element that is updated in place, without the innermost ones that leave it where it is: there it is kept, if
-        it is stored to in each iteration."""
-        path = list(at.path)
+        """The loops around an element that is updated in place, without the innermost ones that leave it, and its copies and lanes, where
+        they are: there it is kept, if it is stored to in each iteration."""
+        inner = len(at.path)
+        while inner > 1 and self.loops[at.path[inner - 1]].kind in (UNROLL, VECTORIZE) and at.path[inner - 1] in index:
+            inner -= 1
+        held = prod(self.loops[x].extent for x in at.path[inner:])
+        path = list(at.path[:inner] if held <= MOST_KEPT * self.machine.vector_bits / 32 else at.path)
         while path[1:] and at.certain and path[-1] not in index and self.loops[path[-1]].kind in (SERIAL, UNROLL):
             path.pop()
-        return frozenset(path)
+        return frozenset((*path, *at.path[inner:]))
+
+    def _seen_again(self, s: Store, index: frozenset[int], at: _Place) -> dict[Expr, frozenset[int]]:
+        """What is known in a statement that updates an element in place: where it is kept for some loops, it is loaded in front of them."""
+        kept = self._kept(index, at)
+        if kept == frozenset(at.path):
+            return at.seen
+        access = next(n for n in walk(s.value) if isinstance(n, Access) and n.tensor == s.buffer and n.indices == s.indices)
+        own = kept | self._lanes(at) if self._lanes(at) & index else kept
+        self._add(
+            at, own, LOAD, self._size(s.buffer), 1.0, self._stride(s.buffer, s.indices, at), self._is_aligned(s.buffer, s.indices, at)
+        )
+        self._touch(s.buffer, s.indices, at, False)
+        return {**at.seen, access: index | self._rewritten(s.buffer, at)}
 
     def _chain(self, s: Store, access: Access, index: frozenset[int], near: bool, at: _Place) -> None:
         """Iterations that wait for each other: the element that is stored is made of one that an iteration before has stored."""
@@ -427,7 +465,7 @@ class _Reader:
         if at.turned:
             self._add(at, changed, operations.SHUFFLE, self._size(e.tensor), TURNED)
             stride = 1.0
-        elif at.lanes is not None and stride > 2 and stride * self._size(e.tensor) <= self.machine.spread:
+        elif at.lanes is not None and not at.masked and stride > 2 and stride * self._size(e.tensor) <= self.machine.spread:
             # Rows are loaded whole and shared by those who read other elements of them: as many shuffles each, few loads.
             self._add(at, changed, operations.SHUFFLE, self._size(e.tensor), stride - 2.0)
             stride = 2.0
@@ -529,6 +567,8 @@ class _Reader:
     def _hold(self, buffer: str, changed: frozenset[int], at: _Place) -> None:
         self.held[Held(at.path, changed, self.numbers[buffer], self._size(buffer))] = None
         self._add(at, changed | self._rewritten(buffer, at), HELD, self._size(buffer), 1.0)
+        for kind in (LOAD, STORE) if at.torn else ():
+            self._add(at, changed | self._rewritten(buffer, at), kind, self._size(buffer), 0.5)  # it is held twice, as loaded and as stored
 
     def _add(
         self,

@@ -87,31 +87,43 @@ _COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
 }  # fmt: skip
 
 
-def substituted(expr: Expr, index: Callable[[str], Expr], parameter: Callable[[Param], Expr], read: Callable[[Access], Expr]) -> Expr:
-    """The expression with indices, parameters and (after their own indices) accesses replaced, int64 parts in normal form."""
-    done: dict[Expr, Expr] = {}
+class _Substituted:
+    """What replaces indices, parameters and accesses, and what was found so far."""
 
-    def visit(node: Expr, inside: bool) -> Expr:
-        found = done.get(node)
+    __slots__ = ("done", "index", "parameter", "read")
+
+    def __init__(self, index: Callable[[str], Expr], parameter: Callable[[Param], Expr], read: Callable[[Access], Expr]) -> None:
+        self.index, self.parameter, self.read = index, parameter, read
+        self.done: dict[Expr, Expr] = {}
+
+    def whole(self, node: Expr) -> Expr:
+        """An expression that stands in no other arithmetic of integers: in normal form."""
+        found = self.part(node)
+        return _folded(found) if isinstance(found, Apply) else found
+
+    def part(self, node: Expr) -> Expr:
+        """One that does: it is brought to normal form with what it stands in."""
+        found = self.done.get(node)
         if found is None:
-            found = done[node] = rebuild(node)
-        if not inside and isinstance(found, Apply):
-            found = _folded(found)
+            found = self.done[node] = self._rebuilt(node)
         return found
 
-    def rebuild(node: Expr) -> Expr:
+    def _rebuilt(self, node: Expr) -> Expr:
         match node:
             case Index():
-                return index(node.name)
+                return self.index(node.name)
             case Param():
-                return parameter(node)
+                return self.parameter(node)
             case Access():
-                return read(map_children(node, lambda child: visit(child, False)))  # type: ignore[arg-type]
+                return self.read(map_children(node, self.whole))  # type: ignore[arg-type]
             case Apply() if node.dtype is dtypes.int64 and node.op.name in _ARITHMETIC:
-                return map_children(node, lambda child: visit(child, True))
-        return map_children(node, lambda child: visit(child, False))
+                return map_children(node, self.part)
+        return map_children(node, self.whole)
 
-    return visit(expr, False)
+
+def substituted(expr: Expr, index: Callable[[str], Expr], parameter: Callable[[Param], Expr], read: Callable[[Access], Expr]) -> Expr:
+    """The expression with indices, parameters and (after their own indices) accesses replaced, int64 parts in normal form."""
+    return _Substituted(index, parameter, read).whole(expr)
 
 
 _ARITHMETIC = ("add", "sub", "mul", "neg", "floordiv", "mod")

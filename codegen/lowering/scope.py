@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, floordiv, minimum, mul, sub, substituted
 from tensorexpr.codegen.schedule.state import Fuse, Split, Stage
@@ -12,6 +13,9 @@ from tensorexpr.ir import Access, Apply, Axis, Const, Expr, Index, Param, apply,
 from tensorexpr.records import field, record, replace
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import bottom_up, free_names, walk
+
+Asked = TypeVar("Asked")
+Answer = TypeVar("Answer")
 
 ELEMENT = "element"
 LOOP = "@"
@@ -71,6 +75,8 @@ class Scope:
     widened: dict[str, tuple[Axis, tuple[Expr, ...]]] = field(default_factory=dict)
     conditional: bool = False
     padded: Expr | None = None
+    found: dict[tuple[str, object], Any] = field(init=False, default_factory=dict, compare=False, repr=False)
+    """What was asked before: the same loops and bounds are, for every access."""
 
     def knows(self, loop: str) -> bool:
         """Whether the position of a loop is settled: open, or part of a loop that is fixed."""
@@ -101,6 +107,17 @@ class Scope:
 
     def position(self, loop: str) -> Expr | None:
         """The position of a loop or axis, counted from 0, as an expression over open loops; None while it is not known."""
+        return self._once("position", loop, self._position)
+
+    def _once(self, question: str, of: Asked, answer: Callable[[Asked], Answer]) -> Answer:
+        """What a question has for an answer, worked out when it is asked first."""
+        key = question, of
+        if key not in self.found:
+            self.found[key] = answer(of)
+        found: Answer = self.found[key]
+        return found
+
+    def _position(self, loop: str) -> Expr | None:
         found = self.values.get(loop)
         if found is not None:
             return found
@@ -123,7 +140,7 @@ class Scope:
         """The position of a loop that came from one whose position is fixed (in the rest of a split)."""
         if loop in self.values:
             return self.values[loop]
-        relation = self.stage.parents().get(loop)
+        relation = self.stage.made.get(loop)
         if isinstance(relation, Split):
             whole = self._fixed(relation.parent)
             if whole is None:
@@ -150,11 +167,11 @@ class Scope:
     def extent(self, loop: str) -> Expr | None:
         """The number of iterations of a loop in the form that it is run in, none where its axis stops before it starts; None where it
         needs indices that are not known."""
-        return self._measured(loop, True)
+        return self._once("extent", loop, lambda loop: self._measured(loop, True))
 
     def length(self, loop: str) -> Expr | None:
         """Its extent, or where that is zero anything that is not above it: for positions, and conditions on them."""
-        return self._measured(loop, False)
+        return self._once("length", loop, lambda loop: self._measured(loop, False))
 
     def _measured(self, loop: str, exact: bool) -> Expr | None:
         for relation in self.stage.relations:
@@ -194,6 +211,9 @@ class Scope:
 
     def index(self, name: str) -> Expr | None:
         """The value of an index of the definition, or of a loop as `spread` names it."""
+        return self._once("index", name, self._known_index)
+
+    def _known_index(self, name: str) -> Expr | None:
         if name in self.outside:
             return self.outside[name]
         if name in self.given:
@@ -261,9 +281,14 @@ class Scope:
 
     def resolved(self, expr: Expr) -> Expr | None:
         """The expression over open loops, its reductions read from their buffers; None while something is not known."""
+        if type(expr) is Const:
+            return expr
         return self.resolve(expr) if self.is_ready(expr) else None
 
     def resolve(self, expr: Expr) -> Expr:
+        return self._once("resolve", expr, self._resolve)
+
+    def _resolve(self, expr: Expr) -> Expr:
         return substituted(expr, self._index, self._result, lambda access: access)
 
     def _index(self, name: str) -> Expr:

@@ -183,7 +183,8 @@ def plan_contraction(
     plans = _in_order(model.plans(), model)
     if not plans or model.plain_cost() * DOUBT < plans[0].cost or not schedule.decisions.wanted(f"{name}: planned as a contraction"):
         return False
-    for made in schedule.decisions.ranked(f"{name}: contraction", plans[:1], others=lambda: plans[1:]):
+    others = schedule.decisions.ranked(f"{name}: contraction", plans[:1], others=lambda: _in_order(model.plans(every=True), model)[1:])
+    for made in others:
         before, known = schedule.state, dict(shapes)
         try:
             copies = []
@@ -248,6 +249,7 @@ class Model:
         self.tests = [t for n in found if not planner.counts and n.args[2] == Const(0.0, n.dtype) for t in conjuncts(n.args[0])]
         self.outside: dict[tuple[str, str], float] = {}
         self.placed = {m.name for m in planner.state.stages if m.place is not None}
+        self.least, self.every = inf, False
 
     def is_contraction(self) -> bool:
         """Whether products are summed whose operands each leave out an axis, often enough, at places that are known."""
@@ -261,15 +263,17 @@ class Model:
         moving = [{a for a in data if r.stride(a)} for r in self.reads if any(r.stride(a) for a in self.reduction)]
         return len(moving) >= 2 and all(data - found for found in moving)
 
-    def plans(self) -> list[Plan]:
-        """All choices that can be made, each with its cost; once for contractions that differ in the names of tensors alone."""
+    def plans(self, every: bool = False) -> list[Plan]:
+        """The choices that cost about as little as the best one, and some more; or `every` one that can be made. Once for contractions
+        that differ in the names of tensors alone."""
 
         def made() -> tuple[tuple[Plan, tuple[int, ...]], ...]:
             places = {id(r): number for number, r in enumerate(self.reads)}
+            self.least, self.every = inf, every
             found = (plan for plan in self._plans() if plan.cost < inf)
             return tuple((replace(plan, copied=()), tuple(places[id(r)] for r in plan.copied)) for plan in found)
 
-        found = _plans.get(self._key(), made)
+        found = _plans.get((every, *self._key()), made)
         return [replace(plan, copied=tuple(self.reads[k] for k in copied)) for plan, copied in found]
 
     def _key(self) -> tuple[object, ...]:
@@ -304,25 +308,40 @@ class Model:
                         yield from self._tiles(vector, row)
 
     def _tiles(self, vector: Axis, row: Axis) -> Iterator[Plan]:
+        """The tiles along two axes, from small to large; they are looked at from large to small, for a small one is soon seen to cost more
+        than the best so far, however cheap its loads were."""
         width, height = self.lengths[vector.index], self.lengths[row.index]
         borders = BORDERS if tested_axes(self.group, frozenset({row.index})) else 1.0
         near = 1 + 1e-4 * sum(abs(r.stride(row.index)).bit_length() for r in self.reads)
         choices = [(copied, self._copies(copied, vector.index)) for copied in self._choices(vector.index, row.index)]
+        tiles = []
         for vectors in range(1, MOST_VECTORS + 1):
             if vectors > 1 and (vectors - 1) * self.lanes >= width:
                 break
             for rows in range(1, min(MOST_ROWS, height) + 1):
                 if rows * vectors + vectors + 1 > self.target.registers:
                     break
-                waste = _rounded(width, vectors * self.lanes) * _rounded(height, rows) * borders * near
-                results = self._results(vector.index, vectors, row.index, rows)
-                for copied, copies in choices:
-                    for order, window in self._orders(vectors, row.index, rows, copied):
-                        step = self._step(vector.index, vectors, row.index, rows, copied, order, window)
-                        step *= 1 - self._outside(row.index, order[-1]) * (1 - 1 / rows)
-                        cost = step / (rows * vectors) * waste + results + copies
-                        moved = order is not self.reduction
-                        yield Plan(cost, vector.index, row.index, rows, vectors, copied, tuple(order), window, moved)
+                tiles.append((vectors, rows))
+        outside = max((self._outside(row.index, a) for a in self.reduction), default=0.0)
+        found: list[list[Plan]] = []
+        for vectors, rows in reversed(tiles):
+            waste = _rounded(width, vectors * self.lanes) * _rounded(height, rows) * borders * near
+            results = self._results(vector.index, vectors, row.index, rows)
+            least = max(rows * vectors / self.target.multiplies, float(LATENCY)) * (1 - outside * (1 - 1 / rows))
+            plans: list[Plan] = []
+            for copied, copies in choices:
+                if not self.every and least / (rows * vectors) * waste + results + copies > ALIKE * self.least:
+                    continue
+                for order, window in self._orders(vectors, row.index, rows, copied):
+                    step = self._step(vector.index, vectors, row.index, rows, copied, order, window)
+                    step *= 1 - self._outside(row.index, order[-1]) * (1 - 1 / rows)
+                    cost = step / (rows * vectors) * waste + results + copies
+                    self.least = min(self.least, cost)
+                    moved = order is not self.reduction
+                    plans.append(Plan(cost, vector.index, row.index, rows, vectors, copied, tuple(order), window, moved))
+            found.append(plans)
+        for plans in reversed(found):
+            yield from plans
 
     def _choices(self, vector: str, row: str) -> Iterator[tuple[Reach, ...]]:
         """The reads that may be copied together: those of lanes, those of rows, both or none."""

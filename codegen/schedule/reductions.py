@@ -36,7 +36,7 @@ from tensorexpr.ir import (
     conjuncts,
     const,
 )
-from tensorexpr.records import record, replace
+from tensorexpr.records import field, record, replace
 from tensorexpr.simplify.sort_ranges import Ranges, known_of
 from tensorexpr.traversal import (
     bottom_up,
@@ -100,6 +100,13 @@ class Parts:
     values: tuple[Expr, ...]
     where: tuple[Expr, ...]
     unproved: frozenset[tuple[Access, int]]
+    owners: dict[str, Group] = field(init=False, default_factory=dict, compare=False, repr=False)
+    """The group of each axis that is reduced."""
+
+    def __post_init__(self) -> None:
+        for group in self.groups:
+            for axis in group.axes:
+                self.owners.setdefault(axis.index, group)
 
     def group(self, number: int) -> Group:
         """The group with this number."""
@@ -107,7 +114,7 @@ class Parts:
 
     def group_of(self, index: str) -> Group | None:
         """The group that has an axis of this name."""
-        return next((g for g in self.groups if index in g.indices), None)
+        return self.owners.get(index)
 
 
 def group_number(parameter: str) -> int:

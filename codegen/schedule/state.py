@@ -121,21 +121,24 @@ class Stage:
     """The definition in whose loops it runs, as far as these are alike (see `compute_with`)."""
     skewed: Skew | None = None
     """How the steps of its scan follow each other, where they do so row by row (see `skewing`)."""
+    made: dict[str, Split | Fuse] = field(init=False, default_factory=dict, compare=False, repr=False)
+    """The relation that made each loop."""
+
+    def __post_init__(self) -> None:
+        for relation in self.relations:
+            for name in (relation.outer, relation.inner) if isinstance(relation, Split) else (relation.fused,):
+                self.made[name] = relation
 
     def kind(self, loop: str) -> str:
         return dict(self.kinds).get(loop, SERIAL)
 
     def parents(self) -> dict[str, Split | Fuse]:
         """The relation that made each loop."""
-        made: dict[str, Split | Fuse] = {}
-        for relation in self.relations:
-            for name in (relation.outer, relation.inner) if isinstance(relation, Split) else (relation.fused,):
-                made[name] = relation
-        return made
+        return self.made
 
     def axes_of(self, loop: str) -> tuple[str, ...]:
         """The original axes that a loop runs over."""
-        relation = self.parents().get(loop)
+        relation = self.made.get(loop)
         if relation is None:
             return (loop,)
         if isinstance(relation, Split):
@@ -157,7 +160,7 @@ class Stage:
 
     def ancestry(self, loop: str) -> tuple[str, ...]:
         """The loop and everything that it came from."""
-        relation = self.parents().get(loop)
+        relation = self.made.get(loop)
         if relation is None:
             return (loop,)
         made_from = (relation.parent,) if isinstance(relation, Split) else (relation.outer, relation.inner)
@@ -189,7 +192,7 @@ class Stage:
 
     def extent(self, loop: str) -> int | None:
         """The constant number of iterations of a loop (of a split with a rest: of a whole block, rounded up), if it is one."""
-        relation = self.parents().get(loop)
+        relation = self.made.get(loop)
         if relation is None:
             axis = self.axis(loop)
             if isinstance(axis.start, Const) and isinstance(axis.stop, Const):

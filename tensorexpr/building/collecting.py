@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_MANY = 200_000
+_MANY = 1_000_000
 """New objects from which on those that are young are looked at."""
 
 _lock = threading.Lock()

@@ -17,12 +17,14 @@ class Node:
     """Base of all IR nodes: structural equality over the compared fields, hash cached at construction.
 
     Nodes found equal remember it: each points to a representative (an equal node, in the end one for all of them), so equal
-    programs that come again and again as keys are compared once and then by identity.
+    programs that come again and again as keys are compared once and then by identity. The free names of an expression are
+    remembered, too (`traversal.free_names`).
     """
 
-    __slots__ = ("_equal_to", "_hash")
+    __slots__ = ("_equal_to", "_free", "_hash")
     _hash: int
     _equal_to: Node | None
+    _free: tuple[str, ...]
 
     def _key(self) -> tuple[Any, ...]:
         return _compared(type(self))(self)  # type: ignore[arg-type]

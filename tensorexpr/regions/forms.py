@@ -159,28 +159,28 @@ def expression_of(affine: Affine, sizes: Iterable[str] = (), opaque: Opaque | No
 
     Terms with positive coefficients come first, then the rest, then the constant; `c*e - c*m*(e // m)` becomes a modulo.
     """
-    known = set(sizes)
-    hidden = {} if opaque is None else opaque.expressions
+    return _built(affine, set(sizes), {} if opaque is None else opaque.expressions)
 
-    def atom(a: str | FloorDiv) -> Expr:
-        if isinstance(a, FloorDiv):
-            return apply("floordiv", build(a.numerator), const(a.denominator))
-        if a in hidden:
-            return hidden[a]
-        return Size(a) if a in known else Index(a)
 
-    def times(factor: Expr, size: int) -> Expr:
-        return factor if size == 1 else apply("mul", factor, const(size))
+def _built(form: Affine, sizes: set[str], hidden: Mapping[str, Expr]) -> Expr:
+    form, modulos = split_modulos(form)
+    positive = [_times(_atom(t, sizes, hidden), c) for t, c in form.terms if c > 0]
+    positive += [_times(apply("mod", _built(e, sizes, hidden), const(m)), c) for e, m, c in modulos if c > 0]
+    negative = [_times(_atom(t, sizes, hidden), -c) for t, c in form.terms if c < 0]
+    negative += [_times(apply("mod", _built(e, sizes, hidden), const(m)), -c) for e, m, c in modulos if c < 0]
+    return signed_sum(positive, negative, form.constant)
 
-    def build(form: Affine) -> Expr:
-        form, modulos = split_modulos(form)
-        positive = [times(atom(t), c) for t, c in form.terms if c > 0]
-        positive += [times(apply("mod", build(e), const(m)), c) for e, m, c in modulos if c > 0]
-        negative = [times(atom(t), -c) for t, c in form.terms if c < 0]
-        negative += [times(apply("mod", build(e), const(m)), -c) for e, m, c in modulos if c < 0]
-        return signed_sum(positive, negative, form.constant)
 
-    return build(affine)
+def _atom(a: str | FloorDiv, sizes: set[str], hidden: Mapping[str, Expr]) -> Expr:
+    if isinstance(a, FloorDiv):
+        return apply("floordiv", _built(a.numerator, sizes, hidden), const(a.denominator))
+    if a in hidden:
+        return hidden[a]
+    return Size(a) if a in sizes else Index(a)
+
+
+def _times(factor: Expr, size: int) -> Expr:
+    return factor if size == 1 else apply("mul", factor, const(size))
 
 
 def within(expr: Expr, box: Mapping[str, Interval]) -> Expr:

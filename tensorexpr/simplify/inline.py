@@ -251,29 +251,6 @@ def _collect(definition: Definition, outer: tuple[Axis, ...], sites: dict[str, l
             _collect(inner, (*outer, step), sites, fixed)
         return
 
-    def visit(expr: Expr, axes: tuple[Axis, ...], guards: tuple[Expr, ...]) -> None:
-        if isinstance(expr, Access):
-            sites.setdefault(expr.tensor, []).append(Place(definition, expr, axes, guards))
-        if isinstance(expr, Reduce):
-            for axis in expr.axes:
-                visit(axis.start, axes, guards)
-                visit(axis.stop, axes, guards)
-                axes = (*axes, axis)
-            if expr.where is not None:
-                visit(expr.where, axes, guards)
-                guards = (*guards, *conjuncts(expr.where))
-            for e in expr.values:
-                visit(e, axes, guards)
-            return
-        if isinstance(expr, Apply) and expr.op.name == "where":
-            condition, taken, otherwise = expr.args
-            visit(condition, axes, guards)
-            visit(taken, without_fixed(axes, condition), (*guards, *conjuncts(condition)))
-            visit(otherwise, axes, (*guards, negate(condition)))
-            return
-        for e in _parts(expr):
-            visit(e, axes, guards)
-
     axes = (*outer, *_axes(definition))
     match definition:
         case Define():
@@ -285,7 +262,33 @@ def _collect(definition: Definition, outer: tuple[Axis, ...], sites: dict[str, l
     where = definition.where if isinstance(definition, Scatter | Segments) else None
     for e in parts:
         if e is not None:
-            visit(e, axes, () if where is None or e is where else tuple(conjuncts(where)))
+            _collect_from(e, definition, axes, () if where is None or e is where else tuple(conjuncts(where)), sites)
+
+
+def _collect_from(
+    expr: Expr, definition: Definition, axes: tuple[Axis, ...], guards: tuple[Expr, ...], sites: dict[str, list[Place]]
+) -> None:
+    if isinstance(expr, Access):
+        sites.setdefault(expr.tensor, []).append(Place(definition, expr, axes, guards))
+    if isinstance(expr, Reduce):
+        for axis in expr.axes:
+            _collect_from(axis.start, definition, axes, guards, sites)
+            _collect_from(axis.stop, definition, axes, guards, sites)
+            axes = (*axes, axis)
+        if expr.where is not None:
+            _collect_from(expr.where, definition, axes, guards, sites)
+            guards = (*guards, *conjuncts(expr.where))
+        for e in expr.values:
+            _collect_from(e, definition, axes, guards, sites)
+        return
+    if isinstance(expr, Apply) and expr.op.name == "where":
+        condition, taken, otherwise = expr.args
+        _collect_from(condition, definition, axes, guards, sites)
+        _collect_from(taken, definition, without_fixed(axes, condition), (*guards, *conjuncts(condition)), sites)
+        _collect_from(otherwise, definition, axes, (*guards, negate(condition)), sites)
+        return
+    for e in _parts(expr):
+        _collect_from(e, definition, axes, guards, sites)
 
 
 def _axes(definition: Define | Scatter | Segments) -> tuple[Axis, ...]:

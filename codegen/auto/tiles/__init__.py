@@ -4,6 +4,7 @@
 
 | module | what it holds |
 |---|---|
+| `straight` | loops that run over one range in each iteration of those around them |
 | `survey` | loops of a kernel, how their iterations depend on each other, which may be lanes |
 | `sketch` | the summary of a kernel with a tile, before any rewrite |
 | `choose` | structures and sizes by the model of cost |
@@ -19,8 +20,9 @@ from tensorexpr.codegen.auto.candidate import Candidate
 from tensorexpr.codegen.auto.cost import Model
 from tensorexpr.codegen.auto.machine import Facts
 from tensorexpr.codegen.auto.reading import summary_of
-from tensorexpr.codegen.auto.tiles.choose import choices
+from tensorexpr.codegen.auto.tiles.choose import choices, copying
 from tensorexpr.codegen.auto.tiles.making import bordered, shared, tiled_by
+from tensorexpr.codegen.auto.tiles.straight import straightened
 from tensorexpr.codegen.auto.tiles.survey import Survey, alone
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.errors import ScheduleError
@@ -43,6 +45,9 @@ def tiled(candidate: Candidate, kernel: int, facts: Facts, threads: int = 1) -> 
     survey = Survey(candidate.nest, kernel)
     if not survey.roots or not survey.leaves:
         return candidate
+    straight = straightened(candidate, kernel)
+    if straight is not None:
+        candidate, survey = straight, Survey(straight.nest, kernel)
     best, time = _best(candidate, survey, kernel, facts)
     if not time:
         return best
@@ -56,15 +61,15 @@ def tiled(candidate: Candidate, kernel: int, facts: Facts, threads: int = 1) -> 
             one, took = _best(cut, inside, kernel, facts)
             if took < time:
                 best, time = one, took
-    return shared(best, kernel)
+    copies = len(best.nest.kernels) - len(candidate.nest.kernels)
+    best = shared(best, kernel + copies)
+    for copy in reversed(range(kernel, kernel + copies)):
+        best = tiled(best, copy, facts)
+    return best
 
 
 def _best(candidate: Candidate, survey: Survey, kernel: int, facts: Facts) -> tuple[Candidate, float]:
-    """The candidate by the best tile, and its time."""
-
-    def judge(nest: LoopNest) -> float:
-        return float(Model(summary_of(alone(nest, kernel)), facts).times()[0])
-
+    """The candidate by the best tile, and its time; kernels that copy operands stand before it."""
     best, time = candidate, inf
     made = 0
     for choice in choices(survey, facts):
@@ -74,12 +79,18 @@ def _best(candidate: Candidate, survey: Survey, kernel: int, facts: Facts) -> tu
             one = tiled_by(candidate, survey, choice.tile, kernel)
         except ScheduleError:
             continue
-        if len(one.nest.kernels) < len(candidate.nest.kernels):
+        copies = len(one.nest.kernels) - len(candidate.nest.kernels)
+        if copies < 0:
             return one, 0.0  # nothing is left of an empty kernel
         made += 1
-        one, took = bordered(one, kernel, judge)
+        one, took = bordered(one, kernel + copies, lambda nest, number: _judged(nest, number, facts))
+        took += sum(copying(survey, packed) for packed in choice.tile.packed if packed.loop is None)
         if took < time:
             best, time = one, took
         if took <= choice.time * SURE:
             break
     return best, time
+
+
+def _judged(nest: LoopNest, kernel: int, facts: Facts) -> float:
+    return float(Model(summary_of(alone(nest, kernel)), facts).times()[0])

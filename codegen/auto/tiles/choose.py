@@ -14,13 +14,13 @@ Short sums of the best of these are then copied out as well. Sizes of one skelet
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice, pairwise, product
+from itertools import islice, pairwise, product, zip_longest
 from math import ceil, prod
 
 import numpy as np
 
 from tensorexpr.codegen.auto.cost import Model
-from tensorexpr.codegen.auto.features import Numbers
+from tensorexpr.codegen.auto.features import LINE, Numbers
 from tensorexpr.codegen.auto.machine import Facts
 from tensorexpr.codegen.auto.points import OPEN
 from tensorexpr.codegen.auto.reading import summary_of
@@ -30,9 +30,8 @@ from tensorexpr.codegen.auto.tiles.sketch import Level, Packed, Tile, sketch
 from tensorexpr.codegen.auto.tiles.survey import DATA, SUM, WINDOW, Survey
 from tensorexpr.codegen.lowering.arithmetic import constant
 from tensorexpr.codegen.nest import Store
-from tensorexpr.ir import Access
+from tensorexpr.ir import Access, Index
 from tensorexpr.records import record, replace
-from tensorexpr.traversal import free_names
 
 WIDEST = 256
 """Lanes of a loop that is still emitted as one vector (`kinds.LARGEST_HELD`)."""
@@ -56,6 +55,10 @@ NEAR = 1.15
 """How far above what no nest goes below a tile of such a kernel is as good as it gets: loops, rests, and loads beside their arithmetic."""
 MOST_WINDOWS = 2
 """Choices, from the best on, that are tried with windows copied out."""
+FEW_COPIES = 4
+"""Iterations below which a loop alone makes too few copies to hide how long sums wait for each other."""
+MOST_TESTED = 32
+"""Copies of a statement under tests, windows among them: at each border there are as many again."""
 COPIED = 0.2
 """Nanoseconds of an element that is copied to a panel: some tenths of a line from the third cache, and its shuffles."""
 CLASH = 2048
@@ -107,8 +110,11 @@ def _with_windows(survey: Survey, facts: Facts, choice: Choice) -> Iterator[Choi
     """A choice with short sums of its busiest leaf copied out: each, and the innermost ones together."""
     sums = [x for x in survey.busiest.path if survey.kind(x) == SUM and not survey.bounds_others(x) and not choice.tile.of(x)]
     short = [x for x in sums if 1 < (survey.length(x) or OPEN) <= WINDOW]
+    copies = prod(level.size for level in choice.tile.levels if level.kind == "unroll")
     sets = [short[n:] for n in reversed(range(len(short)))] + [[name] for name in short[:-1]]
     for names in sets:
+        if survey.has_tests and copies * prod(survey.length(name) or 1 for name in names) > MOST_TESTED:
+            continue
         levels = (*(Level(name, survey.length(name) or 1, "unroll") for name in names), *choice.skeleton.levels)
         yield _sized(survey, facts, replace(choice.skeleton, levels=levels))
 
@@ -117,24 +123,34 @@ def _skeletons(survey: Survey, facts: Facts) -> Iterator[Tile]:
     if any(survey.kind(name) == SUM and survey.length(name) is None for name in survey.busiest.path):
         # Rows whose length is data may be short: no lanes, and what places its elements is shared by copies.
         yield from (Tile(tuple(Level(name, 1, "unroll") for name in copies)) for copies in _copied(survey, ()))
-    for cut in survey.cuts():
-        lanes = tuple(Level(name, 1, "vectorize") for name in cut)
-        whole = tuple(level._replace(size=_whole(survey, facts, level.loop)) for level in lanes)
-        for rows in _across(survey, cut):
-            side = facts.vector_bits // 32
-            squares = tuple(level._replace(size=side) for level in lanes)
-            yield Tile((Level(rows, min(side, survey.length(rows) or side), "unroll"), *squares))
-        for copies in _copied(survey, cut):
-            for order, packed in _packed(survey, cut, copies):
-                yield Tile((*(Level(name, 1, "unroll") for name in copies), *lanes), order, packed)
-            if any(level.size for level in whole):
-                yield Tile((*(Level(name, 1, "unroll") for name in copies), *whole))
-            if not all(level.size for level in whole):
-                yield Tile((*(Level(name, 1, "unroll") for name in copies), *lanes))
-        sums = _streamed(survey, cut)
-        if sums:
-            blocks = tuple(Level(name, 1, "serial") for name in cut)
-            yield Tile((*blocks, *(Level(name, 1, "unroll") for name in sums), *lanes))
+    # Some of each cut, for what is best is often not with the lanes that lie best.
+    ways = [_of_cut(survey, facts, cut) for cut in survey.cuts()]
+    yield from (tile for row in zip_longest(*ways) for tile in row if tile is not None)
+
+
+def _of_cut(survey: Survey, facts: Facts, cut: Sequence[str]) -> Iterator[Tile]:
+    """The skeletons that have some lanes."""
+    lanes = tuple(Level(name, 1, "vectorize") for name in cut)
+    whole = tuple(level._replace(size=_whole(survey, facts, level.loop)) for level in lanes)
+    side = facts.vector_bits // 32
+    for rows in _across(survey, cut) if all((survey.length(name) or OPEN) >= side for name in cut) else ():
+        squares = tuple(level._replace(size=side) for level in lanes)
+        yield Tile((Level(rows, min(side, survey.length(rows) or side), "unroll"), *squares))
+    for copies in _copied(survey, cut):
+        levels = tuple(Level(name, 1, "unroll") for name in copies)
+        packed = list(_packed(survey, cut)) if copies else []
+        for one, _ in packed:
+            yield Tile((*levels, *lanes), (), (one,))
+        if any(far for _, far in packed):
+            continue
+        if any(level.size for level in whole):
+            yield Tile((*levels, *whole))
+        if not all(level.size for level in whole):
+            yield Tile((*levels, *lanes))
+    sums = _streamed(survey, cut)
+    if sums:
+        blocks = tuple(Level(name, 1, "serial") for name in cut)
+        yield Tile((*blocks, *(Level(name, 1, "unroll") for name in sums), *lanes))
 
 
 def _copied(survey: Survey, cut: Sequence[str]) -> list[tuple[str, ...]]:
@@ -147,32 +163,28 @@ def _copied(survey: Survey, cut: Sequence[str]) -> list[tuple[str, ...]]:
         if any(survey.stride(a, name) == 0 or survey.meets(a, name, leaf) for a in leaf.loads if a.tensor not in survey.locals):
             shared.append(name)
     found: list[tuple[str, ...]] = [()]
-    found += [(name,) for name in reversed(shared[-3:])]
+    # Short loops last: there are more copies in others.
+    found += [(name,) for name in sorted(reversed(shared[-3:]), key=lambda name: (survey.length(name) or OPEN) < FEW_COPIES)]
     if len(shared) > 1:
         found.append(tuple(shared[-2:]))
     return found
 
 
-def _packed(survey: Survey, cut: Sequence[str], copies: Sequence[str]) -> Iterator[tuple[tuple[str, ...], tuple[Packed, ...]]]:
-    """Operands of the busiest leaf that are worth a copy in which lanes lie side by side, with the order of loops in which each is made
-    once: its lanes outside of the loops that share it."""
+def _packed(survey: Survey, cut: Sequence[str]) -> Iterator[tuple[Packed, bool]]:
+    """Operands of the busiest leaf that are worth a copy in which lanes lie side by side, and whether they lie far apart: made in the
+    loops that go through it alone, where these are outermost, else before the kernel."""
     leaf = survey.busiest
     lanes = next((name for name in leaf.path if name in cut), None)
-    if lanes is None or not copies or survey.kind(lanes) != DATA:
+    if lanes is None or survey.kind(lanes) != DATA or len(survey.written - survey.locals.keys()) != 1:
         return
-    for access in dict.fromkeys(a for a in leaf.loads if a.tensor not in survey.locals):
-        moving = [axis for axis, e in enumerate(access.indices) if lanes in free_names(e)]
-        shared = [x for x in leaf.path if survey.kind(x) == DATA and survey.stride(access, x) == 0]
-        if len(moving) != 1 or not shared or access.tensor in survey.written or len(access.indices) < 2:
-            continue
-        if any(a.tensor == access.tensor and a != access for a in leaf.loads) or any(survey.length(x) is None for x in leaf.path):
-            continue
+    for access in dict.fromkeys(a for a in leaf.loads if survey.may_be_packed(a, lanes, leaf)):
+        last = access.indices.index(Index(lanes))
         outer = [x for x in leaf.path if survey.kind(x) == DATA]
-        own = [x for x in outer if x not in shared]
-        if outer[: len(own)] != own:
-            yield (*own, *(x for x in outer if x in shared)), (Packed(access.tensor, moving[0], own[-1]),)
-        else:
-            yield (), (Packed(access.tensor, moving[0], own[-1]),)
+        own = [x for x in outer if survey.stride(access, x) != 0]
+        staged = outer[: len(own)] == own and all(survey.length(x) is not None for x in leaf.path)
+        packed, far = Packed(access.tensor, last, own[-1] if staged else None), abs(survey.stride(access, lanes)) > 2
+        if far or _is_crowded(survey, packed) or not _has_whole_lines(survey, packed):
+            yield packed, far
 
 
 def _across(survey: Survey, cut: Sequence[str]) -> list[str]:
@@ -227,7 +239,7 @@ def _sized(survey: Survey, facts: Facts, skeleton: Tile) -> Choice:
         times = model.times(_extents(survey, summary, tile, grid))
         at = min(np.flatnonzero(times <= ALIKE * times.min()), key=lambda n: (_uneven(facts, tile, grid[n]), times[n]))
         tile, time = tile.resized(grid[at]), float(times[at])
-    time += sum(_copying(survey, packed) for packed in tile.packed)
+    time += sum(copying(survey, packed) for packed in tile.packed)
     if any(_is_crowded(survey, packed) for packed in tile.packed):
         time *= CROWDED
     levels = tuple(level for level in tile.levels if level.size > 1 or level.kind == "vectorize")
@@ -249,7 +261,7 @@ def _few_at_once(groups: Sequence[Sequence[int]], options: Sequence[Sequence[int
             yield from [pair for _ in range(2) for pair in pairwise(group)]
 
 
-def _copying(survey: Survey, packed: Packed) -> float:
+def copying(survey: Survey, packed: Packed) -> float:
     """Nanoseconds that copies of an operand take, each element once."""
     return COPIED * prod(float(constant(e) or OPEN) for e in survey.buffers[packed.buffer].shape)
 
@@ -260,6 +272,12 @@ def _is_crowded(survey: Survey, packed: Packed) -> bool:
     rows = (a for a in survey.busiest.loads if a.tensor == packed.buffer)
     strides = [abs(survey.stride(a, x)) * buffer.dtype.itemsize for a in rows for x in survey.busiest.path]
     return any(x >= CLASH and x % CLASH == 0 for x in strides)
+
+
+def _has_whole_lines(survey: Survey, packed: Packed) -> bool:
+    """Whether each row of an operand begins with a line."""
+    buffer = survey.buffers[packed.buffer]
+    return (constant(buffer.shape[-1]) or 0) * buffer.dtype.itemsize % LINE == 0
 
 
 def _options(survey: Survey, facts: Facts, level: Level) -> list[int]:

@@ -64,7 +64,10 @@ class _Making:
         if self.tile.order:
             self.then("reorder", *(self.outer.get(loop, loop) for loop in self.tile.order))
         for packed in self.tile.packed:
-            self._pack(packed)
+            if packed.loop is None:
+                self._pack_before(packed)
+            else:
+                self._pack(packed, packed.loop)
         self.then("simplify")
         present = self._present()
         for n, level in enumerate(levels):
@@ -103,7 +106,8 @@ class _Making:
         if length is not None and length % size == 0:
             self.then("split", name, size, "peel", names)
             return
-        if not (alone and name == loop) and self.survey.kind(loop) == DATA and length is not None and length > size:
+        moved = loop not in self.tile.lanes or not any(packed.loop is None for packed in self.tile.packed)  # else in blocks of the copy
+        if moved and not (alone and name == loop) and self.survey.kind(loop) == DATA and length is not None and length > size:
             try:
                 self.then("split", name, size, "shift", names)
             except ScheduleError:
@@ -126,12 +130,26 @@ class _Making:
             self.then("rfactor", buffer, inner, parts)
             self.vectors += [x for x in self._present() if x not in before]
 
-    def _pack(self, packed: Packed) -> None:
+    def _pack_before(self, packed: Packed) -> None:
+        """A copy of all of an operand in a kernel before, in blocks of as many elements as there are lanes, side by side in the order in
+        which loops go through them."""
+        leaf = self.survey.busiest
+        access = next(a for a in leaf.loads if a.tensor == packed.buffer)
+        depth = {n: [x for x, name in enumerate(leaf.path) if name in free_names(e)] for n, e in enumerate(access.indices)}
+        others = sorted((n for n in depth if n != packed.last), key=lambda n: depth[n])
+        block = prod(level.size for loop in self.tile.lanes for level in self.tile.of(loop) if loop in leaf.path)
+        extent = constant(self.survey.buffers[packed.buffer].shape[packed.last])
+        last: int | tuple[int, int] = packed.last if extent is not None and extent <= block else (packed.last, block)
+        layout = (*others, last) if isinstance(last, int) else (last, *others)
+        self.then("pack", packed.buffer, min(self.survey.written - self.survey.locals.keys()), layout)
+        self.kernel += 1
+
+    def _pack(self, packed: Packed, loop: str) -> None:
         """A copy of an operand in which lanes lie side by side, made in vectors, or in squares where they go across its rows."""
         rank = len(self.survey.buffers[packed.buffer].shape)
         order = (*(axis for axis in range(rank) if axis != packed.last), packed.last)
         before = self._present()
-        self.then("stage", packed.buffer, self._around(packed), order)
+        self.then("stage", packed.buffer, self._around(packed, loop), order)
         made = [x for x in self._present() if x not in before]
         if not made:
             raise ScheduleError(f"tile: expected a part of {packed.buffer} of several elements to pack")
@@ -149,13 +167,13 @@ class _Making:
             if name in self._present():
                 self.then(word, name)
 
-    def _around(self, packed: Packed) -> str:
+    def _around(self, packed: Packed, inner: str) -> str:
         """The loop in which an operand is packed: that over its blocks, or the one around where one block is all."""
         order = self.tile.order or self.survey.busiest.path
-        for loop in reversed(order[: order.index(packed.loop) + 1]):
+        for loop in reversed(order[: order.index(inner) + 1]):
             if loop in self.outer or not self.tile.of(loop):
                 return self.outer.get(loop, loop)
-        raise ScheduleError(f"tile: expected a loop around {packed.loop} to pack {packed.buffer} in, got none")
+        raise ScheduleError(f"tile: expected a loop around {inner} to pack {packed.buffer} in, got none")
 
     def _length(self, name: str) -> int | None:
         """The iterations of a loop that there now is, the most of its copies."""
@@ -198,14 +216,18 @@ def _paths(nest: LoopNest, kernel: int) -> list[list[str]]:
     return found
 
 
-MOST_STATEMENTS = 96
+MOST_STATEMENTS = 160
 """Statements of a kernel from which on no further loop is cut at borders: each cut may treble them, and LLVM's time with them."""
 
 
-def bordered(candidate: Candidate, kernel: int, judge: Callable[[LoopNest], float]) -> tuple[Candidate, float]:
+GAIN = 1.01
+"""How much faster a nest has to be for pieces that are as many times its code."""
+
+
+def bordered(candidate: Candidate, kernel: int, judge: Callable[[LoopNest, int], float]) -> tuple[Candidate, float]:
     """The candidate with its loops cut where tests inside change, as long as that is faster, and its time: between borders nothing is
     asked."""
-    time = judge(candidate.nest)
+    time = judge(candidate.nest, kernel)
     inner = {s.index for path, s in walk_nest(candidate.nest) if path[0] == kernel and isinstance(s, For) and s.kind != "serial"}
     for name in dict.fromkeys(x for order in _paths(candidate.nest, kernel) for x in order if x not in inner):
         if not any(_is_asked(s) for path, s in walk_nest(candidate.nest) if path[0] == kernel and isinstance(s, For) and s.index == name):
@@ -216,8 +238,8 @@ def bordered(candidate: Candidate, kernel: int, judge: Callable[[LoopNest], floa
             one = candidate.then("partition", name)
         except ScheduleError:
             continue
-        took = judge(one.nest)
-        if took < time:
+        took = judge(one.nest, kernel)
+        if took * GAIN < time:
             candidate, time = one, took
     return candidate, time
 

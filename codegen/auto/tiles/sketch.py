@@ -32,11 +32,12 @@ class Level(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """A buffer of which a copy is made in the iterations of a loop (over blocks of it), its axis `last` behind the others."""
+    """A buffer of which a copy is made, its axis `last` behind the others: in the iterations of a loop (over blocks of it), or, without
+    one, of all of it before the kernel."""
 
     buffer: str
     last: int
-    loop: str
+    loop: str | None
 
 
 @record
@@ -108,6 +109,7 @@ class _Sketch:
     def __init__(self, survey: Survey, tile: Tile) -> None:
         self.survey, self.tile = survey, tile
         self.parts: dict[str, list[int]] = {}
+        self.own = {*tile.loops, *(_name(level, n) for n, level in enumerate(tile.levels))}
         for number, level in enumerate(tile.levels):
             if level.kind == "vectorize" and survey.kind(level.loop) == SUM:
                 for buffer in survey.updated(level.loop):
@@ -134,11 +136,22 @@ class _Sketch:
         return (*made, *self._sunk(waiting, inside))
 
     def _sunk(self, block: list[Stmt], inside: tuple[str, ...]) -> Block:
-        made: Block = tuple(block)
+        made: Block = tuple(x for s in block for x in self._decided(s))
         for number in reversed(self._levels(inside)) if made else ():
             level = self.tile.levels[number]
             made = (For(_name(level, number), ZERO, const(level.size), made, level.kind),)
         return made
+
+    def _decided(self, s: Stmt) -> Block:
+        """A statement where tests of loops that have levels hold, as they do between borders."""
+        if not isinstance(s, If) or s.otherwise or any(isinstance(n, Access) for n in walk(s.condition)):
+            return (s,)
+        tests = list(conjuncts(s.condition))
+        left = [test for test in tests if not any(name in self.own for name in free_names(test))]
+        if left == tests:
+            return (s,)
+        then = tuple(x for inner in s.then for x in self._decided(inner))
+        return (replace(s, condition=conjunction(left), then=then),) if left else then
 
     def _levels(self, inside: Sequence[str]) -> list[int]:
         return [n for n, level in enumerate(self.tile.levels) if level.loop in inside]
@@ -165,6 +178,9 @@ class _Sketch:
                 start, stop = self._least(s.start), self._least(s.stop)
                 return (replace(s, start=start, stop=stop, body=self.block(map_accesses(s.body, self._packed), inside)),)
             case If():
+                left = self._decided(s)
+                if left != (s,):
+                    return self.block(left, inside)
                 condition = self._least(s.condition)
                 return (replace(s, condition=condition, then=self.block(s.then, inside), otherwise=self.block(s.otherwise, inside)),)
             case Alloc():

@@ -18,16 +18,18 @@ from tensorexpr.codegen.lowering.arithmetic import constant, sub
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, LoopNest, Stmt, Store
 from tensorexpr.codegen.rewrites.expressions import expressions_of
 from tensorexpr.codegen.rewrites.paths import walk_block
-from tensorexpr.ir import Access, Expr, Size
+from tensorexpr.ir import Access, Apply, Expr, Index, Size
 from tensorexpr.records import record, replace
 from tensorexpr.traversal import free_names, walk
 
 DATA, SUM, ORDER = "data", "sum", "order"
-FEW = 4
-"""Cuts that are all looked at: operands that lie badly may be copied."""
 FAR = 3.0
 """How much further apart than at best the elements of neighbouring lanes may be in a cut that is looked at: a gather takes as many loads as
 lanes, of which other work hides some."""
+NEAR = 1.1
+"""The same for lanes that store far apart: that costs little behind a sum, but they are only looked at where no others lie better."""
+NARROW = 16
+"""Lanes that fill no register of 512 bits: they are not looked at where others lie as well."""
 MOST_CUTS = 12
 """Assignments of lanes that are looked at: a kernel of three sums in a row has eight."""
 
@@ -141,14 +143,9 @@ class Survey:
         return kind == DATA or all(buffer in self.locals for buffer in self.updated(name))
 
     def bounds_others(self, name: str) -> bool:
-        """Whether bounds of other loops, or conditions around them, change with a loop, which then stays outside of them."""
-        inner = (x for s in self.loops[name] for _, x in walk_block(s.body))
-        bounds = (
-            (x.start, x.stop) if isinstance(x, For) else (x.condition,)
-            for x in inner
-            if isinstance(x, For) or (isinstance(x, If) and _has_loops(x))
-        )
-        return any(name in free_names(bound) for pair in bounds for bound in pair)
+        """Whether bounds of other loops change with a loop, which then stays outside of them."""
+        inner = (x for s in self.loops[name] for _, x in walk_block(s.body) if isinstance(x, For))
+        return any(name in free_names(bound) for x in inner for bound in (x.start, x.stop))
 
     # ------------------------------------------------------------------------------------------------------- strides
 
@@ -176,6 +173,15 @@ class Survey:
         return frozenset(s.buffer for leaf in self.leaves for s in leaf.stores)
 
     @cached_property
+    def has_tests(self) -> bool:
+        """Whether something is asked of indices, which may be decided between borders."""
+        every = (s for _, s in walk_block(self.body))
+        return any(
+            isinstance(s, If) or any(isinstance(n, Apply) and n.op.name == "where" for e in expressions_of(s) for n in walk(e))
+            for s in every
+        )
+
+    @cached_property
     def busiest(self) -> Leaf:
         """The leaf that is executed most, by accesses."""
         return max(self.leaves, key=lambda x: self.often(x) * (len(x.loads) + len(x.stores)))
@@ -200,6 +206,21 @@ class Survey:
                     found.setdefault(name)
         return tuple(found)
 
+    def may_be_packed(self, access: Access, lanes: str, leaf: Leaf) -> bool:
+        """Whether what an access loads of a buffer may be copied so that lanes lie side by side: along an axis of their own, for other
+        loops that load the same."""
+        if access.tensor in self.locals or access.tensor in self.written or len(access.indices) < 2:
+            return False
+        if any(a.tensor == access.tensor and a != access for a in leaf.loads):
+            return False
+        moving = [e for e in access.indices if lanes in free_names(e)]
+        return moving == [Index(lanes)] and any(self.kind(x) == DATA and self.stride(access, x) == 0 for x in leaf.path)
+
+    def _slides(self, access: Access, lanes: str) -> bool:
+        """Whether lanes begin anywhere in a line: a sum moves along their axis as well."""
+        names = (free_names(e) for e in access.indices if lanes in free_names(e))
+        return any(x != lanes and x in self.loops and self.kind(x) == SUM for own in names for x in own)
+
     def below(self, name: str) -> list[Leaf]:
         """The leaves in a loop."""
         return [leaf for leaf in self.leaves if name in leaf.path]
@@ -212,19 +233,21 @@ class Survey:
         distances = {cut: self._distance(cut) for cut in dict.fromkeys(found)}
         least = min(distances.values(), default=0.0)
         ordered = sorted(distances, key=distances.__getitem__)
-        few = len(ordered) <= FEW
-        return [cut for cut in ordered if distances[cut] <= FAR * least or (few and not self._is_stored_across(cut))][:MOST_CUTS]
+        wide = [cut for cut in ordered if not self._is_narrow(cut)]
+        if wide:
+            ordered = [cut for cut in ordered if cut in wide or distances[cut] < distances[wide[0]]]
+        most = {cut: NEAR if self._is_stored_across(cut) else FAR for cut in ordered}
+        return [cut for cut in ordered if distances[cut] <= most[cut] * least][:MOST_CUTS]
 
     def _is_stored_across(self, cut: tuple[str, ...]) -> bool:
         """Whether lanes store far apart, which no copy of an operand mends."""
-        return any(
-            abs(self.stride(store, name)) > 2
-            for leaf in self.leaves
-            for name in leaf.path
-            if name in cut
-            for store in leaf.stores
-            if store.buffer not in self.locals
-        )
+        stores = ((s, name) for leaf in self.leaves for name in leaf.path if name in cut for s in leaf.stores)
+        return any(abs(self.stride(s, name)) > 2 for s, name in stores if s.buffer not in self.locals)
+
+    def _is_narrow(self, cut: tuple[str, ...]) -> bool:
+        """Whether lanes of what is executed most are few."""
+        lanes = next((name for name in self.busiest.path if name in cut), None)
+        return lanes is not None and (self.length(lanes) or OPEN) < NARROW
 
     def _cuts(self, names: list[str]) -> Iterator[list[str]]:
         for chosen in product(*(list(self._cut(name)) for name in names)):
@@ -246,12 +269,11 @@ class Survey:
             often = self.often(leaf)
             for access in leaf.accesses:
                 stride = 16.0 if lanes is None else abs(self.stride(access, lanes))
+                if isinstance(access, Access) and lanes is not None:
+                    if (stride > 2 and self.may_be_packed(access, lanes, leaf)) or (stride == 1 and self._slides(access, lanes)):
+                        stride = 2.0
                 total += often * (1.0 if stride <= 1 else 2.0 if stride == 2 else 16.0)
         return total
-
-
-def _has_loops(s: Stmt) -> bool:
-    return any(isinstance(x, For) for _, x in walk_block((s,)))
 
 
 def alone(nest: LoopNest, kernel: int) -> LoopNest:

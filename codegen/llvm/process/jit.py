@@ -244,7 +244,9 @@ def _optimized(ir: str, machine: Machine, passes: str) -> Any:
         _run_passes(module, machine, passes)
     if not may_need_fences(ir, (f.name for f in module.functions if f.is_declaration)):
         return module
-    return binding.parse_assembly(fenced(str(module)))
+    written = str(module)
+    put = fenced(written)
+    return module if put == written else binding.parse_assembly(put)
 
 
 def _run_passes(module: Any, machine: Machine, passes: str) -> None:

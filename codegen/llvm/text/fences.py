@@ -33,9 +33,12 @@ _STORE = re.compile(
 )
 
 
+_MASKED = re.compile(r"llvm\.masked\.(load\.|store\.v\d+i)")
+
+
 def may_need_fences(text: str, names: Iterable[str]) -> bool:
     """Whether a module of this text may have such loads or stores; the names are those of the functions that it calls in the end."""
-    return "trunc " in text or any(name.startswith(("llvm.masked.load.", "llvm.masked.store.")) for name in names)
+    return "trunc " in text or any(map(_MASKED.match, names))
 
 
 def fenced(text: str) -> str:

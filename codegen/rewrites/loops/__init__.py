@@ -8,6 +8,7 @@
 | `reorder` | loops in another order, also where they are not alone in each other |
 | `distribute` | a loop for each of the statements inside |
 | `partition` | a loop cut at points, into residue classes, or in two by a condition: the only one that copies what is inside |
+| `widen` | a loop over one range in all iterations of one around it, under a condition |
 | `simplify` | indices, conditions, bounds and literals as what they are under the loops around |
 | `tensorize` | a nest of loops is an instruction of the machine |
 | `kinds` | `unroll`, `vectorize`, `parallel`, `bind`, `serial` |
@@ -26,6 +27,7 @@ from tensorexpr.codegen.rewrites.loops.reorder import reorder
 from tensorexpr.codegen.rewrites.loops.simplify import simplify
 from tensorexpr.codegen.rewrites.loops.split import split
 from tensorexpr.codegen.rewrites.loops.tensorize import tensorize
+from tensorexpr.codegen.rewrites.loops.widen import widen
 
 __all__ = [
     "bind",
@@ -42,4 +44,5 @@ __all__ = [
     "tensorize",
     "unroll",
     "vectorize",
+    "widen",
 ]

@@ -148,6 +148,38 @@ def extreme(form: Affine, facts: Facts, depth: int, greatest: bool) -> Affine | 
     return form
 
 
+def hull(bound: Expr, index: str, facts: Facts, greatest: bool) -> Expr | None:
+    """The least or greatest that a bound is over the iterations of a loop around, as an expression of the others; None where that is not
+    known."""
+    found: list[Expr] = []
+    for parts in facts.bounds(bound, greatest):
+        ends = [_end(form, index, facts, greatest) for form in parts]
+        each = [facts.expression(e) for e in ends if e is not None]
+        if len(each) == len(ends):
+            total = each[0]
+            for more in each[1:]:
+                total = apply("maximum" if greatest else "minimum", total, more)
+            found.append(total)
+    for more in found[1:]:
+        found[0] = apply("minimum" if greatest else "maximum", found[0], more)
+    return found[0] if found else None
+
+
+def _end(form: Affine, index: str, facts: Facts, greatest: bool) -> Affine | None:
+    """The least or greatest that a form is over a loop around: at one of its ends, or by the ranges of all that is in it."""
+    if index not in facts.indices_in(form):
+        return form
+    factor = form.coefficient(index)
+    rest = form - Affine.of(index) * factor
+    if index not in facts.indices_in(rest):
+        below, above = next((below, above) for name, below, above in reversed(facts.loops) if name == index)
+        ends = [bound[0] for bound in (above if (factor > 0) == greatest else below) if len(bound) == 1]
+        if ends:
+            return rest + ends[0] * factor
+    end = facts.interval(form)[greatest]
+    return Affine.of(int(end)) if isfinite(end) else None
+
+
 def _are_counted(facts: Facts, depth: int, form: Affine) -> bool:
     """Whether the loops inside whose indices a form has run between numbers: a test in front of them is then about what is around."""
     names = set(form.names())

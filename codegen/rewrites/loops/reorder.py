@@ -27,7 +27,7 @@ from tensorexpr.codegen.dependence import dependences
 from tensorexpr.codegen.nest import GRID, Alloc, Block, For, If, LoopNest, Stmt
 from tensorexpr.codegen.rewrites.expressions import buffers_written, under
 from tensorexpr.codegen.rewrites.facts import Facts
-from tensorexpr.codegen.rewrites.loops.cuts import extreme
+from tensorexpr.codegen.rewrites.loops.cuts import hull
 from tensorexpr.codegen.rewrites.loops.distribute import NotAlone, distributed, is_over, taken_apart
 from tensorexpr.codegen.rewrites.loops.partition import SHARED
 from tensorexpr.codegen.rewrites.loops.simplify import simplified
@@ -197,25 +197,12 @@ def _exchanged(outer: For, inner: For, tests: Sequence[Expr], facts: Facts) -> B
     for alloc in reversed(declared):
         innermost = (replace(alloc, body=innermost),)
     made = replace(inner, start=start, stop=stop, body=(replace(outer, body=innermost),))
-    return simplified(under(ahead, (made,)), facts, ended=False)
+    block = under(ahead, (made,))
+    return simplified(block, facts, ended=False) if conditions else block  # else all that is known inside was known before
 
 
 def _hull(bound: Expr, outer: For, greatest: bool, facts: Facts) -> Expr:
-    """The least or greatest that a bound is over the iterations of a loop around it."""
-    inner = facts.loop(outer.index, outer.start, outer.stop)
-    found: list[Expr] = []
-    for parts in inner.bounds(bound, greatest):
-        ends = [extreme(form, inner, len(facts.loops), greatest) for form in parts]
-        known = [e for e in ends if e is not None and outer.index not in inner.indices_in(e)]
-        if len(known) == len(ends):
-            each = [inner.expression(e) for e in known]
-            total = each[0]
-            for more in each[1:]:
-                total = apply("maximum" if greatest else "minimum", total, more)
-            found.append(total)
-    if not found:
+    found = hull(bound, outer.index, facts.loop(outer.index, outer.start, outer.stop), greatest)
+    if found is None:
         raise NotAlone(f"expected bounds of a loop that grow evenly with {outer.index}")
-    total = found[0]
-    for more in found[1:]:
-        total = apply("minimum" if greatest else "maximum", total, more)
-    return total
+    return found

@@ -204,21 +204,19 @@ def _sizes(sizes: Any) -> dict[str, int]:
 
 def _graph(outputs: Sequence[Tensor], inputs: Sequence[Tensor] | None) -> _Graph:
     order = _ordered(outputs, () if inputs is None else inputs)
-    if inputs is None:
-        given = tuple(t for t in order if t.definition is None and t.data is None)
-    else:
-        given = tuple(dict.fromkeys(inputs))
-        for tensor in order:
-            if tensor.definition is None and tensor.data is None and tensor not in given:
-                other = "another one of that name" if any(t.name == tensor.name for t in given) else "none"
-                raise DefinitionError(
-                    f"expected every placeholder that is read among the inputs, got {other} for {tensor.name}",
-                    term=tensor,
-                    location=user_location(),
-                    hint=f"the inputs given are {', '.join(t.name for t in given) or 'none'}",
-                )
-    constants = tuple(t for t in order if t.data is not None and t not in given)
-    computed = tuple(t for t in order if t.definition is not None and t not in given)
+    given = tuple(t for t in order if t.definition is None and t.data is None) if inputs is None else tuple(dict.fromkeys(inputs))
+    known = set(given)
+    for tensor in order:
+        if tensor.definition is None and tensor.data is None and tensor not in known:
+            other = "another one of that name" if any(t.name == tensor.name for t in given) else "none"
+            raise DefinitionError(
+                f"expected every placeholder that is read among the inputs, got {other} for {tensor.name}",
+                term=tensor,
+                location=user_location(),
+                hint=f"the inputs given are {', '.join(t.name for t in given) or 'none'}",
+            )
+    constants = tuple(t for t in order if t.data is not None and t not in known)
+    computed = tuple(t for t in order if t.definition is not None and t not in known)
     definitions = tuple({id(t.definition): t.definition for t in computed if t.definition is not None}.values())
     shapes = (name for t in given for e in t.extents for name in size_names(e))
     sizes = tuple(dict.fromkeys((*shapes, *definition_sizes(definitions))))

@@ -106,17 +106,25 @@ class Renaming:
         found = self._done.get(id(node))
         if found is not None:
             return found[1]
-        if isinstance(node, Index):
-            result: Expr = Index(self._indices[node.name]) if node.name in self._indices else node
+        kind = type(node)
+        if kind is Index:
+            result: Expr = Index(self._indices[node.name]) if node.name in self._indices else node  # type: ignore[attr-defined]
+        elif kind is Access:
+            result = self._access(node)  # type: ignore[arg-type]
         else:
             result = map_children(node, self)
-            if isinstance(result, Access) and result.tensor in self._tensors:
-                result = replace(result, tensor=self._tensors[result.tensor])
-            elif isinstance(result, Reduce) and self._indices:
+            if isinstance(result, Reduce) and self._indices:
                 result = replace(result, axes=self._renamed(result.axes))
         hash(result)
         self._done[id(node)] = (node, result)
         return result
+
+    def _access(self, node: Access) -> Access:
+        tensor = self._tensors.get(node.tensor, node.tensor)
+        indices = tuple(map(self, node.indices))
+        if tensor == node.tensor and all(a is b for a, b in zip(indices, node.indices, strict=True)):
+            return node
+        return Access(tensor, indices, node.dtype, node.location)
 
     def axes(self, axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
         """Axes with everything in them renamed."""

@@ -115,7 +115,7 @@ for i in parallel(range(0, 10)):
 """
     plan = plan_of(nest_of(body, "Y: 10, 4, 16", "A: 10", "B: 20, 16"))
     assert executed(plan, DIVIDE) == pytest.approx(10)
-    assert executed(plan, LOAD) == pytest.approx(10 + 10 * 20 + 10 * 20 * 4)  # A; B for each k; Y for each copy
+    assert executed(plan, LOAD) == pytest.approx(10 + 10 * 20 + 10 * 4)  # A; B for each k; Y for each copy, kept over k
     assert executed(plan, ARITHMETIC) == pytest.approx(10 * 20 * 4)
 
 

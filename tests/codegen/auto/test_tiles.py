@@ -12,6 +12,7 @@ from tensorexpr.codegen.auto.tiles import tiled
 from tensorexpr.codegen.auto.tiles.choose import choices
 from tensorexpr.codegen.auto.tiles.making import tiled_by
 from tensorexpr.codegen.auto.tiles.sketch import Level, Packed, Tile, sketch
+from tensorexpr.codegen.auto.tiles.straight import straightened
 from tensorexpr.codegen.auto.tiles.survey import DATA, SUM, Survey
 from tensorexpr.codegen.nest_proofs import prove
 from tensorexpr.codegen.nest_text import print_nest
@@ -71,6 +72,38 @@ return y
     "border of zeros": window("n, c, p + r - 1, q + s - 1", "p + r >= 1 and p + r < 10 and q + s >= 1 and q + s < 24"),
     "border that is gone around": window("n, c, (p + r + 8) % 9, (q + s + 22) % 23"),
     "border that is held": window("n, c, minimum(maximum(p + r - 1, 0), 8), minimum(maximum(q + s - 1, 0), 22)"),
+    "gradient of a window": """
+y: f32[2, 5, 9, 23] = input()
+w: f32[5, 19, 3, 3] = input()
+x[n, c, p, q]: f32[2, 19, 9, 23] = sum(
+    y[n, k, p - r + 1, q - s + 1] * w[k, c, r, s]
+    for k in range(5) for r in range(maximum(p - 7, 0), minimum(p + 2, 3)) for s in range(maximum(q - 21, 0), minimum(q + 2, 3))
+)
+return x
+""",
+    "gradient of a window by twos": """
+y: f32[2, 5, 5, 12] = input()
+w: f32[5, 19, 3, 3] = input()
+x[n, c, p, q]: f32[2, 19, 9, 23] = sum(
+    y[n, k, i, j] * w[k, c, p - i * 2 + 1, q - j * 2 + 1]
+    for k in range(5) for i in range(p // 2, minimum((p + 1) // 2 + 1, 5)) for j in range(q // 2, minimum((q + 1) // 2 + 1, 12))
+)
+return x
+""",
+    "sums over a border": """
+x: f32[2, 20, 9, 23] = input()
+y: f32[2, 17, 9, 23] = input()
+w[k, c, r, s]: f32[17, 20, 3, 3] = sum(
+    y[n, k, p, q] * x[n, c, r + p - 1, s + q - 1]
+    for n in range(2) for p in range(maximum(0, 1 - r), minimum(9, 10 - r)) for q in range(maximum(0, 1 - s), minimum(23, 24 - s))
+)
+return w
+""",
+    "triangle": """
+x: f32[40, 40] = input()
+y[i]: f32[40] = sum(x[i, j] for j in range(i + 1))
+return y
+""",
     "transpose": """
 A: f32[37, 53] = input()
 y[i, j]: f32[53, 37] = A[j, i] * 2.0
@@ -174,6 +207,24 @@ def test_what_sketches_promise_nests_keep():
         survey = Survey(Kept.of_text(TEXTS[name]).nest, 0)
         found = choices(survey, ZEN_4)
         assert [c.time for c in found] == sorted(c.time for c in found)
+
+
+def test_bounds_that_change_become_one_range():
+    made = straightened(Candidate(Kept.of_text(TEXTS["gradient of a window by twos"]).nest), 0)
+    text = print_nest(made.nest)
+    assert "for q_o in range(0, 11):" in text and "for j in range(0, 2):" in text and "y[n, k, i, j + q_o]" in text
+    assert straightened(Candidate(Kept.of_text(TEXTS["product"]).nest), 0) is None
+    assert straightened(Candidate(Kept.of_text(TEXTS["triangle"]).nest), 0) is None  # half of its range would be skipped
+
+
+def test_an_operand_across_lanes_is_packed_before():
+    kept = Kept.of_text(TEXTS["gradient of a window"])
+    tile = Tile((Level("q", 4, "unroll"), Level("c", 16, "vectorize")), (), (Packed("w", 1, None),))
+    straight = straightened(Candidate(kept.nest), 0)
+    nest = kept.check(tiled_by(straight, Survey(straight.nest, 0), tile, 0).nest, UNITS)
+    text = print_nest(nest)
+    assert [k.name for k in nest.kernels] == ["w_staged", "x"] and "w_staged: workspace(f32[2, 5, 3, 3, 16])" in text
+    assert prove(nest).is_clean
 
 
 ROWS = """

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
+import threading
 from collections.abc import Iterator
 
 import numpy as np
@@ -149,6 +151,23 @@ def test_a_child_compiles_what_its_parent_had_begun() -> None:
         background.submit(job)
         os._exit(0 if background.image_of(job) else 1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_turns_are_short_while_llvm_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, seen = sys.getswitchinterval(), []
+    monkeypatch.setattr(background.Job, "run", lambda job: (seen.append(sys.getswitchinterval()), job.done.set()))
+    sys.setswitchinterval(0.003)
+    try:
+        job = background.Job("", native.host(), "registers")
+        background.submit(job)
+        assert job.done.wait(60)
+        for thread in threading.enumerate():
+            if thread.name == "tensorexpr-llvm":
+                thread.join(60)
+        assert seen[0] < 0.001
+        assert sys.getswitchinterval() == pytest.approx(0.003)
+    finally:
+        sys.setswitchinterval(before)
 
 
 def test_collection_is_as_before_afterwards() -> None:

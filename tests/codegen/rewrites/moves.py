@@ -83,6 +83,11 @@ def skew(nest: LoopNest, rng: random.Random) -> LoopNest | None:
     return loops.skew(nest, *rng.sample(names, 2), rng.choice((-1, 1, 1, 2))) if len(names) > 1 else None
 
 
+def widen(nest: LoopNest, rng: random.Random) -> LoopNest | None:
+    names = chain(nest, rng)
+    return loops.widen(nest, names[-1], rng.choice(names[:-1])) if len(names) > 1 else None
+
+
 def simplify(nest: LoopNest, rng: random.Random) -> LoopNest | None:
     return loops.simplify(nest)
 
@@ -101,6 +106,7 @@ ALL: list[Move] = [
     reorder,
     simplify,
     skew,
+    widen,
     of_a_loop("reverse"),
     of_a_loop("distribute"),
     *KINDS,

@@ -23,6 +23,7 @@ from tensorexpr.codegen.rewrites.loops import (
     split,
     unroll,
     vectorize,
+    widen,
 )
 from tensorexpr.codegen.rewrites.paths import loop_at, loop_paths, walk_nest
 from tensorexpr.codegen.rewrites.regions import loops_of, region
@@ -265,6 +266,25 @@ def test_loops_that_stay_in_their_order(body, message):
     with pytest.raises(ScheduleError) as raised:
         reorder(nest, "j", "i")
     assert message in str(raised.value)
+
+
+WIDENED = [
+    (TABLE, "expected bounds of j that depend on no data to widen it"),
+    (ROWS.replace("(0, i)", "(0, i * i)"), "expected bounds of j that grow evenly with i to widen it"),
+    (ROWS.replace("range(0, i)", "unroll(range(0, i))"), "expected a serial loop to widen, got unroll j"),
+]
+
+
+@pytest.mark.parametrize(("body", "message"), WIDENED)
+def test_loops_that_are_not_widened(body, message):
+    with pytest.raises(ScheduleError) as raised:
+        widen(parse_nest(HEAD + body), "j", "i")
+    assert message in str(raised.value)
+
+
+def test_a_quotient_is_widened_by_its_range():
+    nest = parse_nest(HEAD + ROWS.replace("(0, i)", "(0, (i + 1) // 2)"))
+    assert "for j in range(0, 32):" in str(widen(nest, "j", "i"))
 
 
 def test_a_check_stays_with_what_it_stands_for():
