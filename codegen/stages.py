@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeVar
 from tensorexpr.building.fallback import Failure, first_sound
 from tensorexpr.building.progress import step
 from tensorexpr.codegen.auto.search import faster
+from tensorexpr.codegen.auto.search.memory import lowered
 from tensorexpr.codegen.handle import Schedule
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest, Store
@@ -159,7 +160,7 @@ def _default_schedule(
     step(f"scheduled: {names}")
     planned = _scheduled(program, target)
     step(f"lowered: {names}")
-    nest = lower(planned)
+    nest = lowered(planned)
     if not _is_short(nest):
         planned = _plainly(plain(), target)
         return planned, lower(planned, plain=True)
@@ -168,7 +169,7 @@ def _default_schedule(
     step(f"searched: {names}")
     try:
         alike = target.with_two_cores  # the winner may not depend on how many cores this process has
-        found = faster(program, nest if alike is target else lower(_scheduled(program, alike)))
+        found = faster(program, nest if alike is target else lowered(_scheduled(program, alike)))
     except (ScheduleError, DefinitionError) as error:  # ours: no user made this schedule, nor its terms
         raise InternalError(f"{SEARCH}: {error.message}", hint=error.hint) from error
     if found is None or not _is_short(found.nest):
@@ -229,7 +230,8 @@ def _plainly(program: Program, target: Target) -> Planned:
 def _lowered(schedule: Schedule | Planned, plain: bool = False) -> Stages:
     if isinstance(schedule, Schedule):
         return _proved(schedule.program, schedule, schedule.nest, isinstance(schedule.target, Gpu))
-    return _proved(schedule.program, schedule, lower(schedule, plain=plain), isinstance(schedule.target, Gpu))
+    nest = lower(schedule, plain=True) if plain else lowered(schedule)
+    return _proved(schedule.program, schedule, nest, isinstance(schedule.target, Gpu))
 
 
 def _proved(program: Program, schedule: Schedule | Planned | None, nest: LoopNest, launched: bool) -> Stages:

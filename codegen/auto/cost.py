@@ -102,7 +102,7 @@ class Model:
         facts, row = self.facts, np.zeros(len(PORTS))
         row[_ORDER] = facts.instruction
         match work.kind:
-            case operations.ARITHMETIC:
+            case operations.ARITHMETIC | operations.INDEX:
                 row[_ARITHMETIC] = facts.arithmetic
             case operations.SHUFFLE:
                 row[_SHUFFLE] = facts.shuffle

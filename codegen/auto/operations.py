@@ -20,6 +20,8 @@ from tensorexpr.dtypes import DType
 
 ARITHMETIC, DIVIDE, SHUFFLE, GATHER = "arithmetic", "divide", "shuffle", "gather"
 INTEGER_DIVIDE = "integer divide"
+INDEX = "index"
+"""Arithmetic of indices in lanes: on the same units, but of these loops alone."""
 
 Count = tuple[tuple[str, float], ...]
 """Instructions on whole registers by kind."""

@@ -441,7 +441,7 @@ class _Reader:
             else:
                 count = BY_CONSTANT if e.op.name in ("floordiv", "mod") else 1.0
                 # Comparisons of lanes are of their numbers, in 32 bits.
-                self._add(at, changed, operations.ARITHMETIC if lanes else SCALAR, 4 if lanes and e.dtype.is_bool else 8, count)
+                self._add(at, changed, operations.INDEX if lanes else SCALAR, 4 if lanes and e.dtype.is_bool else 8, count)
         return changed
 
     def _changed(self, e: Expr, at: _Place) -> frozenset[int]:

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from tensorexpr.codegen.auto import candidate
 from tensorexpr.codegen.auto.cost import Cost, cost_of
+from tensorexpr.codegen.auto.search.memory import lowered
 from tensorexpr.codegen.handle.calls import Call, read, replay
 from tensorexpr.codegen.handle.loops import Table, apart_by_kernel, buffers_stored, first_table, followed, in_order, table_of
 from tensorexpr.codegen.handle.stage import StageHandle
-from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.plain import plainly
 from tensorexpr.codegen.rewrites.kernels import in_memory
@@ -117,11 +117,11 @@ class Schedule:
         return Schedule(replace(form, nest=found.nest, loops=followed(form.loops, form.nest, found.nest), calls=calls), target, **details)
 
     @staticmethod
-    def of_planned(planned: Planned, nest: LoopNest | None = None, simple: bool = True, **details: Any) -> Schedule:
+    def of_planned(planned: Planned, simple: bool = True, **details: Any) -> Schedule:
         """The schedule of a nest that planners of definitions made; `simple`: of the program in the form in which builds have it."""
         form = plain_form(planned.program)
         form = replace(form, calls=(Call("simplify"),)) if simple else form
-        form = _by_planners(form, planned, lower(planned) if nest is None else nest)
+        form = _by_planners(form, planned, lowered(planned))
         return Schedule(form, planned.target, **{"origin": planned.origin, **details})
 
     def copy(self) -> Schedule:
@@ -217,7 +217,7 @@ class Schedule:
         planned = planned_schedule(self.program, self.target)
         for call in calls:
             replay(planned, call)
-        self.form = _by_planners(self.form, planned, lower(planned))
+        self.form = _by_planners(self.form, planned, lowered(planned))
 
     def _at_first(self, word: str, *before: str) -> None:
         others = [call for call in self.calls if call.word not in before]

@@ -39,12 +39,10 @@ from tensorexpr.codegen.nest import GRID, THREADS, Block, Buffer, For, Kernel, L
 from tensorexpr.codegen.nest_verify import touched
 from tensorexpr.codegen.schedule.alongside import groups
 from tensorexpr.codegen.schedule.compute_with import joined_groups
-from tensorexpr.codegen.schedule.fetching import distances
 from tensorexpr.codegen.schedule.independence import is_atomic, may_collide
 from tensorexpr.codegen.schedule.placement import Part, parts_of
 from tensorexpr.codegen.schedule.rings import last_entries
 from tensorexpr.codegen.schedule.state import Stage, State, all_definitions
-from tensorexpr.codegen.schedule.stream import streamable
 from tensorexpr.codegen.target import Gpu
 from tensorexpr.dtypes import accumulator
 from tensorexpr.interpret import identity_of
@@ -173,8 +171,6 @@ class _Lowering(Scans):
         used = _read_buffers(self.kernels)
         workspace = tuple(replace(b, shape=tuple(map(counted, b.shape))) for b in self.names.workspace if b.name in used)
         declared = [b.name for b in (*parameters, *workspace)]
-        fetched = distances(self.state)
-        streamed = {n for s in self.state.stages if s.streamed for n in streamable(self.state, s.name)}
         return LoopNest(
             name,
             tuple(parameters),
@@ -184,11 +180,9 @@ class _Lowering(Scans):
             tuple(outputs),
             self.program.sizes,
             tuple(self.names.checks),
-            tuple(n for n in outputs if n in streamed),
-            tuple((n, fetched[n]) for n in declared if n in fetched),
-            self.state.target.precision if isinstance(self.state.target, Gpu) else "float32",
-            tuple(n for n in declared if n in self.atomics and n in used),
-            not isinstance(self.state.target, Gpu) or self.state.target.tensor_cores,
+            precision=self.state.target.precision if isinstance(self.state.target, Gpu) else "float32",
+            atomics=tuple(n for n in declared if n in self.atomics and n in used),
+            tensor_cores=not isinstance(self.state.target, Gpu) or self.state.target.tensor_cores,
         )
 
     def steps(self, parameters: Sequence[Buffer]) -> Iterator[tuple[str, Step]]:

@@ -1,8 +1,8 @@
 """Definitions that a primitive writes anew: what was said of them before stays, or the primitive is refused.
 
-`inline`, `stage`, `rfactor` and their like change what a definition computes, and its loops are plain again. How its results are written,
-what it runs beside and what it fetches ahead is kept, and checked again, for it may read something else now. What depends on its loops
-(what is computed in them, copied in them, runs as an instruction) would be lost, so it has to be said later.
+`inline`, `stage`, `rfactor` and their like change what a definition computes, and its loops are plain again. What it runs beside is kept,
+and checked again, for it may read something else now. What depends on its loops (what is computed in them, copied in them, runs as an
+instruction) would be lost, so it has to be said later.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Iterator
 
 from tensorexpr.codegen.schedule.alongside import depends_on, groups
 from tensorexpr.codegen.schedule.compute_with import joined_groups, waits
-from tensorexpr.codegen.schedule.fetching import distance
 from tensorexpr.codegen.schedule.legality import refuse
 from tensorexpr.codegen.schedule.state import Stage, State
 from tensorexpr.records import replace
@@ -37,12 +36,8 @@ def written_anew(before: State, after: State, word: str) -> State:
     for stage in changed:
         fresh = table.get(stage.name)
         if fresh is not None:
-            kept = {"streamed": stage.streamed, "fetched": stage.fetched, "alongside": stage.alongside, "joins": stage.joins}
-            table[stage.name] = replace(fresh, **kept)
+            table[stage.name] = replace(fresh, alongside=stage.alongside, joins=stage.joins)
     made = replace(after, table=table)
-    for stage in changed:
-        if stage.name in table:
-            _check_fetched(made, table[stage.name], word)
     _check_beside(made, names, word)
     return made
 
@@ -59,16 +54,6 @@ def _of_loops(stage: Stage) -> Iterator[str]:
     yield from (f"{loop} run as {instruction}" for loop, instruction, _ in stage.tensorized)
     yield from (f"{tensor} copied in {loop}" for loop, tensor, _ in stage.cached)
     yield from (f"elements owned along {axis}" for axis in stage.owners)
-
-
-def _check_fetched(state: State, stage: Stage, word: str) -> None:
-    for tensor, loop, _ in stage.fetched:
-        if distance(state, stage.name, tensor, loop) is None:
-            raise refuse(
-                stage,
-                f"expected {stage.name} to read rows of {tensor} along {loop} as before, which are fetched ahead, got other reads",
-                hint=f"{word} first",
-            )
 
 
 def _check_beside(state: State, changed: set[str], word: str) -> None:

@@ -21,7 +21,6 @@ from tensorexpr.codegen.schedule.auto_dots import plan_dots
 from tensorexpr.codegen.schedule.auto_flat import share_elementwise
 from tensorexpr.codegen.schedule.auto_gpu import plan_gpu
 from tensorexpr.codegen.schedule.auto_loops import plan
-from tensorexpr.codegen.schedule.auto_memory import bytes_of, fetch_gathered, fetch_indexed, fetch_rows, fetch_streams, write_past
 from tensorexpr.codegen.schedule.auto_pairs import pair_terms, plan_nested, repeats, sharing
 from tensorexpr.codegen.schedule.auto_parts import partial_results
 from tensorexpr.codegen.schedule.auto_passes import Pass, join_alike, join_passes, one_pass, plan_passes
@@ -38,7 +37,7 @@ from tensorexpr.codegen.schedule.decisions import Decisions
 from tensorexpr.codegen.schedule.schedule import Planned, schedule
 from tensorexpr.codegen.schedule.state import State, accesses_of, definition_named, program_facts
 from tensorexpr.codegen.schedule.widths import NARROW, bounds
-from tensorexpr.codegen.schedule.work import ENOUGH_ROWS, has_reduction, is_contraction, length, total_work
+from tensorexpr.codegen.schedule.work import ENOUGH_ROWS, bytes_of, has_reduction, is_contraction, length, total_work
 from tensorexpr.codegen.target import Gpu, Target
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Define, Definition, Expr, Index, Program, Reduce, Scan, Scatter
@@ -105,11 +104,6 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
     skew_scans(s)
     join_passes(s, passes)
     join_alike(s)
-    write_past(s)
-    fetch_rows(s)
-    fetch_streams(s)
-    fetch_gathered(s)
-    fetch_indexed(s)
     for name in s.stages:
         _parallelize(s, name)
     run_together(s, PARALLEL_WORK)

@@ -21,9 +21,9 @@ from tensorexpr.codegen.schedule.auto_rows import members_along, plan_rows
 from tensorexpr.codegen.schedule.placement import part_of
 from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.codegen.schedule.state import program_facts
-from tensorexpr.codegen.schedule.work import arithmetic, is_contraction, lengths
+from tensorexpr.codegen.schedule.work import arithmetic, bytes_of, is_contraction, lengths
 from tensorexpr.errors import ScheduleError
-from tensorexpr.ir import Const, Define, Expr, integer
+from tensorexpr.ir import Const, Define, Expr
 
 FAR_LARGER = 4
 """How many times larger a term is than the result of each contraction that reads it."""
@@ -131,5 +131,4 @@ def _work(s: Planned, name: str) -> int:
 
 
 def _bytes(s: Planned, name: str) -> int:
-    type_ = s.state.program.types[name]
-    return type_.dtype.itemsize * prod(integer(e) for e in type_.shape)
+    return bytes_of(s.state.program.types[name])

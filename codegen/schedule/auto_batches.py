@@ -13,15 +13,13 @@ and not much is done with each byte.
 
 from __future__ import annotations
 
-from math import prod
-
 from tensorexpr.codegen.schedule.auto_contraction import plan_contraction
 from tensorexpr.codegen.schedule.placement import SCRATCH_LIMIT
 from tensorexpr.codegen.schedule.schedule import Planned
-from tensorexpr.codegen.schedule.state import accesses_of, definition_named, program_facts
-from tensorexpr.codegen.schedule.work import ENOUGH_ROWS, is_contraction, length, total_work
+from tensorexpr.codegen.schedule.state import accesses_of, program_facts
+from tensorexpr.codegen.schedule.work import ENOUGH_ROWS, bytes_of, is_contraction, length, total_work
 from tensorexpr.errors import ScheduleError
-from tensorexpr.ir import Access, Const, Define, Definition, Expr, Index, integer
+from tensorexpr.ir import Access, Const, Define, Definition, Expr, Index
 
 MOST_WORK = 512
 """Operations per byte of what lies between up to which it matters that it goes through memory."""
@@ -141,5 +139,4 @@ def _apply(s: Planned, host: Define, members: tuple[str, ...], shapes: dict[str,
 
 
 def _bytes(s: Planned, name: str) -> int:
-    type_ = definition_named(s.state.program, name).results[0][1]
-    return type_.dtype.itemsize * prod(map(integer, type_.shape))
+    return bytes_of(s.state.program.types[name])

@@ -19,13 +19,12 @@ from math import prod
 
 from tensorexpr.codegen.schedule.alongside import depends_on
 from tensorexpr.codegen.schedule.auto_flat import is_elementwise
-from tensorexpr.codegen.schedule.auto_memory import bytes_of
 from tensorexpr.codegen.schedule.auto_parts import LEAST_WORK, MOST_PARTS, even_block
 from tensorexpr.codegen.schedule.legality import is_ordered
 from tensorexpr.codegen.schedule.recompute import DEAR
 from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.codegen.schedule.state import Stage, accesses_of, definition_named, program_facts
-from tensorexpr.codegen.schedule.work import is_contraction, lengths, total_work
+from tensorexpr.codegen.schedule.work import bytes_of, is_contraction, lengths, total_work
 from tensorexpr.dtypes import accumulator
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Apply, Axis, Define, Expr, Index, Reduce

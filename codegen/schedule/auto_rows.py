@@ -24,9 +24,9 @@ from tensorexpr.codegen.schedule.auto_contraction import plan_contraction
 from tensorexpr.codegen.schedule.placement import SCRATCH_LIMIT
 from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.codegen.schedule.state import accesses_of, definition_named, program_facts
-from tensorexpr.codegen.schedule.work import ENOUGH_ROWS, has_reduction, is_contraction, length, total_work
+from tensorexpr.codegen.schedule.work import ENOUGH_ROWS, bytes_of, has_reduction, is_contraction, length, total_work
 from tensorexpr.errors import ScheduleError
-from tensorexpr.ir import Axis, Const, Define, Definition, Expr, Index, integer
+from tensorexpr.ir import Axis, Const, Define, Definition, Expr, Index
 from tensorexpr.records import record
 from tensorexpr.traversal import free_names
 
@@ -290,5 +290,4 @@ def _lengths(s: Planned, chain: Chain) -> list[int]:
 
 
 def _bytes(s: Planned, name: str) -> int:
-    type_ = s.state.program.types[name]
-    return type_.dtype.itemsize * prod(map(integer, type_.shape))
+    return bytes_of(s.state.program.types[name])

@@ -47,12 +47,12 @@ def run_together(s: Planned, parallel_work: int) -> None:
 
 
 def _is_able(s: Planned, name: str) -> bool:
-    """Whether a definition, with what is computed in its loops, can be run beside others."""
+    """Whether a definition, with what is computed in its loops, can be run beside others; not one that runs in the loops of another."""
     for each in (s.state.stage(name), *s.state.placed_in(name)):
         definition = definition_named(s.state.program, each.name)
         if not isinstance(definition, Define) or each.parts.groups or each.scan is not None or each.alongside is not None:
             return False
-        if each.cached or each.fetched or each.ahead:
+        if each.cached or each.ahead or each.joins is not None:
             return False
     return True
 

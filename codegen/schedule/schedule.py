@@ -20,7 +20,6 @@ from tensorexpr.codegen.schedule.common import common
 from tensorexpr.codegen.schedule.compute_at import compute_at
 from tensorexpr.codegen.schedule.compute_with import compute_with
 from tensorexpr.codegen.schedule.decisions import Decisions
-from tensorexpr.codegen.schedule.fetching import prefetch
 from tensorexpr.codegen.schedule.fuse import fuse
 from tensorexpr.codegen.schedule.inline import inline
 from tensorexpr.codegen.schedule.legality import refuse
@@ -37,7 +36,6 @@ from tensorexpr.codegen.schedule.serial import serial
 from tensorexpr.codegen.schedule.sort import sort
 from tensorexpr.codegen.schedule.split import split
 from tensorexpr.codegen.schedule.state import SERIAL, Stage, State, plain_state
-from tensorexpr.codegen.schedule.stream import stream
 from tensorexpr.codegen.schedule.tensorize import tensorize, with_digest
 from tensorexpr.codegen.schedule.tile import tile
 from tensorexpr.codegen.schedule.unroll import unroll
@@ -278,20 +276,6 @@ class StageHandle:
     def serial(self, axis: str) -> None:
         """Takes back `parallel`, `vectorize`, `unroll` or `bind`."""
         self._apply("serial", serial(self._schedule.state, self.name, axis), axis)
-
-    def stream(self) -> None:
-        """Writes the results past the caches: for outputs so large that they would not be found there anyway.
-
-        Memory is not read first then, and what the caches hold stays. Only rows of whole, aligned vectors go this way.
-        """
-        self._apply("stream", stream(self._schedule.state, self.name))
-
-    @checked()
-    def prefetch(self, tensor: str, axis: str, rows: int = 1) -> None:
-        """Fetches a row of an input that lies so many iterations of a loop over rows or blocks ahead, while this one is computed on;
-        of the order of a sort plan, what is read through it so many places further on."""
-        more = () if rows == 1 else (rows,)
-        self._apply("prefetch", prefetch(self._schedule.state, self.name, tensor, axis, rows), tensor, axis, *more)
 
     def inline(self) -> None:
         """Computes the definition where it is read, and stores it nowhere. Its own stage goes away."""

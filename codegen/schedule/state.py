@@ -111,10 +111,6 @@ class Stage:
     """The loop from which on inwards an instruction runs, with its name and the choice of its operands (see `tensorize`)."""
     cached: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
     """Loops in which the part of a tensor that they read is copied first: the loop, the tensor, the order of its axes (see `cache`)."""
-    streamed: bool = False
-    """Whether its results are written past the caches."""
-    fetched: tuple[tuple[str, str, int], ...] = ()
-    """Inputs of which rows are fetched ahead, each with the loop over rows and how many rows ahead (see `fetching`)."""
     owners: tuple[str, ...] = ()
     """Axes of a scatter whose iterations are made so that no two of them touch one element (see `own`)."""
     partition: Partition | None = None

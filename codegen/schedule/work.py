@@ -11,7 +11,7 @@ from tensorexpr.bounds import Interval, interval
 from tensorexpr.codegen.schedule.reductions import Group, Parts
 from tensorexpr.codegen.schedule.state import State
 from tensorexpr.codegen.schedule.windows import alternatives
-from tensorexpr.ir import Access, Apply, Axis, Expr, Index, Reduce, apply
+from tensorexpr.ir import Access, Apply, Axis, Const, Expr, Index, Reduce, TensorType, apply, integer
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import children, read_occurrences, walk
 
@@ -118,22 +118,27 @@ def group_work(parts: Parts, group: Group, known: Mapping[str, int]) -> int:
     return math.prod(known[a.index] for a in group.axes) * sum(operations(v) for m in group.members for v in m.values)
 
 
-def total_work(parts: Parts, given: Mapping[str, int] | None = None) -> int:
-    """Operations of a definition over all of its points; `given` says how long some axes are, whose bounds are data."""
-    if given:
-        return _total_work(parts, given)
+def total_work(parts: Parts) -> int:
+    """Operations of a definition over all of its points."""
     found = _work.get(parts)
     if found is None:
-        found = _work[parts] = _total_work(parts, {})
+        found = _work[parts] = _total_work(parts)
     return found
 
 
-def _total_work(parts: Parts, given: Mapping[str, int]) -> int:
-    known = {**lengths(parts), **given}
+def _total_work(parts: Parts) -> int:
+    known = lengths(parts)
     total = math.prod(known[a.index] for a in parts.axes) * sum(operations(v) for v in parts.values)
     for group in parts.groups:
         total += math.prod(known[n] for n in group.depends if n in known) * group_work(parts, group, known)
     return total
+
+
+def bytes_of(type_: TensorType) -> int:
+    """Bytes of a tensor, 0 where its extents are open."""
+    if not all(isinstance(extent, Const) for extent in type_.shape):
+        return 0
+    return type_.dtype.itemsize * math.prod(map(integer, type_.shape))
 
 
 def is_contraction(state: State, name: str) -> bool:

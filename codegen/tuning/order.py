@@ -24,7 +24,6 @@ _KEEPS_VALUES = (
     "serial",
     "bind",
     "stage",
-    "stream",
     "pipeline",
     "compute_at",
 )

@@ -28,7 +28,6 @@ WORDS = (
     "unroll",
     "serial",
     "inline",
-    "stream",
     "rfactor",
     "own",
     "partition",
@@ -37,7 +36,6 @@ WORDS = (
     "bind",
     "pipeline",
     "sweep",
-    "prefetch",
     "tensorize",
     "stage",
     "cache",
@@ -76,7 +74,7 @@ def shuffled(s: Planned, rng: random.Random, steps: int = 10, words: Sequence[st
                     handle.fuse(loops[at], loops[min(at + 1, len(loops) - 1)])
                 case "parallel":
                     handle.parallel(loops[0])
-                case "inline" | "recompute" | "share" | "stream" | "sort" as word:
+                case "inline" | "recompute" | "share" | "sort" as word:
                     getattr(handle, word)()
                 case "stage":
                     access = rng.choice(accesses_of(s.state.program, name) or (None,))
@@ -102,10 +100,6 @@ def shuffled(s: Planned, rng: random.Random, steps: int = 10, words: Sequence[st
                         s[place.stage].pipeline(place.loop, rng.randint(2, 3))
                 case "sweep":
                     s.sweep(name, *rng.sample(s.stages, min(1, len(s.stages))))
-                case "prefetch":
-                    access = rng.choice(accesses_of(s.state.program, name) or (None,))
-                    if access is not None:
-                        handle.prefetch(access.tensor, rng.choice(loops), rng.randint(1, 3))
                 case "tensorize":
                     handle.tensorize(rng.choice(loops), rng.choice(known_intrinsics()).name)
                 case "bind":

@@ -59,7 +59,7 @@ def searched(program: Program, facts: Facts) -> Candidate:
         calls += [_placed(call, group, best.nest, done) for call in best.calls]
         done += len(best.nest.kernels)
         parts.append(best.nest)
-    return in_and_out(Candidate(joined(start.nest, parts), tuple(calls)), facts)
+    return in_and_out(Candidate(joined(start.nest, parts), tuple(calls)), facts.caches)
 
 
 class _Choice:

@@ -252,8 +252,11 @@ def _is_asked(s: For) -> bool:
 
 
 def shared(candidate: Candidate, kernel: int) -> Candidate:
-    """The candidate with its outermost loops on all cores, where that is legal."""
-    for name in dict.fromkeys(s.index for s in candidate.nest.kernels[kernel].body if isinstance(s, For)):
+    """The candidate with its outermost loops on all cores, where that is legal: first those that stand in no other one, which a copy of
+    a loop inside, left of a row that was cut off, would keep from it."""
+    body = candidate.nest.kernels[kernel].body
+    inside = {x.index for s in body if isinstance(s, For) for _, x in walk_block(s.body) if isinstance(x, For)}
+    for name in sorted(dict.fromkeys(s.index for s in body if isinstance(s, For)), key=lambda name: name in inside):
         loops = [s for s in candidate.nest.kernels[kernel].body if isinstance(s, For) and s.index == name]
         if any(s.kind != "serial" for s in loops) or all((constant(sub(s.stop, s.start)) or 2) < 2 for s in loops):
             continue

@@ -30,6 +30,8 @@ from tensorexpr.codegen.llvm.text.values import Operand, Value, literal
 
 _INFINITY = float("inf")
 _NAN = float("nan")
+LONGEST = 32
+"""The largest whole exponent that is multiplied out: five squares, and at most five products."""
 
 
 def _decomposed(b: Builder, x: Value) -> tuple[Value, Value]:
@@ -127,6 +129,25 @@ def pow(b: Builder, x: Value, y: Value) -> Value:
     unit = b.op("and", b.compare("fcmp oeq", absolute(b, x), 1.0), b.compare("fcmp oeq", absolute(b, y), _INFINITY))
     one = b.op("or", b.compare("fcmp oeq", x, 1.0), b.compare("fcmp oeq", y, 0.0))
     return b.select(b.op("or", unit, one), 1.0, result)
+
+
+def is_short_power(exponent: float) -> bool:
+    """Whether an exponent is a whole number, up to which products are as exact as a logarithm and faster."""
+    return 0 < abs(exponent) <= LONGEST and exponent == int(exponent)
+
+
+def whole_power(b: Builder, x: Value, exponent: int) -> Value:
+    """x ** exponent for floats, by squares and products of doubles, which round to half an ULP."""
+    square, result, left = b.convert("fpext", x, "double"), None, abs(exponent)
+    while True:
+        if left & 1:
+            result = square if result is None else mul(b, result, square)
+        left >>= 1
+        if not left:
+            break
+        square = mul(b, square, square)
+    assert result is not None
+    return b.convert("fptrunc", result if exponent > 0 else div(b, literal(1.0, "double"), result), "float")
 
 
 def _single_power(b: Builder, x: Value, y: Value) -> Value:

@@ -17,7 +17,9 @@ from tensorexpr.codegen.rewrites.expressions import buffers_written, elements_re
 from tensorexpr.codegen.rewrites.paths import loop_at, loop_paths
 from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.codegen.schedule.strides import FAR, reach
+from tensorexpr.ir import Access
 from tensorexpr.records import replace
+from tensorexpr.traversal import walk
 
 
 def stream(nest: LoopNest, buffer: str) -> LoopNest:
@@ -44,7 +46,8 @@ def stream(nest: LoopNest, buffer: str) -> LoopNest:
 def prefetch(nest: LoopNest, buffer: str, loop: str, rows: int = 1) -> LoopNest:
     """rewrite: for i: ... X[i, j] ... --> for i: ... X[i, j], X[i + rows, j] is on its way ...
 
-    A hint to the caches (the second level). Of integers that say where others lie, what is read through them is asked for, too.
+    A hint to the caches (the second level). Of integers that say where others lie, what is read through them is asked for, too. Places
+    that data says do not count.
 
     >>> from tensorexpr.codegen.nest_parse import parse_nest
     >>> nest = parse_nest('''
@@ -71,7 +74,8 @@ def prefetch(nest: LoopNest, buffer: str, loop: str, rows: int = 1) -> LoopNest:
         if buffer in buffers_written(s.body):
             raise refuse(f"expected what {loop} only reads to fetch ahead, got {buffer}, which it writes", s, loop)
         read = [a for a in elements_read(s.body) if a.tensor == buffer and len(a.indices) == len(shapes[buffer])]
-        found.update(reach(a, shapes[buffer]).stride(loop) for a in read)
+        known = [a for a in read if not any(isinstance(n, Access) for index in a.indices for n in walk(index))]
+        found.update(reach(a, shapes[buffer]).stride(loop) for a in known)
     step = max(found, default=0)
     if len(found) != 1 or not 0 < step < FAR:
         hint = "its extents are open" if any(constant(e) is None for e in shapes[buffer][1:]) else None

@@ -10,10 +10,11 @@ from tensorexpr.codegen.auto.candidate import Candidate
 from tensorexpr.codegen.auto.machine import ZEN_4
 from tensorexpr.codegen.auto.tiles import tiled
 from tensorexpr.codegen.auto.tiles.choose import choices
-from tensorexpr.codegen.auto.tiles.making import tiled_by
+from tensorexpr.codegen.auto.tiles.making import shared, tiled_by
 from tensorexpr.codegen.auto.tiles.sketch import Level, Packed, Tile, sketch
 from tensorexpr.codegen.auto.tiles.straight import straightened
 from tensorexpr.codegen.auto.tiles.survey import DATA, SUM, Survey
+from tensorexpr.codegen.nest_parse import parse_nest
 from tensorexpr.codegen.nest_proofs import prove
 from tensorexpr.codegen.nest_text import print_nest
 from tensorexpr.errors import ScheduleError
@@ -255,3 +256,23 @@ def test_an_operand_is_packed_in_a_loop_around():
     tile = Tile((Level("i", 4, "unroll"), Level("j", 16, "vectorize")), (), (Packed("B", 0, "i"),))
     with pytest.raises(ScheduleError, match="tile: expected a loop around i to pack B in, got none"):
         tiled_by(Candidate(kept.nest), Survey(kept.nest, 0), tile, 0)
+
+
+BORDERED = """
+main(x, y)
+x: parameter(f32[9, 64])
+y: parameter(f32[9, 64], written)
+
+def kernel_0() -> y:
+    for j in range(0, 64):
+        y[0, j] = x[0, j] * 2.0
+    for i in range(1, 9):
+        for j in range(0, 64):
+            y[i, j] = x[i, j]
+"""
+
+
+def test_rows_go_to_the_cores_where_one_was_cut_off() -> None:
+    """Elements of the first row would, as the loop over them stands outermost there, and rows could not any more."""
+    found = print_nest(shared(Candidate(parse_nest(BORDERED.strip())), 0).nest)
+    assert re.findall(r"for (\w+) in parallel", found) == ["i"], found

@@ -161,6 +161,23 @@ def test_accuracy(name: str, dtype: DType) -> None:
     assert found[worst] <= ACCURACY[name][dtype is dtypes.float64], (found[worst], [v[worst] for v in values], got[worst])
 
 
+@pytest.mark.parametrize("exponent", [3, 4, 7, 15, 32, -1, -2, -5, 33, 2.5])
+def test_powers_that_are_multiplied_out_are_as_exact(exponent: float) -> None:
+    """A whole exponent that is known is a few products; special values and signs of zero are those of any power."""
+    special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-38, 1.0, -1.0, 3e38], np.float32)
+    x = np.concatenate([special, sample(dtypes.float32, 5)])[:4096].astype(np.float32)
+    index = apply("add", apply("mul", Index("o"), const(16)), Index("l"))
+    source, result = buffer("X", dtypes.float32, Size("n")), buffer("Y", dtypes.float32, Size("n"))
+    value = apply("pow", read(source, index), const(float(exponent), dtypes.float32))
+    outer = loop("o", apply("floordiv", Size("n"), const(16)), loop("l", 16, write(result, [index], value), kind="vectorize"))
+    compiled, got = compile_nest(nest([source, result], [result], (outer,), sizes=("n",))), np.zeros_like(x)
+    assert compiled([x.ctypes.data, got.ctypes.data], [x.size]) is None
+    want = reference("pow", x, np.full_like(x, exponent))
+    assert errors(got, want, dtypes.float32).max() <= ACCURACY["pow"][0]
+    known = ~np.isnan(got)
+    assert np.array_equal(np.signbit(got[known]), np.signbit(want[known]))
+
+
 def test_the_page_states_what_is_tested() -> None:
     """docs/accuracy.md has a row for each function, with the stated errors, and what was measured is below them."""
     page = (Path(__file__).resolve().parents[3] / "docs" / "accuracy.md").read_text()

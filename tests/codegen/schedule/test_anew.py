@@ -36,11 +36,8 @@ ANEW = (
     "sweep",
 )
 SAID = (
-    "prefetch",
-    "prefetch",
     "cache",
     "cache",
-    "stream",
     "compute_at",
     "compute_at",
     "compute_with",
@@ -65,18 +62,6 @@ def test_what_is_said_of_tensors_in_any_order_is_kept_or_refused(block: int) -> 
         else:
             with suppress(TooMuch):  # places that depend on a rounding
                 assert_same_meaning(s, seed)
-
-
-@pytest.mark.parametrize("shape", [(0, 0), (4, 0), (0, 4), (1, 1), (3, 5)])
-@pytest.mark.parametrize("staged", [False, True])
-def test_rows_of_nothing_are_not_fetched(shape: tuple[int, int], staged: bool) -> None:
-    x = te.placeholder(shape, name="x")
-    total = te.compute(shape[:1], lambda i: te.sum(lambda j: x[i, j], shape[1]), name="y")
-    s = schedule(te.program_of([total], [x]), WIDE)
-    if staged:
-        s["y"].stage("x", (1, 0))
-    s["x_staged" if staged else "y"].prefetch("x", "a0" if staged else "i")
-    assert dict(lower(s).ahead) == ({"x": shape[1]} if shape[1] else {})
 
 
 @pytest.mark.parametrize("order", [False, True])
@@ -178,8 +163,6 @@ def test_guests_stay_where_they_are() -> None:
 @pytest.mark.parametrize(("word", "rewrite"), REWRITES)
 def test_what_does_not_depend_on_loops_is_kept(word: str, rewrite) -> None:
     s = chain()
-    s["y"].stream()
-    s["y"].prefetch("x", "i", 2)
     beside = {"y": "c", "t": "c"}
     if word == "common":  # refuses what runs in the loops of another
         del beside["y"]
@@ -191,8 +174,7 @@ def test_what_does_not_depend_on_loops_is_kept(word: str, rewrite) -> None:
         s["t"].alongside("c")
     rewrite(s)
     y, t = s.state.stage("y"), s.state.stage("t")
-    assert y.streamed and y.fetched == (("x", "i", 2),) and y.joins == beside.get("y") and t.alongside == beside.get("t")
-    assert dict(lower(s).ahead) == {"x": 16}
+    assert y.joins == beside.get("y") and t.alongside == beside.get("t")
     data = np.random.default_rng(0).random((16, 8), np.float32)
     for found, expected in zip(te.build(s)(data), te.build(chain())(data), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5)
@@ -200,9 +182,6 @@ def test_what_does_not_depend_on_loops_is_kept(word: str, rewrite) -> None:
 
 def test_what_no_longer_holds_is_said_later() -> None:
     s = chain()
-    s["t"].prefetch("x", "i")
-    with pytest.raises(ScheduleError, match="expected t to read rows of x along i as before, which are fetched ahead, got other reads"):
-        s["t"].stage("x", (1, 0))
     s["t"].alongside("c")
     with pytest.raises(ScheduleError, match="expected t not to wait for c, which it runs beside, got a read"):
         s.redirect("a", "c")
