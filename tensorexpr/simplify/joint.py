@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from math import prod
 
 from tensorexpr.ir import Access, Axis, Const, Define, Definition, Expr, Index, Program, Reduce, TensorType, const, product
 from tensorexpr.records import record, replace
@@ -21,7 +22,7 @@ from tensorexpr.traversal import bottom_up, children, expressions, reads, walk
 def with_joint_axes(program: Program, free: Mapping[str, TensorType]) -> Program:
     """The program with one axis for neighbouring ones of `free` tensors that every loop goes through together."""
     read = {name for d in program.definitions if not isinstance(d, Define) for name in reads(d)}
-    shapes = {name: type_.shape for name, type_ in free.items() if name not in read}
+    shapes = {name: type_.shape for name, type_ in free.items() if name not in read and _fits_integers(type_.shape)}
     pairs = {(name, at) for name, shape in shapes.items() for at in range(len(shape) - 1) if _is_fixed(shape[at : at + 2])}
     if not pairs:
         return program
@@ -133,6 +134,11 @@ def _merged(program: Program, pairs: set[tuple[str, int]], loops: Mapping[str, _
 
     inputs = tuple(replace(item, type=replace(item.type, shape=shape(item.name, item.type.shape))) for item in program.inputs)
     return replace(program, inputs=inputs, definitions=tuple(map(moved, program.definitions)))
+
+
+def _fits_integers(shape: Sequence[Expr]) -> bool:
+    """Whether any axes of a shape, as one, have an extent that is an int64: tensors that no memory holds may have more elements."""
+    return prod(int(extent.value) for extent in shape if isinstance(extent, Const)) < 1 << 62
 
 
 def _is_fixed(extents: Sequence[Expr]) -> bool:
