@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from tensorexpr.codegen.auto.effort import spend
 from tensorexpr.codegen.nest import LoopNest
+from tensorexpr.codegen.nest_names import statements
 from tensorexpr.codegen.plain import plain_nest
 from tensorexpr.codegen.rewrites import data, kernels, loops, sends
 from tensorexpr.codegen.rewrites.names import named
@@ -41,6 +43,7 @@ class Candidate:
 
     def then(self, word: str, *arguments: Any) -> Candidate:
         """The candidate after one more rewrite. Raises `ScheduleError` where that is not legal."""
+        spend(sum(1 for kernel in self.nest.kernels for _ in statements(kernel.body)))
         return Candidate(WORDS[word](self.nest, *arguments), (*self.calls, Call(word, arguments)))
 
 

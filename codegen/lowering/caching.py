@@ -392,32 +392,32 @@ def _reads(block: Block, name: str, loops: dict[str, tuple[int, int] | None], ce
     """The reads of a buffer, each with the bounds of the loops around (None for those that are not constant) and whether it is made at
     every point of them. In a loop of which it is not known that it runs none is certain: the tensor may be empty where it does not."""
 
-    def expressions(*exprs: Expr, sure: bool = certain) -> Iterator[_Read]:
+    def expressions(sure: bool, *exprs: Expr) -> Iterator[_Read]:
         for e in exprs:
             if isinstance(e, Access) and e.tensor == name:
                 yield _Read(e, loops, sure)
             if isinstance(e, Apply) and e.op.name == "where":
-                yield from expressions(e.args[0], sure=sure)
-                yield from expressions(*e.args[1:], sure=False)
+                yield from expressions(sure, e.args[0])
+                yield from expressions(False, *e.args[1:])
             else:
-                yield from expressions(*children(e), sure=sure)
+                yield from expressions(sure, *children(e))
 
     for s in block:
         match s:
             case For():
-                yield from expressions(s.start, s.stop)
+                yield from expressions(certain, s.start, s.stop)
                 start, stop = constant(s.start), constant(s.stop)
                 known = (start, stop) if start is not None and stop is not None and start < stop else None
                 yield from _reads(s.body, name, {**loops, s.index: known}, certain and known is not None)
             case If():
-                yield from expressions(s.condition)
+                yield from expressions(certain, s.condition)
                 yield from _reads((*s.then, *s.otherwise), name, loops, False)
             case Alloc():
                 yield from _reads(s.body, name, loops, certain)
             case Store():
-                yield from expressions(*s.indices, s.value)
+                yield from expressions(certain, *s.indices, s.value)
             case Check():
-                yield from expressions(s.index, s.extent)
+                yield from expressions(certain, s.index, s.extent)
                 certain = False
 
 

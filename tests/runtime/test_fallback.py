@@ -107,7 +107,8 @@ def test_a_stage_that_fails(stage: str, error: Exception, monkeypatch: pytest.Mo
 
 
 def test_where_all_schedules_fail_the_plain_nest_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stages, "lower", failing(KeyError("u")))
+    for name in ("lower", "lowered"):
+        monkeypatch.setattr(stages, name, failing(KeyError("u")))
     made, message = built_with_one_warning()
     np.testing.assert_allclose(made(*ARRAYS), RIGHT, rtol=1e-12)
     assert message.startswith("blend: the default schedule could not be made (") and "plain nest" in message
@@ -119,7 +120,8 @@ def test_where_all_schedules_fail_the_plain_nest_runs(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("seed", share_of(range(2000, 2030)))
 def test_the_plain_nest_as_native_code(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     program = random_program(seed)
-    monkeypatch.setattr(stages, "lower", failing(KeyError("u")))
+    for name in ("lower", "lowered"):
+        monkeypatch.setattr(stages, name, failing(KeyError("u")))
     monkeypatch.setattr(fallback, "warn", lambda *_: None)
     inputs = random_inputs(program, seed)
     try:
@@ -165,14 +167,14 @@ def test_a_schedule_of_the_users_whose_code_fails(monkeypatch: pytest.MonkeyPatc
 
 
 def test_loops_that_the_verifier_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole, calls = stages.lower, []
+    whole, calls = stages.lowered, []
 
     def first_one_too_far(*arguments: Any, **named: Any) -> LoopNest:
         calls.append(arguments)
         nest = whole(*arguments, **named)
         return moved(nest) if len(calls) == 1 else nest
 
-    monkeypatch.setattr(stages, "lower", first_one_too_far)
+    monkeypatch.setattr(stages, "lowered", first_one_too_far)
     made, message = built_with_one_warning()
     np.testing.assert_allclose(made(*ARRAYS), RIGHT, rtol=1e-12)
     assert "the verifier refuses its loops" in message and made.schedule.origin == stages.ANALYTIC
@@ -234,7 +236,8 @@ def test_strict_raises_the_failure(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_where_no_form_can_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stages, "lower", failing(KeyError("u")))
+    for name in ("lower", "lowered"):
+        monkeypatch.setattr(stages, name, failing(KeyError("u")))
     monkeypatch.setattr(stages, "plain_nest", failing(KeyError("v")))
     with pytest.raises(InternalError, match=r"blend: expected code in some form, got KeyError: 'u' for the default schedule") as caught:
         te.build(BLEND, [X, W])

@@ -4,14 +4,15 @@ faster.
 Both are predicted by one model, whatever runs now: clearly faster on one thread, and no slower on several. What is chosen, and with it the
 order of sums, may not depend on how many threads a process has. Nothing is searched where the planners' nest is close to what no nest goes
 below, where there are microseconds to gain, which a search pays back after thousands of calls, where scatters have rows whose length is
-data, or where sizes are open: rests of unknown length still run without vectors. Nor is it where there are many statements, which take
-seconds to search, unless the planners' nest is far from the least.
+data, or where sizes are open: rests of unknown length still run without vectors. A search may take the time that it can save in some ten
+thousand calls, and no more than some seconds; what it does is counted (`auto.effort`), so that the winner does not hang on the clock.
 """
 
 from __future__ import annotations
 
 from tensorexpr.codegen.auto.candidate import Candidate, plain
 from tensorexpr.codegen.auto.cost import Model
+from tensorexpr.codegen.auto.effort import UNIT, Spent, effort
 from tensorexpr.codegen.auto.measure import facts_here
 from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.auto.search.digits import in_digits
@@ -31,16 +32,13 @@ SEVERAL = 8
 """Threads of the second prediction: enough that a nest that leaves cores without work is seen."""
 WORTH = 10_000.0
 """Nanoseconds that there must be to gain: a search takes some 1e8, so that they are paid back after ten thousand calls."""
-MOST_STATEMENTS = 12
-"""Statements of a kernel of the plain nest, up to which its search takes tenths of a second: a sum under conditions has some nine."""
-
-MOST_TOGETHER = 40
-"""Statements of all kernels together: a softmax and its gradient have some twenty."""
-FAR = 3.0
-"""How far above the least a nest is worth seconds of search, however many statements there are: the gradient of an
-LSTM cell is 3.5 times the least as planned, and 2.2 times as fast when searched."""
-WORTH_SECONDS = 1e6
-"""Nanoseconds that there must be to gain for that: some seconds are paid back after a few thousand calls."""
+PAID_BACK = 30_000
+"""Calls after which a search is to be paid back where all is gained that there is: so much time may it take."""
+MOST_SECONDS = 4.0
+"""Seconds that a search may take however much there is to gain: somebody waits."""
+A_PAIR = 6.0
+"""Units of effort for each pair of statements: from 2 for long products of many factors to 23 for several attentions; a search that is
+expected to take too long is not begun."""
 
 
 def faster(program: Program, planned: LoopNest) -> Candidate | None:
@@ -54,13 +52,16 @@ def faster(program: Program, planned: LoopNest) -> Candidate | None:
         return None
     start = in_digits(plain(program)).nest
     bound = least(summary_of(start), facts, {b.name for b in start.parameters})
-    statements = [statements_of(kernel.body) for kernel in start.kernels]
     if now <= CLOSE * bound or now - bound < WORTH:
         return None
-    many = max(statements, default=0) > MOST_STATEMENTS or sum(statements) > MOST_TOGETHER
-    if many and (now <= FAR * bound or now - bound < WORTH_SECONDS):
+    most = min((now - bound) * 1e-9 * PAID_BACK, MOST_SECONDS) / UNIT
+    if A_PAIR * sum(statements_of(kernel.body) for kernel in start.kernels) ** 2 > most:
         return None
-    found = searched(program, facts)
+    try:
+        with effort(most):
+            found = searched(program, facts)
+    except Spent:
+        return None
     ours = Model(summary_of(in_memory(found.nest)), facts)
     alone, together = (float(theirs.times(None, n)[0]) / float(ours.times(None, n)[0]) for n in (1, SEVERAL))
     return found if alone >= MARGIN and together >= 1.0 else None

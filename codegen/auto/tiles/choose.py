@@ -20,6 +20,7 @@ from math import ceil, prod
 import numpy as np
 
 from tensorexpr.codegen.auto.cost import Model
+from tensorexpr.codegen.auto.effort import spend
 from tensorexpr.codegen.auto.features import LINE, Numbers
 from tensorexpr.codegen.auto.machine import Facts
 from tensorexpr.codegen.auto.points import OPEN
@@ -30,6 +31,7 @@ from tensorexpr.codegen.auto.tiles.sketch import Level, Packed, Tile, sketch
 from tensorexpr.codegen.auto.tiles.survey import DATA, SUM, WINDOW, Survey
 from tensorexpr.codegen.lowering.arithmetic import constant
 from tensorexpr.codegen.nest import Store
+from tensorexpr.codegen.nest_names import statements
 from tensorexpr.ir import Access, Index
 from tensorexpr.records import record, replace
 
@@ -224,6 +226,7 @@ def _streamed(survey: Survey, cut: Sequence[str]) -> tuple[str, ...]:
 
 def _sized(survey: Survey, facts: Facts, skeleton: Tile) -> Choice:
     """The best sizes of one skeleton: those of copies and lanes together where lanes are of one loop, else one after the other."""
+    spend(sum(1 for _ in statements(survey.body)))
     options = [[level.size] if level.size > 1 else _options(survey, facts, level) for level in skeleton.levels]
     tile = skeleton.resized({n: own[min(1, len(own) - 1)] for n, own in enumerate(options)})
     room, summary = _Room(survey, facts, tile), sketch(survey, tile)
