@@ -36,6 +36,11 @@ PAID_BACK = 30_000
 """Calls after which a search is to be paid back where all is gained that there is: so much time may it take."""
 MOST_SECONDS = 4.0
 """Seconds that a search may take however much there is to gain: somebody waits."""
+MOST_STATEMENTS = 12
+"""Statements of a kernel of the plain nest: of longer ones, such as gradients of windows with borders, the search seldom makes more than
+planners do, unless what they made is far from the least."""
+FAR = 3.0
+"""How far that is, in times of the least."""
 A_PAIR = 6.0
 """Units of effort for each pair of statements: from 2 for long products of many factors to 23 for several attentions; a search that is
 expected to take too long is not begun."""
@@ -55,7 +60,10 @@ def faster(program: Program, planned: LoopNest) -> Candidate | None:
     if now <= CLOSE * bound or now - bound < WORTH:
         return None
     most = min((now - bound) * 1e-9 * PAID_BACK, MOST_SECONDS) / UNIT
-    if A_PAIR * sum(statements_of(kernel.body) for kernel in start.kernels) ** 2 > most:
+    statements = [statements_of(kernel.body) for kernel in start.kernels]
+    if max(statements, default=0) > MOST_STATEMENTS and now <= FAR * bound:
+        return None
+    if A_PAIR * sum(statements) ** 2 > most:
         return None
     try:
         with effort(most):
