@@ -5,14 +5,13 @@ Both are predicted by one model, whatever runs now: clearly faster on one thread
 order of sums, may not depend on how many threads a process has. Nothing is searched where the planners' nest is close to what no nest goes
 below, where there are microseconds to gain, which a search pays back after thousands of calls, where scatters have rows whose length is
 data, or where sizes are open: rests of unknown length still run without vectors. A search may take the time that it can save in some ten
-thousand calls, and no more than some seconds; what it does is counted (`auto.effort`), so that the winner does not hang on the clock.
+thousand calls, and no more than some seconds; what it does is counted (`auto.candidate`), so that the winner does not hang on the clock.
 """
 
 from __future__ import annotations
 
-from tensorexpr.codegen.auto.candidate import Candidate, plain
+from tensorexpr.codegen.auto.candidate import UNIT, Candidate, Spent, effort, plain
 from tensorexpr.codegen.auto.cost import Model
-from tensorexpr.codegen.auto.effort import UNIT, Spent, effort
 from tensorexpr.codegen.auto.measure import facts_here
 from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.auto.search.digits import in_digits

@@ -19,8 +19,8 @@ from math import ceil, prod
 
 import numpy as np
 
+from tensorexpr.codegen.auto.candidate import spend
 from tensorexpr.codegen.auto.cost import Model
-from tensorexpr.codegen.auto.effort import spend
 from tensorexpr.codegen.auto.features import LINE, Numbers
 from tensorexpr.codegen.auto.machine import Facts
 from tensorexpr.codegen.auto.points import OPEN

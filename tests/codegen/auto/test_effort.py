@@ -2,7 +2,7 @@
 
 import pytest
 
-from tensorexpr.codegen.auto.effort import Spent, effort, spend
+from tensorexpr.codegen.auto.candidate import Spent, effort, spend
 from tensorexpr.codegen.auto.machine import ZEN_4
 from tensorexpr.codegen.auto.search import contest, searched
 from tensorexpr.codegen.lowering import lower
