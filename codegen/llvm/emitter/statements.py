@@ -174,8 +174,13 @@ class Statements(Expressions):
             self.indices = outer
 
     def _accumulates(self, body: Block) -> bool:
-        """Whether statements do nothing but change local buffers: registers, as it should be."""
-        return all(isinstance(s, Store) and self.buffers[s.buffer].memory == "local" for s in body)
+        """Whether statements do nothing but change local buffers of floating numbers: registers, as it should be.
+
+        Not of integers: of comparisons that are added up under a mask that it does not see through, LLVM 22 makes operations of a type
+        that x86 has not, and ends the process.
+        """
+        changed = [self.buffers[s.buffer] for s in body if isinstance(s, Store)]
+        return len(changed) == len(body) and all(b.memory == "local" and b.dtype.is_float for b in changed)
 
     def _is_fixed(self, condition: Expr) -> bool:
         """Whether LLVM knows in which lanes a condition holds."""
