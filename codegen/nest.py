@@ -239,8 +239,8 @@ def _note_buffers(body: Block, local: frozenset[str], found: dict[str, None]) ->
                 if s.buffer not in local:
                     found.setdefault(s.buffer)
                 _note_read((*s.indices, s.value), local, found)
-            case _:
-                _note_read((s.index, s.extent), local, found)  # type: ignore[attr-defined]
+            case Check():
+                _note_read((s.index, s.extent), local, found)
 
 
 def _note_read(exprs: tuple[Expr, ...], local: frozenset[str], found: dict[str, None]) -> None:

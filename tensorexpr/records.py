@@ -147,7 +147,7 @@ def _made(cls: type, frozen: bool, eq: bool, slots: bool, weakrefs: bool) -> typ
 class _AsDataclass:
     """What `dataclasses` knows of a class: made when it asks first, then in the class itself, since it asks at every `replace`."""
 
-    def __get__(self, instance: object, owner: type) -> Mapping[str, dataclasses.Field[Any]]:
+    def __get__(self, instance: object, owner: Any) -> Mapping[str, dataclasses.Field[Any]]:
         described = []
         for f in fields(owner):
             given: dict[str, Any] = {} if f.default is _MISSING else {"default": f.default}
@@ -156,7 +156,7 @@ class _AsDataclass:
             described.append((f.name, Any, dataclasses.field(init=f.init, repr=f.repr, compare=f.compare, hash=f.hash, **given)))
         known: Any = dataclasses.make_dataclass(owner.__name__, described)
         found: Mapping[str, dataclasses.Field[Any]] = known.__dataclass_fields__
-        owner.__dataclass_fields__ = found  # type: ignore[attr-defined]
+        owner.__dataclass_fields__ = found
         return found
 
 
@@ -169,10 +169,11 @@ def _has_slot(cls: type, name: str) -> bool:
 
 def _first_init(self: object, *args: Any, **kwargs: Any) -> None:
     """`__init__` until there is an instance: makes the real one, for the class that this one stands in."""
+    cls: Any
     for cls in type(self).__mro__:
         if cls.__dict__.get("__init__") is _first_init:
-            cls.__init__ = _init_of(cls)  # type: ignore[misc]
-            cls.__init__(self, *args, **kwargs)  # type: ignore[misc]
+            cls.__init__ = _init_of(cls)
+            cls.__init__(self, *args, **kwargs)
             return
     # Another thread was here first.
     type(self).__init__(self, *args, **kwargs)

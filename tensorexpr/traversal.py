@@ -149,16 +149,15 @@ def free_names(expr: Expr) -> tuple[str, ...]:
         return expr._free
     except AttributeError:
         pass
-    kind = type(expr)
-    if kind is Index:
-        names: tuple[str, ...] = (expr.name,)  # type: ignore[attr-defined]
-    elif kind is Reduce:
+    if isinstance(expr, Index):
+        names: tuple[str, ...] = (expr.name,)
+    elif isinstance(expr, Reduce):
         found: dict[str, None] = {}
         bound: set[str] = set()
-        for axis in expr.axes:  # type: ignore[attr-defined]
+        for axis in expr.axes:
             found.update(dict.fromkeys(n for e in (axis.start, axis.stop) for n in free_names(e) if n not in bound))
             bound.add(axis.index)
-        inside = expr.values if expr.where is None else (expr.where, *expr.values)  # type: ignore[attr-defined]
+        inside = expr.values if expr.where is None else (expr.where, *expr.values)
         found.update(dict.fromkeys(n for e in inside for n in free_names(e) if n not in bound))
         names = tuple(found)
     else:

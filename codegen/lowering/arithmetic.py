@@ -115,7 +115,9 @@ class _Substituted:
             case Param():
                 return self.parameter(node)
             case Access():
-                return self.read(map_children(node, self.whole))  # type: ignore[arg-type]
+                found = map_children(node, self.whole)
+                assert isinstance(found, Access)
+                return self.read(found)
             case Apply() if node.dtype is dtypes.int64 and node.op.name in _ARITHMETIC:
                 return map_children(node, self.part)
         return map_children(node, self.whole)

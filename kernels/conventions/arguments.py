@@ -7,6 +7,7 @@ import operator
 import os
 import sys
 from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Any, TypeGuard
 
 import tensorexpr as te
@@ -28,12 +29,12 @@ def bad(message: str, hint: str | None = None) -> ArgumentError:
 def _kernels_called() -> list[str]:
     """The functions of the library that are running, the one that the user called last."""
     found: list[str] = []
-    frame = sys._getframe(2)
+    frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         path = frame.f_code.co_filename
         if path.startswith(_LIBRARY) and not path.startswith(_CONVENTIONS):
             found.append(frame.f_code.co_name)
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return found
 
 

@@ -119,8 +119,10 @@ def stack(tensors: te.Tensor, *, axis: Any = 0) -> te.Tensor:
     places = list(range(len(given) + 1))
 
     def body(*i: Any) -> Any:
-        reads: list[Callable[[], Any]] = [lambda t=t: t[drop(i, axis)] for t in given]  # type: ignore[misc]
-        return choose(i[axis], places, reads)
+        def read(t: te.Tensor) -> Callable[[], Any]:
+            return lambda: t[drop(i, axis)]
+
+        return choose(i[axis], places, [read(t) for t in given])
 
     return te.compute(along(given[0].shape, axis, len(given)), body)
 

@@ -249,7 +249,7 @@ def checked_class(base: type) -> type:
     """Arrays of CuPy that ask for the check of the call that made them when what they hold leaves the GPU: copies to the host, DLPack and
     the array interface. Views ask too; what CuPy computes of them does not."""
 
-    class Checked(base):  # type: ignore[misc]
+    class Checked(base):  # type: ignore[misc]  # the class is known only where CuPy is
         pending: Pending | None = None
 
         def __array_finalize__(self, given: Any) -> None:

@@ -106,11 +106,10 @@ class Renaming:
         found = self._done.get(id(node))
         if found is not None:
             return found[1]
-        kind = type(node)
-        if kind is Index:
-            result: Expr = Index(self._indices[node.name]) if node.name in self._indices else node  # type: ignore[attr-defined]
-        elif kind is Access:
-            result = self._access(node)  # type: ignore[arg-type]
+        if isinstance(node, Index):
+            result: Expr = Index(self._indices[node.name]) if node.name in self._indices else node
+        elif isinstance(node, Access):
+            result = self._access(node)
         else:
             result = map_children(node, self)
             if isinstance(result, Reduce) and self._indices:

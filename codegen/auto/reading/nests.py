@@ -8,14 +8,12 @@ Of a nest without vectors (`passes_for`) LLVM copies out short loops, and makes 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import log2, nan, prod
-
-import numpy as np
+from math import log2, prod
 
 from tensorexpr.codegen.auto import operations
-from tensorexpr.codegen.auto.kinds import Kinds, inside_of, instructions_of, stores_of
-from tensorexpr.codegen.auto.moves import Move, move_of
-from tensorexpr.codegen.auto.points import Points
+from tensorexpr.codegen.auto.kinds import inside_of, instructions_of, stores_of
+from tensorexpr.codegen.auto.moves import move_of
+from tensorexpr.codegen.auto.reading.places import Accesses, Place
 from tensorexpr.codegen.auto.summary import (
     AUTO,
     HELD,
@@ -29,26 +27,20 @@ from tensorexpr.codegen.auto.summary import (
     VECTORIZE,
     Chain,
     Held,
-    Loop,
-    Memory,
     Summary,
-    Touch,
     Work,
 )  # fmt: skip
 from tensorexpr.codegen.llvm.emitter.dots import dot_in
 from tensorexpr.codegen.llvm.emitter.squares import LEAST_ROWS, SIDES
-from tensorexpr.codegen.llvm.process.load import passes_for
 from tensorexpr.codegen.llvm.text.machine import Machine, host
 from tensorexpr.codegen.nest import LANES, Alloc, Block, Check, For, If, LoopNest, Store
 from tensorexpr.codegen.rewrites.lanes_last import lanes_last
-from tensorexpr.dtypes import DType, int8
+from tensorexpr.dtypes import int8
 from tensorexpr.errors import InternalError
 from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, Size, const
-from tensorexpr.records import record, replace
+from tensorexpr.records import replace
 from tensorexpr.traversal import free_names, substitute, walk
 
-NEAR = 16
-"""Elements along each axis within which accesses that move together are taken for one, which touches all between them."""
 MOST_KEPT = 32
 """Registers of elements in memory that LLVM keeps while a loop updates them: as many as there are."""
 TURNED = 4.0
@@ -65,55 +57,15 @@ def summary_of(nest: LoopNest, sizes: Mapping[str, int] | None = None, machine: 
     return _Reader(nest, dict(sizes or {}), machine or host(), block).summary()
 
 
-@record
-class _Place:
-    """Where a statement stands: loops around it, the loop whose iterations are lanes, a sample of the iterations, the share that runs."""
-
-    path: tuple[int, ...]
-    names: Mapping[str, int]
-    lanes: int | None
-    points: Points
-    share: float
-    seen: dict[Expr, frozenset[int]]
-    certain: bool = True
-    """Whether each iteration of the innermost loop comes here."""
-    turned: bool = False
-    """Whether what is loaded is a square that is turned around in registers."""
-    under: frozenset[int] = frozenset()
-    """Loops that decide whether it is come here: what is loaded is not moved out of them."""
-    masked: bool = False
-    """Whether some lanes may be off."""
-    torn: bool = False
-    """Whether copies are apart by tests that other loops decide as well: what is held is not in registers across them."""
-
-
-class _Reader:
+class _Reader(Accesses):
     def __init__(self, nest: LoopNest, sizes: dict[str, int], machine: Machine, threads: int) -> None:
-        self.nest, self.sizes, self.machine, self.threads = nest, sizes, machine, threads
+        super().__init__(nest, sizes, machine, threads)
         self.features = machine.features.split(",")
-        self.loops: list[Loop] = []
-        self.parts: list[tuple[int, ...]] = []
         self.work: dict[Work, float] = {}
-        self.touches: dict[tuple[object, ...], list[Touch]] = {}
         self.chains: dict[Chain, None] = {}
         self.held: dict[Held, None] = {}
-        self.buffers: list[Memory] = []
-        self.numbers: dict[str, int] = {}
-        self.private: dict[str, frozenset[int]] = {}
         self.registers: set[str] = set()
         self.born: dict[str, int] = {}
-        self.moves: dict[Expr, Move] = {}
-        self.stores: dict[int, frozenset[str]] = {}
-        self.kinds = Kinds(self.machine, not threads and passes_for(nest) == "loops", self.moves, self._step)
-        tables = {b.name: b for b in (*nest.parameters, *nest.workspace)}
-        self.start = Points(np.ones(1), {}, sizes, tables)
-        self.written = {b.name for b in nest.workspace} | set(nest.writes)
-        for size in nest.sizes:
-            self.moves[Size(size)] = Move({}, float(self.start.value(Size(size))), frozenset())
-        for constant in nest.constants:
-            self._declare(constant.name, constant.type.dtype, constant.type.shape)
-        for buffer in (*nest.parameters, *nest.workspace):
-            self._declare(buffer.name, buffer.dtype, buffer.shape, buffer.name in nest.streams)
 
     def summary(self) -> Summary:
         for kernel in self.nest.kernels:
@@ -121,7 +73,7 @@ class _Reader:
             self.stores[number] = frozenset(s.buffer for s in stores_of(kernel.body))
         for number, kernel in enumerate(self.nest.kernels):
             self.matter = _names_that_matter(kernel.body)
-            self.block(kernel.body, _Place((number,), {}, None, self.start, 1.0, {}))
+            self.block(kernel.body, Place((number,), {}, None, self.start, 1.0, {}))
         work = tuple(key._replace(instructions=count) for key, count in self.work.items())
         kernels = tuple(kernel.name for kernel in self.nest.kernels)
         touches = tuple(touch for alike in self.touches.values() for touch in alike)
@@ -129,20 +81,9 @@ class _Reader:
             tuple(self.loops), work, touches, tuple(self.chains), tuple(self.held), tuple(self.buffers), kernels, tuple(self.parts)
         )
 
-    def _declare(self, name: str, dtype: DType, shape: tuple[Expr, ...], streamed: bool = False, local: bool = False) -> None:
-        self.numbers[name] = len(self.buffers)
-        extents = tuple(max(1.0, float(self.start.value(extent))) for extent in shape)
-        self.buffers.append(Memory(name, dtype.itemsize, extents, streamed, local))
-
-    def _loop(self, path: tuple[int, ...], name: str, kind: str, extent: float, share: float = 1.0) -> int:
-        number = len(self.loops)
-        self.loops.append(Loop(name, kind, number, extent, share))
-        self.parts.append((*path, number))
-        return number
-
     # ---------------------------------------------------------------------------------------------------- statements
 
-    def block(self, body: Block, at: _Place) -> None:
+    def block(self, body: Block, at: Place) -> None:
         for s in body:
             match s:
                 case For():
@@ -157,7 +98,7 @@ class _Reader:
                     self._visit(s.index, at)
                     self._add(at, self._changed(s.index, at), SCALAR, 8, 2.0)
 
-    def _if(self, s: If, at: _Place) -> None:
+    def _if(self, s: If, at: Place) -> None:
         self._visit(s.condition, at)
         yes, no, share = at.points.where(s.condition)
         if at.lanes is not None and at.names and self._changed(s.condition, at) & {at.lanes}:
@@ -172,14 +113,14 @@ class _Reader:
         if s.otherwise and share < 1:
             self.block(s.otherwise, replace(at, points=no, share=at.share * (1 - share), seen=dict(at.seen)))
 
-    def _tears(self, condition: Expr, at: _Place) -> frozenset[int]:
+    def _tears(self, condition: Expr, at: Place) -> frozenset[int]:
         """The loops that are copied out whose copies a branch parts: some run in one iteration of other loops, and not in another."""
         changed = self._changed(condition, at)
         if at.lanes in changed or not any(self.loops[x].kind not in (UNROLL, VECTORIZE) for x in changed):
             return frozenset()
         return frozenset(x for x in changed if self.loops[x].kind == UNROLL)
 
-    def _for(self, s: For, at: _Place) -> None:
+    def _for(self, s: For, at: Place) -> None:
         inside, extent = at.points.inside(s.index, s.start, s.stop, s.index in self.matter)
         if extent <= 0:
             return
@@ -189,7 +130,7 @@ class _Reader:
         path, names = self.parts[number], {**at.names, s.index: number}
         lanes = number if kind in (VECTORIZE, AUTO, PARALLEL_AUTO) else at.lanes
         if at.lanes is not None and at.lanes in self._changed(s.start, at) | self._changed(s.stop, at):
-            mask = _Place(path, names, lanes, inside, at.share, {})
+            mask = Place(path, names, lanes, inside, at.share, {})
             self._add(mask, frozenset((number, at.lanes)), operations.ARITHMETIC, 8, 3.0)  # two comparisons, and both
         if self.threads and kind == PARALLEL and not any(isinstance(x, For) and x.kind in LANES for x in inside_of(s.body)):
             # Iterations are threads: blocks of them run one after the other on each multiprocessor, a warp at a time.
@@ -200,11 +141,11 @@ class _Reader:
         if not isinstance(s.start, Const) or not isinstance(s.stop, Const):
             self._visit(s.start, at)
             self._visit(s.stop, at)
-        inner = _Place(path, names, lanes, inside, at.share, dict(at.seen), kind != UNROLL or at.certain, at.turned, at.under)
+        inner = Place(path, names, lanes, inside, at.share, dict(at.seen), kind != UNROLL or at.certain, at.turned, at.under)
         if kind != UNROLL or not self._dot(s, extent, at, inner):
             self.block(s.body, inner)
 
-    def _dot(self, s: For, extent: float, at: _Place, inner: _Place) -> bool:
+    def _dot(self, s: For, extent: float, at: Place, inner: Place) -> bool:
         """Counts a loop in lanes that is an instruction for sums of products of narrow numbers (`llvm/emitter/dots.py`), if it is one."""
         if at.lanes is None or self.threads:
             return False
@@ -236,7 +177,7 @@ class _Reader:
         self._chain(store, total, index, store.buffer in self.registers, at)
         return True
 
-    def _alloc(self, s: Alloc, at: _Place) -> None:
+    def _alloc(self, s: Alloc, at: Place) -> None:
         s = lanes_last(s) if at.lanes is None else s
         name = s.buffer.name
         self._declare(name, s.buffer.dtype, s.buffer.shape, local=True)
@@ -247,7 +188,7 @@ class _Reader:
             self.registers.add(name)
         self.block(s.body, at)
 
-    def _store(self, s: Store, at: _Place) -> None:
+    def _store(self, s: Store, at: Place) -> None:
         choices = (n for n in walk(s.value) if isinstance(n, Apply) and n.op.name == "where")
         if any(any(isinstance(x, Access) for x in walk(n.args[1])) and self._tears(n.args[0], at) for n in choices):
             at = replace(at, torn=True)  # what may be beyond a border is loaded behind a branch
@@ -285,7 +226,7 @@ class _Reader:
         for access in again:
             self._chain(s, access, index, held or (same and loops != frozenset(at.path)), at)
 
-    def _is_turned(self, buffer: str, indices: tuple[Expr, ...], at: _Place, sides: Sequence[int]) -> bool:
+    def _is_turned(self, buffer: str, indices: tuple[Expr, ...], at: Place, sides: Sequence[int]) -> bool:
         """Whether lanes that go across the rows of a buffer are turned around in registers: copies around them go along the rows."""
         if at.lanes is None or self.private.get(buffer) or self._size(buffer) < 4 or abs(self._stride(buffer, indices, at)) in (0.0, 1.0):
             return False
@@ -294,7 +235,7 @@ class _Reader:
         around = [self.loops[x] for x in at.path[:-1] if self.loops[x].kind == UNROLL and self.loops[x].extent in sides]
         return any(abs(self._step(buffer, indices, loop.name)) == 1 for loop in around)
 
-    def _is_interleaved(self, s: Store, stride: float, at: _Place) -> bool:
+    def _is_interleaved(self, s: Store, stride: float, at: Place) -> bool:
         """Whether the copies of an unrolled loop in lanes store side by side what lanes leave out: vectors without gaps, after shuffles."""
         if at.lanes is None or not stride > 1:
             return False
@@ -302,10 +243,10 @@ class _Reader:
         own = [x for x in inside if self.loops[x].kind == UNROLL and self.loops[x].extent == stride]
         return any(self._step(s.buffer, s.indices, self.loops[x].name) == 1 for x in own)
 
-    def _lanes(self, at: _Place) -> frozenset[int]:
+    def _lanes(self, at: Place) -> frozenset[int]:
         return frozenset() if at.lanes is None else frozenset({at.lanes})
 
-    def _kept(self, index: frozenset[int], at: _Place) -> frozenset[int]:
+    def _kept(self, index: frozenset[int], at: Place) -> frozenset[int]:
         """The loops around an element that is updated in place, without the innermost ones that leave it, and its copies and lanes, where
         they are: there it is kept, if it is stored to in each iteration."""
         inner = len(at.path)
@@ -317,7 +258,7 @@ class _Reader:
             path.pop()
         return frozenset((*path, *at.path[inner:]))
 
-    def _seen_again(self, s: Store, index: frozenset[int], at: _Place) -> dict[Expr, frozenset[int]]:
+    def _seen_again(self, s: Store, index: frozenset[int], at: Place) -> dict[Expr, frozenset[int]]:
         """What is known in a statement that updates an element in place: where it is kept for some loops, it is loaded in front of them."""
         kept = self._kept(index, at)
         if kept == frozenset(at.path):
@@ -330,7 +271,7 @@ class _Reader:
         self._touch(s.buffer, s.indices, at, False)
         return {**at.seen, access: index | self._rewritten(s.buffer, at)}
 
-    def _chain(self, s: Store, access: Access, index: frozenset[int], near: bool, at: _Place) -> None:
+    def _chain(self, s: Store, access: Access, index: frozenset[int], near: bool, at: Place) -> None:
         """Iterations that wait for each other: the element that is stored is made of one that an iteration before has stored."""
         free = {x for x in index if self.loops[x].kind != VECTORIZE} | set(at.path[: self.born.get(s.buffer, 1)])
         if access.indices != s.indices:
@@ -368,7 +309,7 @@ class _Reader:
 
     # ---------------------------------------------------------------------------------------------------- values
 
-    def _visit(self, e: Expr, at: _Place) -> frozenset[int]:
+    def _visit(self, e: Expr, at: Place) -> frozenset[int]:
         """Counts what computing a value takes; gives the loops that change it."""
         known = at.seen.get(e)
         if known is not None:
@@ -379,7 +320,7 @@ class _Reader:
             at.seen[e] = changed
         return changed
 
-    def _visited(self, e: Expr, at: _Place) -> frozenset[int]:
+    def _visited(self, e: Expr, at: Place) -> frozenset[int]:
         match e:
             case Const() | Size():
                 return frozenset()
@@ -397,7 +338,7 @@ class _Reader:
                 return self._apply(e, at)
         raise InternalError(f"cost: expected an expression of a loop nest, got {type(e).__name__}")
 
-    def _apply(self, e: Apply, at: _Place) -> frozenset[int]:
+    def _apply(self, e: Apply, at: Place) -> frozenset[int]:
         dtype = e.args[-1].dtype
         if (dtype.is_integer or dtype.is_bool) and not any(isinstance(n, Access) for n in walk(e)):
             return self._index_arithmetic(e, at)
@@ -420,13 +361,13 @@ class _Reader:
                 self._add(at, changed, kind, size, count)
         return changed
 
-    def _is_mask(self, e: Apply, at: _Place) -> bool:
+    def _is_mask(self, e: Apply, at: Place) -> bool:
         """Whether a choice is a load of lanes of which some are off, and zero there."""
         condition, taken, otherwise = e.args
         masked = isinstance(taken, Access) and isinstance(otherwise, Const) and otherwise.value == 0 and taken.tensor not in self.registers
         return masked and bool(self._changed(condition, at) & self._lanes(at))
 
-    def _index_arithmetic(self, e: Expr, at: _Place) -> frozenset[int]:
+    def _index_arithmetic(self, e: Expr, at: Place) -> frozenset[int]:
         """What is computed of loop indices alone: nothing for what moves evenly."""
         changed = self._changed(e, at)
         if e in at.seen or not isinstance(e, Apply) or not (e.dtype.is_bool or move_of(e, self.moves).uneven):
@@ -444,7 +385,7 @@ class _Reader:
                 self._add(at, changed, operations.INDEX if lanes else SCALAR, 4 if lanes and e.dtype.is_bool else 8, count)
         return changed
 
-    def _changed(self, e: Expr, at: _Place) -> frozenset[int]:
+    def _changed(self, e: Expr, at: Place) -> frozenset[int]:
         return frozenset(x for n in free_names(e) if n in at.names for x in self._all(at.names[n]))
 
     def _all(self, loop: int) -> tuple[int, ...]:
@@ -452,7 +393,7 @@ class _Reader:
         axis = self.loops[loop].axis
         return (loop,) if axis == loop else (axis, loop)
 
-    def _load(self, e: Access, at: _Place) -> frozenset[int]:
+    def _load(self, e: Access, at: Place) -> frozenset[int]:
         changed = self._indexed(e.tensor, e.indices, at)
         if e.tensor in self.registers:
             self._hold(e.tensor, changed, at)
@@ -475,96 +416,14 @@ class _Reader:
         self._touch(e.tensor, e.indices, at, False)
         return changed
 
-    def _meets(self, e: Access, at: _Place) -> tuple[tuple[int, ...], ...]:
-        """Loops that are copied out and move one index of an access alike, and no other index."""
-        found: dict[tuple[int, float], list[int]] = {}
-        often: dict[int, int] = {}
-        for axis, index in enumerate(e.indices):
-            move = move_of(index, self.moves)
-            for name, step in move.steps.items():
-                loop = at.names.get(name)
-                if loop is not None and self.loops[loop].kind == UNROLL and name not in move.uneven:
-                    found.setdefault((axis, step), []).append(loop)
-                    often[loop] = often.get(loop, 0) + 1
-        groups = (tuple(x for x in loops if often[x] == 1) for loops in found.values())
-        return tuple(group for group in groups if len(group) > 1)
-
-    def _rewritten(self, buffer: str, at: _Place) -> frozenset[int]:
-        """The loops around in which a buffer is stored to, lanes apart: what is read of it may be new in each iteration."""
-        return frozenset(x for x in at.path if buffer in self.stores[x] and self.loops[x].kind != VECTORIZE)
-
-    def _indexed(self, buffer: str, indices: tuple[Expr, ...], at: _Place) -> frozenset[int]:
+    def _indexed(self, buffer: str, indices: tuple[Expr, ...], at: Place) -> frozenset[int]:
         """Counts what indices take; gives the loops that move them."""
         changed = self.private.get(buffer, frozenset())
         for index in indices:
             changed |= self._visit(index, at)
         return changed
 
-    # ---------------------------------------------------------------------------------------------------- accesses
-
-    def _size(self, buffer: str) -> int:
-        return self.buffers[self.numbers[buffer]].size
-
-    def _rows(self, buffer: str, indices: tuple[Expr, ...]) -> list[float]:
-        """Elements from one index of an axis to the next, for each index of an access."""
-        extents = self.buffers[self.numbers[buffer]].extents
-        if len(indices) != len(extents):
-            return [1.0]
-        return [prod(extents[axis + 1 :]) for axis in range(len(extents))]
-
-    def _step(self, buffer: str, indices: tuple[Expr, ...], name: str) -> float:
-        """Elements that an access moves with one iteration of a loop; NaN where they differ."""
-        total = 0.0
-        for index, row in zip(indices, self._rows(buffer, indices) if buffer in self.numbers else [1.0] * len(indices)):
-            move = move_of(index, self.moves)
-            step = move.steps.get(name, 0.0)
-            if name in move.random or (step and name in move.uneven):
-                return nan
-            total += step * row
-        return total
-
-    def _stride(self, buffer: str, indices: tuple[Expr, ...], at: _Place) -> float:
-        """Elements between neighbouring lanes."""
-        lanes = at.lanes
-        if lanes is None:
-            return 0.0
-        own = self.private.get(buffer, frozenset()) & {lanes}
-        return 1.0 if own else self._step(buffer, indices, self.loops[lanes].name)
-
-    def _is_aligned(self, buffer: str, indices: tuple[Expr, ...], at: _Place) -> bool:
-        """Whether whole vectors begin at multiples of a cache line, as far as offsets and other loops' steps say."""
-        size, line, offset = self._size(buffer), 64, 0.0
-        for index, row in zip(indices, self._rows(buffer, indices)):
-            move = move_of(index, self.moves)
-            offset += move.offset * row
-            for name, step in move.steps.items():
-                number = at.names.get(name)
-                if number is not None and self.loops[number].kind not in (VECTORIZE, AUTO, PARALLEL_AUTO) and step * row * size % line:
-                    return False
-        return offset * size % line == 0
-
-    def _touch(self, buffer: str, indices: tuple[Expr, ...], at: _Place, store: bool, updates: bool = False) -> None:
-        number = self.numbers[buffer]
-        moves, offsets, random = [], [], set()
-        for index in indices:
-            move = move_of(index, self.moves)
-            moves.append(tuple(sorted((self.loops[at.names[n]].axis, step) for n, step in move.steps.items() if n in at.names)))
-            offsets.append(move.offset)
-            random |= {at.names[n] for n in move.random if n in at.names}
-        own = self.private.get(buffer, frozenset())
-        if own:
-            moves, offsets = [*moves, tuple((self.loops[n].axis, 1.0) for n in own)], [*offsets, 0.0]
-        key = (at.path, number, tuple(moves), frozenset(random), store)
-        alike = self.touches.setdefault(key, [])
-        for place, known in enumerate(alike):
-            if all(low - NEAR <= offset <= high + NEAR for (low, high), offset in zip(known.offsets, offsets)):
-                spread = tuple((min(low, offset), max(high, offset)) for (low, high), offset in zip(known.offsets, offsets))
-                alike[place] = known._replace(offsets=spread, share=max(known.share, at.share))
-                return
-        spread = tuple((offset, offset) for offset in offsets)
-        alike.append(Touch(at.path, number, tuple(moves), spread, frozenset(random), store, at.share, updates))
-
-    def _hold(self, buffer: str, changed: frozenset[int], at: _Place) -> None:
+    def _hold(self, buffer: str, changed: frozenset[int], at: Place) -> None:
         self.held[Held(at.path, changed, self.numbers[buffer], self._size(buffer))] = None
         self._add(at, changed | self._rewritten(buffer, at), HELD, self._size(buffer), 1.0)
         for kind in (LOAD, STORE) if at.torn else ():
@@ -572,7 +431,7 @@ class _Reader:
 
     def _add(
         self,
-        at: _Place,
+        at: Place,
         changed: frozenset[int],
         kind: str,
         size: int,
