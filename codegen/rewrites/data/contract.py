@@ -48,7 +48,7 @@ def contract(nest: LoopNest, buffer: str, loop: str) -> LoopNest:
 
     Raises `ScheduleError` where it is an output, touched elsewhere, or an iteration reads what it has not written.
 
-    >>> from tensorexpr.codegen.nest_parse import parse_nest
+    >>> from tensorexpr.codegen.nest.parse import parse_nest
     >>> nest = parse_nest('''
     ... main(n, x, y)
     ... n: size

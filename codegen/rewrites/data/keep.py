@@ -42,7 +42,7 @@ def keep(nest: LoopNest, loop: str, term: Expr, name: str | None = None) -> Loop
     The term is kept in a local buffer, `name`, or a name that follows from what it reads. Raises `ScheduleError` where no copy of the loop
     has the term, nothing behind has it, or the term is another one there.
 
-    >>> from tensorexpr.codegen.nest_parse import parse_nest
+    >>> from tensorexpr.codegen.nest.parse import parse_nest
     >>> from tensorexpr.parse import parse_expr
     >>> nest = parse_nest('''
     ... main(x, y)

@@ -36,7 +36,7 @@ def slide(nest: LoopNest, buffer: str, loop: str) -> LoopNest:
     or
     more than its place says what an element is.
 
-    >>> from tensorexpr.codegen.nest_parse import parse_nest
+    >>> from tensorexpr.codegen.nest.parse import parse_nest
     >>> nest = parse_nest('''
     ... main(x, y)
     ... x: parameter(f32[10])

@@ -55,7 +55,7 @@ def partition(
     Points are numbers or expressions of what is around the loop. Pieces found for tests grow to `most` statements at most: beyond, there
     is one piece before, one between, and one behind; or none. Copies of a loop are cut each for itself.
 
-    >>> from tensorexpr.codegen.nest_parse import parse_nest
+    >>> from tensorexpr.codegen.nest.parse import parse_nest
     >>> nest = parse_nest('''
     ... main(n, x, y)
     ... n: size

@@ -41,7 +41,7 @@ from tensorexpr.traversal import free_names, walk
 def reorder(nest: LoopNest, *loops: str) -> LoopNest:
     """rewrite: the places of some loops, one inside the other, are taken by them in the order given; others keep theirs.
 
-    >>> from tensorexpr.codegen.nest_parse import parse_nest
+    >>> from tensorexpr.codegen.nest.parse import parse_nest
     >>> nest = parse_nest('''
     ... main(x, y)
     ... x: parameter(f32[4, 4])

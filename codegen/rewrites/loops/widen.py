@@ -27,7 +27,7 @@ from tensorexpr.traversal import free_names, walk
 def widen(nest: LoopNest, loop: str, outer: str) -> LoopNest:
     """rewrite: a loop in `outer` --> one whose bounds do not change with `outer`, under a condition; a copy whose bounds do not stays.
 
-    >>> from tensorexpr.codegen.nest_parse import parse_nest
+    >>> from tensorexpr.codegen.nest.parse import parse_nest
     >>> nest = parse_nest('''
     ... main(x, y)
     ... x: parameter(f32[8, 4])

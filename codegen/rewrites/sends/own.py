@@ -33,7 +33,7 @@ def own(nest: LoopNest, buffer: str, loop: str, width: int, axis: int = 0, name:
 
     Raises `ScheduleError` where the loop does more than that.
 
-    >>> from tensorexpr.codegen.nest_parse import parse_nest
+    >>> from tensorexpr.codegen.nest.parse import parse_nest
     >>> nest = parse_nest('''
     ... main(x, k, S)
     ... x: parameter(f32[22])

@@ -19,10 +19,10 @@ from math import prod
 
 from tensorexpr.ir import Access, Apply, Axis, Const, Define, Definition, Expr, Program, Reduce, Scatter, TensorType, apply
 from tensorexpr.records import replace
-from tensorexpr.simplify.amounts import lengths
-from tensorexpr.simplify.definitions import with_definitions
 from tensorexpr.simplify.options import Options
-from tensorexpr.simplify.terms import pays_alone, term_of
+from tensorexpr.simplify.passes.amounts import lengths
+from tensorexpr.simplify.passes.definitions import with_definitions
+from tensorexpr.simplify.passes.terms import pays_alone, term_of
 from tensorexpr.traversal import children, free_names, map_children, walk
 
 GAIN = 2

@@ -1,8 +1,8 @@
-"""Reading the text of loop nests (see `nest_text`) through Python's own parser.
+"""Reading the text of loop nests (see `text`) through Python's own parser.
 
 One walk over Python's syntax tree, in the manner of `tensorexpr.parse`: expressions are those of programs, a literal takes the dtype of
 the place where it stands. The instructions at the end of the text are read first. Whatever is no nest is a `DefinitionError` with
-line, column and the line's text. Reading does not verify: `nest_verify` does. What is read is no larger than its text, and no deeper than
+line, column and the line's text. Reading does not verify: `verify` does. What is read is no larger than its text, and no deeper than
 Python's parser and its limit of recursion allow.
 """
 

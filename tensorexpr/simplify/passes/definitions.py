@@ -29,13 +29,13 @@ from tensorexpr.ir import (
 )
 from tensorexpr.records import replace
 from tensorexpr.rewrite import RuleSet, rewrite
-from tensorexpr.simplify.context import Context
 from tensorexpr.simplify.domains import narrowed_scatter
 from tensorexpr.simplify.expressions import Simplifier
+from tensorexpr.simplify.facts.context import Context
 from tensorexpr.simplify.options import STRICT, Options
-from tensorexpr.simplify.rules_common import choose_branch, fold_cast
-from tensorexpr.simplify.rules_common import fold_constants as fold_operation
-from tensorexpr.simplify.rules_reduce import identity_value
+from tensorexpr.simplify.rules.common import choose_branch, fold_cast
+from tensorexpr.simplify.rules.common import fold_constants as fold_operation
+from tensorexpr.simplify.rules.reduce import identity_value
 from tensorexpr.traversal import bottom_up, children, expressions, fresh_name, map_children, map_expressions, reads, walk
 
 _FOLDING = RuleSet((fold_operation, fold_cast, choose_branch))

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from tensorexpr.bounds import PROVED, check_access
 from tensorexpr.ir import Access, Apply, Axis, Const, Define, Definition, Expr, Index, Reduce, TensorType
 from tensorexpr.records import record
-from tensorexpr.simplify.sort_ranges import Ranges, known_of
+from tensorexpr.simplify.facts.sort_ranges import Ranges, known_of
 from tensorexpr.traversal import children, walk
 
 

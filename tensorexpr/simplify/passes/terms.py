@@ -28,9 +28,9 @@ from tensorexpr.dtypes import DType
 from tensorexpr.ir import Access, Apply, Axis, Define, Definition, Expr, Index, Program, Reduce, Scatter, TensorType, const
 from tensorexpr.records import record, replace
 from tensorexpr.rewrite import head_of
-from tensorexpr.simplify.amounts import cost, elements, points
-from tensorexpr.simplify.definitions import form_of, with_definitions
-from tensorexpr.simplify.inline import without_fixed
+from tensorexpr.simplify.passes.amounts import cost, elements, points
+from tensorexpr.simplify.passes.definitions import form_of, with_definitions
+from tensorexpr.simplify.passes.inline import without_fixed
 from tensorexpr.traversal import (
     bound_names,
     children,

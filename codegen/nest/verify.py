@@ -21,7 +21,7 @@ from typing import NoReturn
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.nest import GRID, LANES, LOOP_KINDS, MEMORIES, Alloc, Block, Buffer, Check, For, If, Kernel, LoopNest, Stmt, Store
-from tensorexpr.codegen.nest_text import print_block
+from tensorexpr.codegen.nest.text import print_block
 from tensorexpr.errors import InternalError
 from tensorexpr.ir import Access, Const, Expr, Index, Param, Reduce, Size
 from tensorexpr.ir.nodes import Node

@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from tensorexpr.codegen.arguments import Arguments, Layout, Parameter, Signature, shape_text
-from tensorexpr.codegen.context import Context, Symbol
+from tensorexpr.codegen.compiled.arguments import Arguments, Layout, Parameter, Signature, shape_text
+from tensorexpr.codegen.compiled.context import Context, Symbol
+from tensorexpr.codegen.compiled.function import CompiledFunction, Entry
 from tensorexpr.codegen.cost import Cost
 from tensorexpr.codegen.cuda.launch.device import Device, Kernels
 from tensorexpr.codegen.cuda.launch.reports import Pending
@@ -25,7 +26,6 @@ from tensorexpr.codegen.cuda.launch.run import REPORT, Ready, made_ready
 from tensorexpr.codegen.cuda.launch.uploads import uploaded
 from tensorexpr.codegen.cuda.nvidia.nvrtc import Compiled, Resources
 from tensorexpr.codegen.cuda.thread.packs import ALIGNMENT
-from tensorexpr.codegen.function import CompiledFunction, Entry
 from tensorexpr.codegen.gpu_code import GpuCode
 from tensorexpr.codegen.handle import Schedule
 from tensorexpr.codegen.llvm.text.abi import ALIGNMENT as WORKSPACE_ALIGNMENT

@@ -30,9 +30,9 @@ from tensorexpr.ir import (
     conjuncts,
 )
 from tensorexpr.records import replace
-from tensorexpr.simplify.definitions import with_definitions
-from tensorexpr.simplify.inline_checks import Checked, Place, checked_axes, unchecked
-from tensorexpr.simplify.sort_ranges import ranges_of
+from tensorexpr.simplify.facts.sort_ranges import ranges_of
+from tensorexpr.simplify.passes.definitions import with_definitions
+from tensorexpr.simplify.passes.inline_checks import Checked, Place, checked_axes, unchecked
 from tensorexpr.traversal import (
     bound_names,
     children,

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from tensorexpr.codegen.arguments import address, shape_text
+from tensorexpr.codegen.compiled.arguments import address, shape_text
 from tensorexpr.codegen.llvm.text.abi import ALIGNMENT
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import ArgumentError, user_location

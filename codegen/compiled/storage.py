@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 
 from tensorexpr.bounds.wrapping import program_with_wraps
-from tensorexpr.codegen.arguments import shape_text, signature_of
 from tensorexpr.codegen.compile import check_precision, check_target, fold_constants, machine_of, program_from
-from tensorexpr.codegen.context import Context, Symbol, symbol_of, symbols_of
+from tensorexpr.codegen.compiled.arguments import shape_text, signature_of
+from tensorexpr.codegen.compiled.context import Context, Symbol, symbol_of, symbols_of
+from tensorexpr.codegen.compiled.function import CompiledFunction
+from tensorexpr.codegen.compiled.gpu_function import GpuFunction
 from tensorexpr.codegen.cuda.launch.device import current_device
 from tensorexpr.codegen.executable import executable_of, look_at
-from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.codegen.gpu_code import GpuCode
-from tensorexpr.codegen.gpu_function import GpuFunction
 from tensorexpr.constants import data
 from tensorexpr.constants.freezing import with_constants, with_literals
 from tensorexpr.errors import ArgumentError, DefinitionError, InternalError, user_location

@@ -36,8 +36,8 @@ from tensorexpr.ir import (
 )
 from tensorexpr.records import replace
 from tensorexpr.regions import affine_of
-from tensorexpr.simplify.definitions import simplify_indices
-from tensorexpr.simplify.joint import with_joint_axes
+from tensorexpr.simplify.passes.definitions import simplify_indices
+from tensorexpr.simplify.passes.joint import with_joint_axes
 from tensorexpr.traversal import (
     bottom_up,
     bound_names,

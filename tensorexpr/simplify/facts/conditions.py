@@ -14,10 +14,10 @@ from tensorexpr import dtypes
 from tensorexpr.bounds.wrapping import LIMIT, MOST_SIZE
 from tensorexpr.integers import Affine, Constraint, FloorDiv, congruent, eq, ge
 from tensorexpr.ir import FALSE, TRUE, Apply, Const, Expr, apply, conjunction, conjuncts, const
-from tensorexpr.simplify.context import COMPARISONS, Context
-from tensorexpr.simplify.indices import Term, add_up, reduced, summands
-from tensorexpr.simplify.overflow import stays_within
-from tensorexpr.simplify.rules_common import reads_nothing
+from tensorexpr.simplify.facts.context import COMPARISONS, Context
+from tensorexpr.simplify.facts.indices import Term, add_up, reduced, summands
+from tensorexpr.simplify.facts.overflow import stays_within
+from tensorexpr.simplify.rules.common import reads_nothing
 from tensorexpr.traversal import negate, size_names, walk
 
 ORDER = ("lt", "le", "gt", "ge")

@@ -7,8 +7,8 @@ from tensorexpr.ir import FALSE, TRUE, Axis, Cast, Const, Expr, Reduce, const
 from tensorexpr.ops import cast_value
 from tensorexpr.records import replace
 from tensorexpr.rewrite import on
-from tensorexpr.simplify.rules_common import is_value, literal
-from tensorexpr.simplify.rules_integer import wrapped
+from tensorexpr.simplify.rules.common import is_value, literal
+from tensorexpr.simplify.rules.integers import wrapped
 
 _EXACT_INTEGERS = {"float16": 1 << 24, "bfloat16": 1 << 24, "float32": 1 << 24, "float64": 1 << 53}
 """Whole numbers up to here are exact in the type that carries a sum (float32 for the 16-bit types)."""

@@ -1,7 +1,7 @@
 """Compiled functions: arrays in, arrays out, through one native entry point.
 
 A call of arrays that fit as they are goes through machine code from end to end (`codegen.llvm.call`). Every other one comes to
-`call`, which checks and converts its arrays (`codegen.arguments`), allocates results and workspace and enters the native
+`call`, which checks and converts its arrays (`codegen.compiled.arguments`), allocates results and workspace and enters the native
 code. Python's lock is given up while that runs, unless it is over sooner than the lock is had back. Nothing is shared
 between calls but read-only data, so any number of threads may be inside at once. A function holds IR values (program,
 schedule, nest) and native code, and no tensor of the language: what it was built from may go away.
@@ -18,9 +18,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tensorexpr.codegen.arguments import MOST_BYTES, READY, Arguments, Layout, Signature, address
 from tensorexpr.codegen.auto.measure import facts_here
-from tensorexpr.codegen.context import Context, Names, Symbol, extents_of
+from tensorexpr.codegen.compiled.arguments import MOST_BYTES, READY, Arguments, Layout, Signature, address
+from tensorexpr.codegen.compiled.context import Context, Names, Symbol, extents_of
 from tensorexpr.codegen.cost import Cost, cost_of
 from tensorexpr.codegen.executable import Built, Look
 from tensorexpr.codegen.handle import Schedule

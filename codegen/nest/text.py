@@ -1,4 +1,4 @@
-"""The text of loop nests: Python syntax that `ast.parse` reads and `nest_parse` turns back into the same nest.
+"""The text of loop nests: Python syntax that `ast.parse` reads and `parse` turns back into the same nest.
 
     main(n, x, y, precision="tf32")
     n: size

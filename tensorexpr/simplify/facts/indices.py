@@ -15,8 +15,8 @@ from tensorexpr import dtypes
 from tensorexpr.integers import Affine, FloorDiv, ge, lt
 from tensorexpr.ir import Apply, Cast, Const, Expr, Index, Size, apply, const
 from tensorexpr.regions import signed_sum
-from tensorexpr.simplify.context import Context
-from tensorexpr.simplify.overflow import stays_within
+from tensorexpr.simplify.facts.context import Context
+from tensorexpr.simplify.facts.overflow import stays_within
 from tensorexpr.traversal import free_names
 
 INT64_LIMIT = 1 << 63

@@ -204,7 +204,7 @@ class LoopNest(Node):
     tensor_cores: bool = True
 
     def __str__(self) -> str:
-        from tensorexpr.codegen.nest_text import print_nest  # noqa: PLC0415
+        from tensorexpr.codegen.nest.text import print_nest  # noqa: PLC0415
 
         return print_nest(self)
 
@@ -212,7 +212,7 @@ class LoopNest(Node):
         return f"<nest of {amount(len(self.kernels), 'kernel')}: {listed([kernel.name for kernel in self.kernels])}>"
 
     def _repr_html_(self) -> str:
-        from tensorexpr.codegen.picture import picture  # noqa: PLC0415
+        from tensorexpr.codegen.nest.picture import picture  # noqa: PLC0415
 
         return page(code(repr(self)), picture(self))
 

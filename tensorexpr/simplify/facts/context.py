@@ -61,7 +61,7 @@ class Arithmetic:
         self._pure: dict[Expr, bool] = {}
         self._forms: dict[Expr, Affine] = {}
         self.reaches: dict[Expr, tuple[int, int] | None] = {}
-        """Ranges of expressions anywhere, None of those that may wrap around (`simplify.overflow`)."""
+        """Ranges of expressions anywhere, None of those that may wrap around (`simplify.facts.overflow`)."""
 
     def form(self, expr: Expr) -> Affine:
         """The quasi-affine form of an integer expression, with opaque names for what has none."""

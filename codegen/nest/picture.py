@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tensorexpr.codegen.cost import Points, count_of, work
 from tensorexpr.codegen.nest import GRID, LANES, THREADS, Alloc, Block, Buffer, For, If, LoopNest, Stmt, Store
-from tensorexpr.codegen.nest_text import print_block
+from tensorexpr.codegen.nest.text import print_block
 from tensorexpr.integers.solving.effort import DomainTooComplex, at_most
 from tensorexpr.ir import Access, Axis, Const, Expr, conjuncts
 from tensorexpr.markup import MOST_ROWS, more, one_line, page, paragraph, table

@@ -13,7 +13,7 @@ import math
 
 from tensorexpr.ir import Apply, Const, Expr, apply
 from tensorexpr.rewrite import on
-from tensorexpr.simplify.rules_common import fold_constants, is_value, operands_of, reads_nothing, without_negative
+from tensorexpr.simplify.rules.common import fold_constants, is_value, operands_of, reads_nothing, without_negative
 
 
 @on("mul", "div")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from tensorexpr import dtypes
 from tensorexpr.bounds.wrapping import MOST_SIZE
 from tensorexpr.ir import Apply, Cast, Const, Expr, Index, Reduce, Size
-from tensorexpr.simplify.context import CHAIN, Arithmetic, Context, combined
+from tensorexpr.simplify.facts.context import CHAIN, Arithmetic, Context, combined
 
 LEAST, GREATEST = int(dtypes.int64.least), int(dtypes.int64.greatest)
 _SHIFTS = {"shift_left": "mul", "shift_right": "floordiv"}

@@ -1,7 +1,7 @@
 """Rules for integers of every width, exact with wraparound: they hold in the ring of integers modulo 2**bits.
 
 Nothing here assumes that arithmetic stays in range, so `x + 1 > x`, `(x*4)//4` and `-x < 0` are left alone; index
-arithmetic, which does not overflow, is simplified as integer sets in `simplify.indices`.
+arithmetic, which does not overflow, is simplified as integer sets in `simplify.facts.indices`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from tensorexpr.dtypes import DType
 from tensorexpr.ir import FALSE, TRUE, Apply, Const, Expr, apply
 from tensorexpr.rewrite import on
-from tensorexpr.simplify.rules_common import is_value, operands_of, without_negative
+from tensorexpr.simplify.rules.common import is_value, operands_of, without_negative
 
 
 def wrapped(value: int, dtype: DType) -> Const:
