@@ -23,9 +23,9 @@ from math import lcm
 
 from tensorexpr.codegen.lowering.arithmetic import add, constant, floordiv, maximum, minimum, mul, sub
 from tensorexpr.codegen.nest import GRID, THREADS, Block, For, If, LoopNest
+from tensorexpr.codegen.rewrites.cuts import Cut, cuts_of, moduli_of, parts_of, statements_of
 from tensorexpr.codegen.rewrites.expressions import substituted
 from tensorexpr.codegen.rewrites.facts import Facts
-from tensorexpr.codegen.rewrites.loops.cuts import Cut, cuts_of, moduli_of, parts_of, statements_of
 from tensorexpr.codegen.rewrites.loops.order import check_any_order
 from tensorexpr.codegen.rewrites.loops.simplify import decided, simplified
 from tensorexpr.codegen.rewrites.paths import Path, rewrite_loops

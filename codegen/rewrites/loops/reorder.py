@@ -25,9 +25,9 @@ from collections.abc import Sequence
 
 from tensorexpr.codegen.dependence import dependences
 from tensorexpr.codegen.nest import GRID, Alloc, Block, For, If, LoopNest, Stmt
+from tensorexpr.codegen.rewrites.cuts import hull
 from tensorexpr.codegen.rewrites.expressions import buffers_written, under
 from tensorexpr.codegen.rewrites.facts import Facts
-from tensorexpr.codegen.rewrites.loops.cuts import hull
 from tensorexpr.codegen.rewrites.loops.distribute import NotAlone, distributed, is_over, taken_apart
 from tensorexpr.codegen.rewrites.loops.partition import SHARED
 from tensorexpr.codegen.rewrites.loops.simplify import simplified

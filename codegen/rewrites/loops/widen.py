@@ -13,9 +13,9 @@ legal: nothing runs that did not, and nothing changes its place.
 from __future__ import annotations
 
 from tensorexpr.codegen.nest import Block, For, LoopNest
+from tensorexpr.codegen.rewrites.cuts import hull
 from tensorexpr.codegen.rewrites.expressions import under
 from tensorexpr.codegen.rewrites.facts import Facts
-from tensorexpr.codegen.rewrites.loops.cuts import hull
 from tensorexpr.codegen.rewrites.loops.simplify import simplified
 from tensorexpr.codegen.rewrites.paths import Path, loop_at, loop_paths, rewrite_loops
 from tensorexpr.codegen.rewrites.refusals import refuse

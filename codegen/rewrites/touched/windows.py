@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator
 
 from tensorexpr.codegen.lowering.arithmetic import ZERO, constant, sub
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, LoopNest, Stmt, Store
-from tensorexpr.codegen.rewrites.data.places import by_axes, conditions_around, loops_around
 from tensorexpr.codegen.rewrites.expressions import expressions_of, map_accesses
 from tensorexpr.codegen.rewrites.paths import Path, statement
+from tensorexpr.codegen.rewrites.touched.places import by_axes, conditions_around, loops_around
 from tensorexpr.integers import Affine, Domain, DomainTooComplex, at_most, eq, ge, lt
 from tensorexpr.ir import Access, Apply, Axis, Expr, const
 from tensorexpr.records import record

@@ -15,11 +15,11 @@ from collections.abc import Mapping
 from tensorexpr.codegen.dependence import Dependences
 from tensorexpr.codegen.lowering.arithmetic import constant, sub
 from tensorexpr.codegen.nest import For, LoopNest, Store
-from tensorexpr.codegen.rewrites.data.places import Touched, are_exclusive, conditions_around, loops_around, shared
-from tensorexpr.codegen.rewrites.data.windows import element_names
 from tensorexpr.codegen.rewrites.expressions import substituted_in
 from tensorexpr.codegen.rewrites.paths import Path, around, statement, walk_nest
 from tensorexpr.codegen.rewrites.refusals import refuse
+from tensorexpr.codegen.rewrites.touched.places import Touched, are_exclusive, conditions_around, loops_around, shared
+from tensorexpr.codegen.rewrites.touched.windows import element_names
 from tensorexpr.integers import Domain, eq
 from tensorexpr.ir import FALSE, Access, Axis, Expr, Index, apply, conjunction
 from tensorexpr.regions import Opaque, affine_of, domain_of, expression_of

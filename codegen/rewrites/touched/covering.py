@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tensorexpr.codegen.nest import For, LoopNest, Store
-from tensorexpr.codegen.rewrites.data.places import Touched, conditions_around, declared, loops_around, shared
-from tensorexpr.codegen.rewrites.data.windows import Window, element_names, elements_under
 from tensorexpr.codegen.rewrites.paths import Path, loop_at, statement
+from tensorexpr.codegen.rewrites.touched.places import Touched, conditions_around, declared, loops_around, shared
+from tensorexpr.codegen.rewrites.touched.windows import Window, element_names, elements_under
 from tensorexpr.integers import Affine, Domain, DomainTooComplex, Union, eq, ge, lt
 from tensorexpr.ir import Access, Axis, Expr
 from tensorexpr.regions import Opaque, affine_of, domain_of, with_constraints

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from tensorexpr.codegen.lowering.arithmetic import ZERO
 from tensorexpr.codegen.nest import For, If, LoopNest, Stmt, Store
 from tensorexpr.codegen.plain import beats, wins
-from tensorexpr.codegen.rewrites.data.places import loops_around
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.paths import Path
+from tensorexpr.codegen.rewrites.touched.places import loops_around
 from tensorexpr.dtypes import int64
 from tensorexpr.ir import Access, Expr, Index, apply
 from tensorexpr.records import record

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from tensorexpr.codegen.dependence import Conflict, dependences
 from tensorexpr.codegen.lowering.arithmetic import ONE, ZERO, add, constant, sub
 from tensorexpr.codegen.nest import Alloc, Buffer, For, LoopNest, Stmt, Store
-from tensorexpr.codegen.rewrites.data.places import Touched, elements_of, loops_around, undeclared, with_own_expressions
-from tensorexpr.codegen.rewrites.data.windows import Window
 from tensorexpr.codegen.rewrites.expressions import elements_mapped, map_accesses, substituted_in
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.names import fresh
 from tensorexpr.codegen.rewrites.paths import Path, loop_at, put, statement
 from tensorexpr.codegen.rewrites.refusals import refuse
+from tensorexpr.codegen.rewrites.touched.places import Touched, elements_of, loops_around, undeclared, with_own_expressions
+from tensorexpr.codegen.rewrites.touched.windows import Window
 from tensorexpr.ir import Access, Expr, apply, const
 from tensorexpr.records import replace
 from tensorexpr.regions import affine_of
