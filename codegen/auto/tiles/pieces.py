@@ -16,9 +16,9 @@ from itertools import pairwise
 from tensorexpr.codegen.auto.candidate import Candidate
 from tensorexpr.codegen.lowering.arithmetic import constant
 from tensorexpr.codegen.nest import For, LoopNest
+from tensorexpr.codegen.rewrites.cuts import cuts_of, statements_of, tests_in
 from tensorexpr.codegen.rewrites.expressions import buffers_written
 from tensorexpr.codegen.rewrites.facts import Facts
-from tensorexpr.codegen.rewrites.cuts import cuts_of, statements_of, tests_in
 from tensorexpr.codegen.rewrites.paths import walk_nest
 from tensorexpr.traversal import free_names
 
