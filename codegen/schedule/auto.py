@@ -14,7 +14,6 @@ from math import prod
 from tensorexpr import dtypes
 from tensorexpr.codegen.schedule.auto_again import plan_again
 from tensorexpr.codegen.schedule.auto_batches import plan_batches
-from tensorexpr.codegen.schedule.auto_common import keep_common
 from tensorexpr.codegen.schedule.auto_contraction import plan_contraction
 from tensorexpr.codegen.schedule.auto_crossed import crossed_sums
 from tensorexpr.codegen.schedule.auto_dots import plan_dots
@@ -29,7 +28,6 @@ from tensorexpr.codegen.schedule.auto_scatters import plan_scatter, take_scatter
 from tensorexpr.codegen.schedule.auto_skewing import skew_scans
 from tensorexpr.codegen.schedule.auto_small import plan_small
 from tensorexpr.codegen.schedule.auto_staging import stage_operands
-from tensorexpr.codegen.schedule.auto_streams import plan_stream
 from tensorexpr.codegen.schedule.auto_sweeps import plan_sweep, redirect_copies, sweep_scans
 from tensorexpr.codegen.schedule.auto_together import run_together
 from tensorexpr.codegen.schedule.auto_variants import vary
@@ -77,8 +75,7 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
         planned |= plan_small(s, shapes)
     planned |= plan_passes(s, passes)
     flat = share_elementwise(s)
-    if _share_rows(s):
-        shapes = shapes_of(s.state.program)
+    _share_loops(s)
     if isinstance(s.target, Gpu):
         plan_gpu(s, shapes, flat)
         run_together(s, PARALLEL_WORK)
@@ -94,7 +91,7 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
     for name in s.stages:
         definition = definition_named(s.state.program, name)
         if isinstance(definition, Define):
-            if name not in planned and not plan_nested(s, name, shapes) and not plan_stream(s, name, shapes):
+            if name not in planned and not plan_nested(s, name, shapes):
                 plan(s, name, shapes)
             vary(s, name)
         elif isinstance(definition, Scan):
@@ -223,26 +220,6 @@ def _reads_elementwise(reader: Define, source: Define) -> bool:
 
 
 # ------------------------------------------------------------------------------------------------- sharing of loops
-
-
-def _share_rows(s: Planned) -> bool:
-    """Computes definitions in the loops over rows of their reader, and once what these compute alike there, where no more than a row of
-    that is kept; whether there is such a definition."""
-    before, kept = s.state, keep_common(s)
-    _share_loops(s)
-    apart = frozenset(host for host, made in kept.items() if not all(_is_row_of_one(s, name) for name in made))
-    if apart:
-        s.state = before
-        kept = keep_common(s, apart)
-        _share_loops(s)
-    return bool(kept)
-
-
-def _is_row_of_one(s: Planned, name: str) -> bool:
-    """Whether a definition and all that reads it are computed in the loops of one."""
-    place = s.state.stage(name).place
-    readers = [(n, s.state.stage(n).place) for n in program_facts(s.state.program).readers[name]]
-    return place is not None and all(place.stage == (n if p is None else p.stage) for n, p in readers)
 
 
 def _share_loops(s: Planned) -> None:
