@@ -18,8 +18,8 @@ from tensorexpr.codegen.auto.search.digits import in_digits
 from tensorexpr.codegen.auto.search.searching import searched
 from tensorexpr.codegen.auto.tiles.bound import least
 from tensorexpr.codegen.nest import LoopNest
+from tensorexpr.codegen.rewrites.cuts import statements_of
 from tensorexpr.codegen.rewrites.kernels import in_memory
-from tensorexpr.codegen.rewrites.loops.cuts import statements_of
 from tensorexpr.ir import Access, Definition, Program, Scatter
 from tensorexpr.traversal import walk
 

@@ -14,9 +14,9 @@ from tensorexpr.codegen.auto.tiles.making import shared, tiled_by
 from tensorexpr.codegen.auto.tiles.sketch import Level, Packed, Tile, sketch
 from tensorexpr.codegen.auto.tiles.straight import straightened
 from tensorexpr.codegen.auto.tiles.survey import DATA, SUM, Survey
-from tensorexpr.codegen.nest_parse import parse_nest
+from tensorexpr.codegen.nest.parse import parse_nest
+from tensorexpr.codegen.nest.text import print_nest
 from tensorexpr.codegen.nest_proofs import prove
-from tensorexpr.codegen.nest_text import print_nest
 from tensorexpr.errors import ScheduleError
 from tests.codegen.llvm.nests import run
 from tests.codegen.rewrites.law import UNITS, Kept, kept_of, near
