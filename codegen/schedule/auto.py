@@ -14,6 +14,7 @@ from math import prod
 from tensorexpr import dtypes
 from tensorexpr.codegen.schedule.auto_again import plan_again
 from tensorexpr.codegen.schedule.auto_batches import plan_batches
+from tensorexpr.codegen.schedule.auto_common import keep_common
 from tensorexpr.codegen.schedule.auto_contraction import plan_contraction
 from tensorexpr.codegen.schedule.auto_crossed import crossed_sums
 from tensorexpr.codegen.schedule.auto_dots import plan_dots
@@ -75,7 +76,8 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
         planned |= plan_small(s, shapes)
     planned |= plan_passes(s, passes)
     flat = share_elementwise(s)
-    _share_loops(s)
+    if _share_rows(s):
+        shapes = shapes_of(s.state.program)
     if isinstance(s.target, Gpu):
         plan_gpu(s, shapes, flat)
         run_together(s, PARALLEL_WORK)
@@ -220,6 +222,26 @@ def _reads_elementwise(reader: Define, source: Define) -> bool:
 
 
 # ------------------------------------------------------------------------------------------------- sharing of loops
+
+
+def _share_rows(s: Planned) -> bool:
+    """Computes definitions in the loops over rows of their reader, and once what these compute alike there, where no more than a row of
+    that is kept; whether there is such a definition."""
+    before, kept = s.state, keep_common(s)
+    _share_loops(s)
+    apart = frozenset(host for host, made in kept.items() if not all(_is_row_of_one(s, name) for name in made))
+    if apart:
+        s.state = before
+        kept = keep_common(s, apart)
+        _share_loops(s)
+    return bool(kept)
+
+
+def _is_row_of_one(s: Planned, name: str) -> bool:
+    """Whether a definition and all that reads it are computed in the loops of one."""
+    place = s.state.stage(name).place
+    readers = [(n, s.state.stage(n).place) for n in program_facts(s.state.program).readers[name]]
+    return place is not None and all(place.stage == (n if p is None else p.stage) for n, p in readers)
 
 
 def _share_loops(s: Planned) -> None:

@@ -16,6 +16,7 @@ from tensorexpr.codegen.schedule.alongside import alongside
 from tensorexpr.codegen.schedule.bind import bind
 from tensorexpr.codegen.schedule.cache import cache
 from tensorexpr.codegen.schedule.clone import clone
+from tensorexpr.codegen.schedule.common import common
 from tensorexpr.codegen.schedule.compute_at import compute_at
 from tensorexpr.codegen.schedule.compute_with import compute_with
 from tensorexpr.codegen.schedule.decisions import Decisions
@@ -290,6 +291,13 @@ class StageHandle:
         The list of loops gets a loop over one point for each; what stands after it shares the value.
         """
         self._apply("share", share(self._schedule.state, self.name))
+
+    @checked()
+    def common(self, *others: str) -> tuple[str, ...]:
+        """Gives what the definition and others compute alike, element by element, definitions of their own: gives their names."""
+        state, made = common(self._schedule.state, self.name, others)
+        self._apply("common", state, *others)
+        return made
 
     @checked()
     def clone(self, *sources: str) -> tuple[str, ...]:

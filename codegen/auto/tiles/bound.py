@@ -1,7 +1,8 @@
 """What no nest of some kernels goes below, by the model of cost: where one comes close, a search is over.
 
 Buffers come once through the level of memory that holds them all, and arithmetic is done in whole registers as the program has it. That of
-indices does not count: between borders there is none. Where terms are shared there may be less to do: such nests are not looked for.
+indices does not count: between borders there is none. Costly terms that several statements compute, give or take indices, count
+once: one loop may serve all of them, or one of them keep it for the others.
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ ANEW = (
     "stage",
     "stage",
     "share",
+    "common",
     "store_as",
     "rfactor",
     "sort",
@@ -121,6 +122,7 @@ REWRITES = [
     ("inline", lambda s: s["a"].recompute()),
     ("stage", lambda s: s["t"].stage("x", (1, 0))),
     ("rfactor", lambda s: s["t"].rfactor("k")),
+    ("common", lambda s: s["y"].common("t")),
     ("redirect", lambda s: s.redirect("a", "c")),
 ]
 
@@ -161,12 +163,18 @@ def test_guests_stay_where_they_are() -> None:
 @pytest.mark.parametrize(("word", "rewrite"), REWRITES)
 def test_what_does_not_depend_on_loops_is_kept(word: str, rewrite) -> None:
     s = chain()
-    beside = None if word == "redirect" else "c"  # t reads c then, and y reads both
-    if beside is not None:
-        s["y"].compute_with(beside)
-        s["t"].alongside(beside)
+    beside = {"y": "c", "t": "c"}
+    if word == "common":  # refuses what runs in the loops of another
+        del beside["y"]
+    if word == "redirect":  # t reads c then, and y reads both
+        beside.clear()
+    if "y" in beside:
+        s["y"].compute_with("c")
+    if "t" in beside:
+        s["t"].alongside("c")
     rewrite(s)
-    assert s.state.stage("y").joins == beside and s.state.stage("t").alongside == beside
+    y, t = s.state.stage("y"), s.state.stage("t")
+    assert y.joins == beside.get("y") and t.alongside == beside.get("t")
     data = np.random.default_rng(0).random((16, 8), np.float32)
     for found, expected in zip(te.build(s)(data), te.build(chain())(data), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5)
