@@ -11,8 +11,8 @@ from tensorexpr.codegen.auto.tiles.survey import DATA, SUM, Survey
 from tensorexpr.codegen.llvm.text.machine import host
 from tensorexpr.codegen.lowering.arithmetic import constant, sub
 from tensorexpr.codegen.nest import For, LoopNest
+from tensorexpr.codegen.rewrites.cuts import statements_of
 from tensorexpr.codegen.rewrites.expressions import expressions_in
-from tensorexpr.codegen.rewrites.loops.cuts import statements_of
 from tensorexpr.codegen.rewrites.names import fresh
 from tensorexpr.codegen.rewrites.paths import around, walk_block, walk_nest
 from tensorexpr.errors import ScheduleError

@@ -25,7 +25,7 @@ from tensorexpr.codegen.llvm.runtime.pool_trials import SITE
 from tensorexpr.codegen.llvm.text.machine import Machine
 from tensorexpr.codegen.memo import Memo
 from tensorexpr.codegen.nest import Buffer, Kernel, LoopNest, Store
-from tensorexpr.codegen.nest_names import canonical
+from tensorexpr.codegen.nest.names import canonical
 from tensorexpr.records import replace
 
 MOST_TOGETHER = 8

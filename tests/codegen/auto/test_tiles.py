@@ -11,12 +11,13 @@ from tensorexpr.codegen.auto.machine import ZEN_4
 from tensorexpr.codegen.auto.tiles import tiled
 from tensorexpr.codegen.auto.tiles.choose import choices
 from tensorexpr.codegen.auto.tiles.making import shared, tiled_by
+from tensorexpr.codegen.auto.tiles.pieces import cut_up
 from tensorexpr.codegen.auto.tiles.sketch import Level, Packed, Tile, sketch
 from tensorexpr.codegen.auto.tiles.straight import straightened
 from tensorexpr.codegen.auto.tiles.survey import DATA, SUM, Survey
-from tensorexpr.codegen.nest_parse import parse_nest
+from tensorexpr.codegen.nest.parse import parse_nest
+from tensorexpr.codegen.nest.text import print_nest
 from tensorexpr.codegen.nest_proofs import prove
-from tensorexpr.codegen.nest_text import print_nest
 from tensorexpr.errors import ScheduleError
 from tests.codegen.llvm.nests import run
 from tests.codegen.rewrites.law import UNITS, Kept, kept_of, near
@@ -115,6 +116,22 @@ A: f32[3, 17, 5, 19] = input()
 y[c, a, d, b]: f32[5, 3, 19, 17] = A[a, b, c, d]
 return y
 """,
+    "halves of a row": """
+x: f32[5, 3, 70] = input()
+y[i, a, e]: f32[5, 3, 70] = where(e < 35, x[i, a, e] - x[i, a, e + 35], x[i, a, e] * x[i, a, (e + 35) % 70])
+return y
+""",
+    "components of points": """
+x: f32[37, 3] = input()
+y[i, r]: f32[37, 3] = where(r == 0, x[i, 1] * x[i, 2], where(r == 1, x[i, 2] - x[i, 0], x[i, 0] * x[i, r]))
+z[i]: f32[37] = sum(where(r < 2, x[i, r] * 3.0, x[i, 2 - r]) for r in range(3))
+return y, z
+""",
+    "a piece of a sum": """
+x: f32[19, 61] = input()
+y[i]: f32[19] = sum(where(k >= 30, x[i, k], x[(i + 7) % 19, k + 30]) for k in range(61))
+return y
+""",
     "open sizes": """
 sizes(n, m)
 A: f32[n, m] = input()
@@ -201,6 +218,23 @@ return y
 """).nest
     assert Survey(nest, 0).uneven == ("i",)
     assert "y[i] = x[i + 1]" in print_nest(Candidate(nest).then("partition", "i").nest)
+
+
+def test_a_loop_is_cut_where_a_choice_of_its_index_changes():
+    def cut(name: str) -> str:
+        candidate = Candidate(Kept.of_text(TEXTS[name]).nest)
+        for kernel in range(len(candidate.nest.kernels)):
+            candidate = cut_up(candidate, kernel)
+        return print_nest(candidate.nest)
+
+    text = cut("halves of a row")
+    assert "for e in range(0, 35):" in text and "for e in range(35, 70):" in text and "where" not in text and "%" not in text
+    text = cut("components of points")
+    assert "y[i, 0] = x[i, 1] * x[i, 2]" in text and "y[i, 2] = x[i, 0] * x[i, 2]" in text and "where" not in text
+    assert "for k in range(30, 61):" in cut("a piece of a sum")
+    for name in ("border of zeros", "border that is held", "product"):  # an element beyond a border is no piece
+        candidate = Candidate(Kept.of_text(TEXTS[name]).nest)
+        assert cut_up(candidate, 0) is candidate
 
 
 def test_what_sketches_promise_nests_keep():
