@@ -102,6 +102,18 @@ w[k, c, r, s]: f32[17, 20, 3, 3] = sum(
 )
 return w
 """,
+    "small matrices": """
+A: f32[29, 5, 7] = input()
+B: f32[29, 6, 7] = input()
+C[b, i, j]: f32[29, 5, 6] = sum(A[b, i, k] * B[b, j, k] for k in range(7))
+return C
+""",
+    "small matrices of two registers": """
+A: f32[3, 4, 9] = input()
+B: f32[3, 32, 9] = input()
+C[b, i, j]: f32[3, 4, 32] = sum(A[b, i, k] * B[b, j, k] for k in range(9))
+return C
+""",
     "triangle": """
 x: f32[40, 40] = input()
 y[i]: f32[40] = sum(x[i, j] for j in range(i + 1))
@@ -306,6 +318,29 @@ def test_rows_of_few_elements_have_copies_in_place_of_lanes(count, place):
     nest = kept.check(tiled_by(Candidate(kept.nest), survey, best, kernel).nest, UNITS)
     arrays, sizes = kept.cases[0]
     near(run(nest, arrays, sizes)["z"], kept.expected[0]["z"], UNITS, f"{nest}")
+
+
+@pytest.mark.parametrize("side", [3, 5, 8])
+def test_a_small_operand_is_turned_around_where_it_is_read(side):
+    """A matrix of each point of a batch is a local copy with its rows in lanes, filled up to a register; nothing is copied before."""
+    start = every_kernel(
+        Kept.of_text(f"""
+A: f32[1000, {side}, {side}] = input()
+B: f32[1000, {side}, {side}] = input()
+C[b, i, j]: f32[1000, {side}, {side}] = sum(A[b, i, k] * B[b, j, k] for k in range({side}))
+return C
+""")
+    )
+    text = print_nest(start.nest)
+    assert "_staged" not in text and f"B_of: local(f32[1, {side}, {1 << (side - 1).bit_length()}])" in text
+
+
+def test_tests_of_what_is_around_stand_in_front_of_copies():
+    """A border of a window's sum is asked once for a tile, not by each of its copies."""
+    text = print_nest(every_kernel(Kept.of_text(TEXTS["sums over a border"])).nest)
+    lines = [line.strip() for line in text.splitlines()]
+    copies = [at for at, line in enumerate(lines) if "in unroll(" in line]
+    assert copies and not any(lines[at + 1].startswith("if ") for at in copies)
 
 
 def test_an_operand_is_packed_in_a_loop_around():
