@@ -18,6 +18,7 @@ from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.auto.search.digits import in_digits
 from tensorexpr.codegen.auto.search.searching import searched
 from tensorexpr.codegen.auto.tiles.bound import least
+from tensorexpr.codegen.auto.tiles.one_pass import in_one_pass
 from tensorexpr.codegen.auto.tiles.pieces import cut_up
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.rewrites.cuts import statements_of
@@ -77,9 +78,9 @@ def faster(program: Program, planned: LoopNest) -> Candidate | None:
 
 
 def _least(start: Candidate, facts: Facts) -> float:
-    """What no nest goes below, whichever branches of choices it leaves out."""
+    """What no nest goes below, whichever branches of choices it leaves out, and however many sums share what they add up."""
     for kernel in range(len(start.nest.kernels)):
-        start = cut_up(start, kernel)
+        start = cut_up(in_one_pass(start, kernel), kernel)
     return least(summary_of(start.nest), facts, {b.name for b in start.nest.parameters})
 
 
