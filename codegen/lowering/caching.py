@@ -193,8 +193,9 @@ class _Tile:
         self.source, self.box, self.limits, self.sizes, self.lanes, self.loop = source, box, limits, sizes, lanes, loop
         self.pack = self._pack()
         size = prod(box.extents) * box.dtype.itemsize
-        straight = source.order[-1] == len(source.order) - 1 and self.pack * box.dtype.itemsize == PACK
-        straight = straight or (self.pack == 1 and box.dtype.itemsize in ALONE)
+        together = self.pack * box.dtype.itemsize
+        straight = source.order[-1] == len(source.order) - 1 and together in (PACK, *ALONE)
+        straight = straight or (self.pack == 1 and together in ALONE)
         self.staged = straight and lanes >= TEAM and 2 * size <= most
         row = box.extents[source.order[-1]] * box.dtype.itemsize
         self.bytes = size // row * (row + PACK)
@@ -215,11 +216,15 @@ class _Tile:
         self.buffer = Buffer(self.name, self.box.dtype, tuple(const(n) for n in extents), "local")
 
     def _pack(self) -> int:
-        """How many elements side by side may be loaded at once: the box and every row of the tensor begin at multiples of them."""
-        count, last = PACK // self.box.dtype.itemsize, self.source.shape[-1]
+        """How many elements side by side may be loaded at once: the box and every row of the tensor begin at multiples of them. What cannot
+        be copied by itself goes in smaller packs, too."""
+        size, last = self.box.dtype.itemsize, self.source.shape[-1]
         ends = [self.box.start(-1), *(limit.stop for limit in self.limits if limit.axis == len(self.source.shape) - 1)]
-        whole = all(factor % count == 0 for end in ends for factor in (end.constant, *(f for _, f in end.terms)))
-        return count if whole and self.box.extents[-1] % count == 0 and isinstance(last, Const) and int(last.value) % count == 0 else 1
+        if not isinstance(last, Const):
+            return 1
+        steps = [int(last.value), self.box.extents[-1], *(n for end in ends for n in (end.constant, *(f for _, f in end.terms)))]
+        packs = [PACK // size, *(n // size for n in reversed(ALONE) if size < min(ALONE))]
+        return next((count for count in packs if all(n % count == 0 for n in steps)), 1)
 
     def element(self, at: list[Expr], moved: dict[str, Expr]) -> tuple[Access, Expr | None]:
         """The element of the tensor at a place of the box, and the condition that there is one."""

@@ -154,6 +154,8 @@ def test_open_extents_have_tiles_too(dtype, word):
         (matmul(60, 64, 48, "f64"), "te_mma_f64(", ()),
         (PADDED, "te_mma_bf16(", ("te_matrices<true>(x",)),
         (matmul(61, 63, 75, "bf16"), "te_mma_bf16(", ("te_matrices<false>(a", "te_matrices<true>(b")),
+        (matmul(61, 62, 76, "bf16"), "te_copy_async<8>(&A", ("te_matrices<false>(a", "te_matrices<true>(b")),
+        (matmul(61, 62, 76, "f16"), "te_copy_async<4>(&B", ("te_matrices<false>(a", "te_matrices<true>(b")),
         (matmul(60, 64, 70, "f64"), "te_mma_f64(", ()),
         (RESTS, "te_mma_bf16(", ("te_matrices<false>(g",)),
         (BATCH, "te_mma_bf16(", ("te_matrices<true>(x", "te_matrices<true>(w")),
@@ -161,7 +163,7 @@ def test_open_extents_have_tiles_too(dtype, word):
         (WINDOW.replace("bf16", "f64"), "te_mma_f64_columns(", ()),
     ],
     ids=["bf16", "f16 with ends", "f16 transposed", "batched", "both transposed", "strided", "with a bias", "f64", "padded",
-         "no extent is whole", "f64 with ends", "steps that end inside", "staged",
+         "no extent is whole", "packs of four", "packs of two", "f64 with ends", "steps that end inside", "staged",
          "columns that count", "columns that count in f64"],
 )  # fmt: skip
 def test_results_are_those_of_the_interpreter(text, word, loads):
