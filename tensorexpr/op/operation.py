@@ -26,7 +26,7 @@ from tensorexpr.codegen.llvm.process.call import link, native_calls
 from tensorexpr.codegen.memo import Memo
 from tensorexpr.dtypes import dtype
 from tensorexpr.errors import ArgumentError, DefinitionError, Location, failure_location, user_location
-from tensorexpr.hints import suggestion
+from tensorexpr.hints import checked, suggestion
 from tensorexpr.ir import Program
 from tensorexpr.language import Tensor, constant, program_of
 from tensorexpr.markup import code, formula, listed, or_reason, page, paragraph, table
@@ -483,6 +483,7 @@ def op(function: Callable[..., Any], *, gradient: Callable[..., Any] | None = No
 def op(
     function: None = None, *, gradient: Callable[..., Any] | None = None, differentiable: bool = True
 ) -> Callable[[Callable[..., Any]], Op]: ...
+@checked()
 def op(function: Callable[..., Any] | None = None, *, gradient: Callable[..., Any] | None = None, differentiable: bool = True) -> Any:
     """Makes an operation of a Python function on tensors: `@te.op`, or `@te.op(gradient=rule)`.
 
