@@ -135,7 +135,7 @@ def test_functions_of_scalars_count_their_arguments():
         (te.DefinitionError, lambda: te.compute((3,), lambda i: X[X[i] > 0]), "te.where(condition, a, b) chooses one of two values"),
         (te.DefinitionError, lambda: te.compute((3,), lambda i: X[i] * 1j), "a complex number is a pair of scalars"),
         (te.DefinitionError, lambda: te.placeholder((3,), "complex64"), "a complex number is a pair of floats"),
-        (te.DefinitionError, lambda: te.reduce(0.0, te.maximum, lambda k: X[k], 3), "te.reduce(combine, identity, body, extents)"),
+        (te.DefinitionError, lambda: te.reduce(0.0, te.minimum, lambda k: X[k], 3), "te.reduce(combine, identity, body, extents)"),
         (te.DefinitionError, lambda: te.build(C, [np.ones(3)]), "placeholders stand for arrays"),
         (te.DifferentiationError, lambda: te.jvp(add)(np.ones(3), np.ones(3), np.ones(3)), "jvp(add)(a, b, a_tangent, b_tangent)"),
         (te.ArgumentError, lambda: te.export("nowhere", f=add), "op.compile(*specs) and te.build(outputs, inputs) give them"),
@@ -143,6 +143,11 @@ def test_functions_of_scalars_count_their_arguments():
 )
 def test_remedies(kind, use, hint):
     assert said(kind, use)[-1].startswith(f"  hint: {hint}")
+
+
+def test_the_identity_of_a_combiner_is_a_number():
+    lines = said(te.DefinitionError, lambda: te.reduce(0.0, te.maximum, lambda k: X[k], 3))
+    assert lines[0] == "te.reduce: expected an identity made of numbers, got a function"
 
 
 def test_compiled_functions_take_arrays_by_position():
