@@ -33,7 +33,7 @@ def _kernels_called() -> list[str]:
     while frame is not None:
         path = frame.f_code.co_filename
         name = frame.f_code.co_name
-        if path.startswith(_LIBRARY) and not path.startswith(_CONVENTIONS) and not name.startswith("_"):
+        if path.startswith(_LIBRARY) and not path.startswith(_CONVENTIONS) and name[0] not in "_<":  # no helper, no comprehension
             found.append(name)
         frame = frame.f_back
     return found
