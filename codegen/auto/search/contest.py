@@ -18,6 +18,7 @@ from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.auto.search.digits import in_digits
 from tensorexpr.codegen.auto.search.searching import searched
 from tensorexpr.codegen.auto.tiles.bound import least
+from tensorexpr.codegen.auto.tiles.one_pass import in_one_pass
 from tensorexpr.codegen.auto.tiles.pieces import cut_up
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.rewrites.cuts import statements_of
@@ -27,7 +28,7 @@ from tensorexpr.traversal import walk
 
 MARGIN = 1.3
 """How much faster a nest has to be predicted: the model's error on one nest beside another of the same program (`bench model`)."""
-CLOSE = 1.5
+CLOSE = 1.4
 """How far above the least a nest is still as good as it gets: real nests have loops, rests, and loads beside their arithmetic."""
 SEVERAL = 8
 """Threads of the second prediction: enough that a nest that leaves cores without work is seen."""
@@ -77,10 +78,10 @@ def faster(program: Program, planned: LoopNest) -> Candidate | None:
 
 
 def _least(start: Candidate, facts: Facts) -> float:
-    """What no nest goes below, whichever branches of choices it leaves out."""
+    """What no nest goes below, whichever branches of choices it leaves out, and however many sums share what they add up."""
     for kernel in range(len(start.nest.kernels)):
-        start = cut_up(start, kernel)
-    return least(summary_of(start.nest), facts, {b.name for b in start.nest.parameters})
+        start = cut_up(in_one_pass(start, kernel), kernel)
+    return least(start.nest, facts, {b.name for b in start.nest.parameters})
 
 
 def _sends_rows_of_data(d: Definition) -> bool:
