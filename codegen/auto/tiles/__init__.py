@@ -43,7 +43,7 @@ SURE = 1.05
 
 GAIN = 1.5
 """How much faster a kernel has to be as it was than with shared sums and loops in pieces: these compute less for certain, and a choice
-that all lanes make alike costs more than the model says (a gradient of quaternions takes 1.2 ms where 0.40 are predicted, in pieces 0.54)."""
+that all lanes make alike costs more than the model says (a gradient of quaternions takes 1.2 ms for 0.40 predicted, 0.54 in pieces)."""
 
 
 def tiled(candidate: Candidate, kernel: int, facts: Facts, threads: int = 1) -> Candidate:
