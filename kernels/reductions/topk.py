@@ -15,6 +15,7 @@ from typing import Any
 import tensorexpr as te
 from tensorexpr.kernels.conventions.arguments import bad, is_int, known, one_of, product
 from tensorexpr.kernels.conventions.axes import along, drop, normalized, numbers_too
+from tensorexpr.kernels.rearranging.parts import stack
 
 
 def _ranks(x: te.Tensor, axis: int, descending: bool) -> te.Tensor:
@@ -55,6 +56,7 @@ def _placed(x: te.Tensor, rank: te.Tensor, axis: int, count: Any, first: Any = 0
 
 
 @te.op
+@numbers_too
 def sort(x: te.Tensor, *, axis: Any = -1, descending: bool = False, stable: bool = True) -> tuple[te.Tensor, te.Tensor]:
     """`(values, indices)`: the elements along `axis` in order, and where they stood (int64). Always stable; n^2 comparisons."""
     axis = normalized(axis, x)
@@ -62,6 +64,13 @@ def sort(x: te.Tensor, *, axis: Any = -1, descending: bool = False, stable: bool
 
 
 @te.op
+def msort(x: te.Tensor) -> te.Tensor:
+    """The elements along axis 0 in order."""
+    return sort.function(x, axis=0)[0]  # type: ignore[no-any-return]
+
+
+@te.op
+@numbers_too
 def argsort(x: te.Tensor, *, axis: Any = -1, descending: bool = False, stable: bool = True) -> te.Tensor:
     """The positions (int64) of the elements along `axis` in order; see `sort`."""
     axis = normalized(axis, x)
@@ -69,6 +78,7 @@ def argsort(x: te.Tensor, *, axis: Any = -1, descending: bool = False, stable: b
 
 
 @te.op
+@numbers_too
 def topk(x: te.Tensor, *, k: Any, axis: Any = -1, largest: bool = True, sorted: bool = True) -> tuple[te.Tensor, te.Tensor]:
     """`(values, indices)`: the `k` greatest (or least) elements along `axis` in order, and where they stood (int64).
 
@@ -102,6 +112,7 @@ def _flat(x: te.Tensor) -> te.Tensor:
 
 
 @te.op
+@numbers_too
 def kthvalue(x: te.Tensor, *, k: Any, axis: Any = -1, keepdims: bool = False) -> tuple[te.Tensor, te.Tensor]:
     """`(values, indices)`: the k-th least element along `axis` (k counted from 1) and its position; the axis is left out or kept as 1."""
     axis = normalized(axis, x)
@@ -112,6 +123,7 @@ def kthvalue(x: te.Tensor, *, k: Any, axis: Any = -1, keepdims: bool = False) ->
 
 
 @te.op
+@numbers_too
 def median(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor | tuple[te.Tensor, te.Tensor]:
     """`(values, indices)`: the element in the middle along `axis`, of two the lower, and its position; the axis is left out or kept as 1.
 
@@ -126,13 +138,18 @@ def median(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tens
 
 
 @te.op
-@numbers_too
-def quantile(x: te.Tensor, *, q: Any, axis: Any = -1, keepdims: bool = False, interpolation: str = "linear") -> te.Tensor:
-    """The value below which a share `q` of the elements along `axis` lies; the axis is left out or kept as 1.
+def quantile(x: te.Tensor, *, q: Any, axis: Any = None, keepdims: bool = False, interpolation: str = "linear") -> te.Tensor:
+    """The value below which a share `q` of the elements along `axis` (None: of all) lies; the axis is left out or kept as 1.
 
-    Between two elements `interpolation` is "linear", "lower", "higher", "midpoint" or "nearest".
+    A tuple `q` gives one more axis, in front. Between two elements `interpolation` is "linear", "lower", "higher", "midpoint" or "nearest".
     """
     one_of("interpolation", interpolation, ("linear", "lower", "higher", "midpoint", "nearest"))
+    if axis is None or (x.ndim == 0 and axis in (0, -1)):
+        found = quantile.function(_flat(x), q=q, axis=0, interpolation=interpolation)
+        return te.compute((*found.shape, *(1,) * x.ndim), lambda *i: found[i[: found.ndim]]) if keepdims else found
+    if isinstance(q, tuple):
+        parts = [quantile.function(x, q=one, axis=axis, keepdims=keepdims, interpolation=interpolation) for one in q]
+        return stack.function(tuple(parts), axis=0)
     if isinstance(q, bool) or not isinstance(q, (int, float)) or not 0 <= q <= 1:
         raise bad(f"q: expected a number from 0 to 1, got {q!r}")
     axis = normalized(axis, x)
