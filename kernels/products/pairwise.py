@@ -97,7 +97,7 @@ def pdist(x: te.Tensor, *, p: float = 2.0) -> te.Tensor:
     pairs = list(itertools.combinations(range(rows), 2))
     first, second = (te.constant(np.array([pair[k] for pair in pairs], "int64")) for k in (0, 1))
     apart = te.compute((len(pairs), x.shape[1]), lambda n, k: x[first[n], k] - x[second[n], k], name="apart")
-    return norm.function(apart, p=p, axis=1)  # type: ignore[no-any-return]
+    return norm.function(apart, p=p, axis=1)
 
 
 # --------------------------------------------------------------------------------------------------- kernel products

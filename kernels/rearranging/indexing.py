@@ -216,8 +216,8 @@ def take_along_axis(x: te.Tensor, index: te.Tensor, *, axis: Any) -> te.Tensor:
 def take_along_dim(x: te.Tensor, index: te.Tensor, *, axis: Any = None) -> te.Tensor:
     """`take_along_axis`; without an axis `x` and `index` count as flattened."""
     if axis is None:
-        return take.function(x, _flat(index))  # type: ignore[no-any-return]
-    return take_along_axis.function(x, index, axis=axis)  # type: ignore[no-any-return]
+        return take.function(x, _flat(index))
+    return take_along_axis.function(x, index, axis=axis)
 
 
 def _flat(x: te.Tensor) -> te.Tensor:

@@ -6,6 +6,7 @@ needs a copy when it is composed.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -238,7 +239,7 @@ def _split_along(name: str, x: te.Tensor, sections: Any, axis: int, rank: int = 
         raise bad(f"{name}: expected a tensor of at least {max(rank, axis + 1)} axes, got {x.name} of {x.ndim}")
     if is_int(sections) and known(x.shape[axis]) and sections > 0 and x.shape[axis] % sections:
         raise bad(f"{name}: expected a number of sections that divides {x.shape[axis]}, the extent of axis {axis}, got {sections}")
-    return tensor_split.function(x, sections=sections, axis=axis)  # type: ignore[no-any-return]
+    return tensor_split.function(x, sections=sections, axis=axis)
 
 
 def _each_with_axes(tensors: Any, rank: int, behind: bool = False) -> Any:
@@ -282,7 +283,7 @@ def block_diag(tensors: te.Tensor) -> te.Tensor:
             column = j - starts[1][k]
             return te.where((column >= 0) & (column < given[k].shape[1]), given[k][i - starts[0][k], column], 0)
 
-        return choose(i, starts[0], [lambda k=k: block(k) for k in range(len(given))])
+        return choose(i, starts[0], [functools.partial(block, k) for k in range(len(given))])
 
     return te.compute((starts[0][-1], starts[1][-1]), element)
 

@@ -249,4 +249,4 @@ def cumulative_trapezoid(y: te.Tensor, x: te.Tensor | None = None, *, dx: float 
 @te.op
 def trapz(y: te.Tensor, x: te.Tensor | None = None, *, dx: float = 1.0, axis: Any = -1) -> te.Tensor:
     """`trapezoid` under its older name."""
-    return trapezoid.function(y, x, dx=dx, axis=axis)  # type: ignore[no-any-return]
+    return trapezoid.function(y, x, dx=dx, axis=axis)

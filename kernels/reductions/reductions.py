@@ -330,13 +330,13 @@ def norm(x: te.Tensor, *, p: Any = 2, axis: Any = None, keepdims: bool = False) 
 @te.op
 def vector_norm(x: te.Tensor, *, ord: Any = 2, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> te.Tensor:
     """`norm` under PyTorch's other name; elements are cast to `dtype` first."""
-    return norm.function(in_dtype(x, dtype), p=ord, axis=axis, keepdims=keepdims)  # type: ignore[no-any-return]
+    return norm.function(in_dtype(x, dtype), p=ord, axis=axis, keepdims=keepdims)
 
 
 @te.op
 def dist(x: te.Tensor, y: te.Tensor, *, p: Any = 2) -> te.Tensor:
     """The `norm` of `x - y`, the two broadcast."""
-    return norm.function(pointwise("dist", lambda a, b: a - b, x, y, result="apart"), p=p)  # type: ignore[no-any-return]
+    return norm.function(pointwise("dist", lambda a, b: a - b, x, y, result="apart"), p=p)
 
 
 @te.op

@@ -66,7 +66,7 @@ def sort(x: te.Tensor, *, axis: Any = -1, descending: bool = False, stable: bool
 @te.op
 def msort(x: te.Tensor) -> te.Tensor:
     """The elements along axis 0 in order."""
-    return sort.function(x, axis=0)[0]  # type: ignore[no-any-return]
+    return sort.function(x, axis=0)[0]
 
 
 @te.op

@@ -61,7 +61,8 @@ def apart(values: Sequence[Any], tensors: int, required: int, named: bool, lacki
         ahead = [k for k, value in enumerate(given[:-1]) if type(value) is int and any(map(_is_tensor, given[k + 1 :]))][:lacking]
         places = [value for k, value in enumerate(given) if k not in ahead]
         return places[:tensors], [given[k] for k in ahead] + places[tensors:]
-    places, behind = [], []
+    places = []
+    behind: list[Any] = []
     for value in given:
         (places if _is_tensor(value) and len(places) < tensors else behind).append(value)
     return places, behind
