@@ -7,14 +7,14 @@ from typing import Literal, overload
 
 import numpy as np
 
-from tensorexpr.codegen.arguments import signature_of
 from tensorexpr.codegen.auto.gpus import GpuFacts, shipped
+from tensorexpr.codegen.compiled.arguments import signature_of
+from tensorexpr.codegen.compiled.function import CompiledFunction
+from tensorexpr.codegen.compiled.gpu_function import GpuFunction
 from tensorexpr.codegen.cuda.launch.device import current_device
 from tensorexpr.codegen.executable import executable_of, executable_of_schedule
 from tensorexpr.codegen.folding import folded
-from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.codegen.gpu_code import GpuCode
-from tensorexpr.codegen.gpu_function import GpuFunction
 from tensorexpr.codegen.handle import Schedule
 from tensorexpr.codegen.schedule import Planned
 from tensorexpr.codegen.schedule import schedule as planned_schedule
@@ -100,7 +100,9 @@ def _tensors(values: object, expected: str) -> list[Tensor]:
         raise DefinitionError(f"{expected}, got {_kind(values)}", location=user_location(), hint=hint)
     for value in values:
         if not isinstance(value, Tensor):
-            raise DefinitionError(f"{expected}, got {_kind(value)} in it", term=repr(value), location=user_location())
+            hint = "placeholders stand for arrays: a function of them is built, and then called with arrays"
+            hint = hint if hasattr(value, "__array__") else None
+            raise DefinitionError(f"{expected}, got {_kind(value)} in it", location=user_location(), hint=hint)
     return list(values)
 
 

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from tensorexpr.codegen.context import Context
-from tensorexpr.codegen.function import CompiledFunction
-from tensorexpr.codegen.storage import compile, freeze
+from tensorexpr.codegen.compiled.context import Context
+from tensorexpr.codegen.compiled.function import CompiledFunction
+from tensorexpr.codegen.compiled.storage import compile, freeze
 from tensorexpr.errors import ArgumentError, user_location
 from tensorexpr.graph.modules.module import Module
 from tensorexpr.graph.modules.state import by_path
@@ -25,6 +25,7 @@ from tensorexpr.graph.nodes.sizes import sized_program
 from tensorexpr.graph.run.compile import forwarded, lowered_graph
 from tensorexpr.graph.run.function import Function, function
 from tensorexpr.graph.trace.trees import filled
+from tensorexpr.hints import checked
 from tensorexpr.ir import Constant, Input, Program
 from tensorexpr.language import Tensor, lift, program_of
 from tensorexpr.language.core.renaming import ProgramRenaming
@@ -110,6 +111,7 @@ class CompiledMethod:
         return CompiledMethod(self._method, compile(frozen, target=self._method.target), (*self.frozen, *chosen))
 
 
+@checked()
 def compile_method(method: Callable[..., Any], *arguments: Any, target: str = "cpu", **static: Any) -> CompiledMethod:
     """Compiles a method of a module for arguments like these (arrays, or placeholders), with its variables as placeholders.
 
