@@ -15,7 +15,6 @@ from typing import Any
 import tensorexpr as te
 from tensorexpr.kernels.conventions.arguments import bad, is_int, known, one_of, product
 from tensorexpr.kernels.conventions.axes import along, drop, normalized, numbers_too
-from tensorexpr.kernels.rearranging.parts import stack
 
 
 def _ranks(x: te.Tensor, axis: int, descending: bool) -> te.Tensor:
@@ -147,9 +146,16 @@ def quantile(x: te.Tensor, *, q: Any, axis: Any = None, keepdims: bool = False, 
     if axis is None or (x.ndim == 0 and axis in (0, -1)):
         found = quantile.function(_flat(x), q=q, axis=0, interpolation=interpolation)
         return te.compute((*found.shape, *(1,) * x.ndim), lambda *i: found[i[: found.ndim]]) if keepdims else found
-    if isinstance(q, tuple):
+    if isinstance(q, tuple) and q:
         parts = [quantile.function(x, q=one, axis=axis, keepdims=keepdims, interpolation=interpolation) for one in q]
-        return stack.function(tuple(parts), axis=0)
+
+        def one_of_them(n: Any, *i: Any) -> Any:
+            value = parts[-1][i]
+            for k in reversed(range(len(parts) - 1)):
+                value = te.where(n == k, parts[k][i], value)
+            return value
+
+        return te.compute((len(parts), *parts[0].shape), one_of_them)
     if isinstance(q, bool) or not isinstance(q, (int, float)) or not 0 <= q <= 1:
         raise bad(f"q: expected a number from 0 to 1, got {q!r}")
     axis = normalized(axis, x)
