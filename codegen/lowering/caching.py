@@ -315,7 +315,7 @@ class _Tile:
         short = row // self.pack
         straight = self.source.order == tuple(range(len(self.source.order))) and self.pack * self.box.dtype.itemsize == PACK
         if straight and 1 < short < AT_ONCE and prod(rows) % AT_ONCE == 0:
-            across = apply("mod", apply("floordiv", left, const(AT_ONCE)), const(short))
+            across: Expr = apply("mod", apply("floordiv", left, const(AT_ONCE)), const(short))
             group = apply("floordiv", left, const(AT_ONCE * short))
             left = add(mul(group, const(AT_ONCE)), apply("mod", left, const(AT_ONCE)))
         else:
