@@ -31,7 +31,7 @@ from tensorexpr.ir import Program
 from tensorexpr.language import Tensor, constant, program_of
 from tensorexpr.markup import code, formula, listed, or_reason, page, paragraph, table
 from tensorexpr.op.arguments import check_integer, static_key, tree_text, weak_floats
-from tensorexpr.op.conventions import apart, fixed, is_plain, own_name
+from tensorexpr.op.conventions import apart, fixed, is_plain, numbers_of, own_name
 from tensorexpr.op.hosts import host_of
 from tensorexpr.op.names import imported, name_of
 from tensorexpr.op.results import identity, name_results
@@ -260,7 +260,10 @@ class Op(Entered):
             keywords = self._own_names(keywords)
         if self.static and self.rest is None and self.derived is None:
             covered = any(name in keywords for name in self.parameters[: len(given)])
-            tensors, behind = apart(given, len(self.parameters), len(self.parameters) - len(self.optional), covered)
+            lacking = sum(default is REQUIRED and name not in keywords for name, default in static.items())
+            tensors, behind = apart(given, len(self.parameters), len(self.parameters) - len(self.optional), covered, lacking)
+            names = zip(static.items(), behind, strict=False)
+            behind = [numbers_of(value) if default is REQUIRED else value for (_, default), value in names] + behind[len(static) :]
             if len(behind) > len(static) or not is_plain(behind):
                 tensors, behind = given, []
             given = tensors
@@ -270,7 +273,7 @@ class Op(Entered):
                 static[name] = fixed(value)
         for name, value in keywords.items():
             if name in static:
-                static[name] = fixed(value)
+                static[name] = fixed(numbers_of(value))
             elif name in self.parameters:
                 named[name] = value
             else:
