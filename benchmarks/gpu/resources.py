@@ -46,9 +46,17 @@ _INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]+)\*/\s+(@!?U?P(?!T)\w+\s+)?([A-Z][A
 asynchronous copies, is none."""
 
 
+OPEN = 4096
+"""What an extent is taken to be that is known only when a kernel runs."""
+
+
 def _gemm(n: int, dtype: str) -> tuple[list[te.Tensor], list[te.Tensor]]:
-    a, b = te.placeholder((n, n), dtype, name="a"), te.placeholder((n, n), dtype, name="b")
-    return [te.compute((n, n), lambda i, j: te.sum(lambda k: a[i, k] * b[k, j], n), name="c")], [a, b]
+    return _product(n, n, n, dtype)
+
+
+def _product(m: Any, inner: Any, n: Any, dtype: str) -> tuple[list[te.Tensor], list[te.Tensor]]:
+    a, b = te.placeholder((m, inner), dtype, name="a"), te.placeholder((inner, n), dtype, name="b")
+    return [te.compute((m, n), lambda i, j: te.sum(lambda k: a[i, k] * b[k, j], inner), name="c")], [a, b]
 
 
 def _with_gradient(
@@ -73,6 +81,10 @@ WORKLOADS = {
     "gemm 4096 float16": lambda: _gemm(4096, "float16"),
     "gemm 4096 tf32": lambda: _gemm(4096, "float32"),
     "gemm 2048 float64": lambda: _gemm(2048, "float64"),
+    "gemm 4095x4001x4101 float32": lambda: _product(4095, 4001, 4101, "float32"),
+    "gemm 4096x4100x4096 bfloat16": lambda: _product(4096, 4100, 4096, "bfloat16"),
+    "gemm open float32": lambda: _product(te.dim("m"), te.dim("k"), te.dim("n"), "float32"),
+    "gemm open bfloat16": lambda: _product(te.dim("m"), te.dim("k"), te.dim("n"), "bfloat16"),
     "softmax 16384x8192 and gradient": lambda: _with_gradient(kernels.softmax, (16384, 8192)),
     "conv 3x3 32x256x56x56 and gradients": lambda: _with_gradient(kernels.conv2d, (32, 256, 58, 58), (256, 256, 3, 3)),
     "conv 3x3 of stride 2, padded, and gradients": lambda: _with_gradient(
@@ -120,7 +132,7 @@ def listing(arch: str, filters: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
         code = GpuCode.of_schedule(autoschedule(program, target))
         made = code.compiled(arch)
         text = _listings(made)
-        for one in predictions(code.source, made, code.nest, facts):
+        for one in predictions(code.source, made, code.nest, facts, dict.fromkeys(code.nest.sizes, OPEN)):
             row: dict[str, Any] = {"arch": arch, "workload": name, "kernel": one.kernel, "grid": one.grid, "threads": one.threads}
             row |= {"asked": one.shared - made.resources[one.kernel].shared, **as_dict(made.resources[one.kernel])}
             if one.kernel in text:

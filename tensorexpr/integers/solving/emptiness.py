@@ -108,6 +108,7 @@ def _reduced_columns(kept: list[tuple[tuple[int, ...], Fraction]]) -> list[list[
 
 def _branch(rows: list[tuple[int, ...]], width: int) -> bool:
     """A bounded system: the thinnest variable of a reduced basis takes each of its values."""
+    spend(rows)
     polyhedron = Polyhedron(rows, width)
     if not polyhedron.feasible:
         return False
