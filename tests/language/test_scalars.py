@@ -253,3 +253,17 @@ def test_operations_a_dtype_does_not_have():
     with pytest.raises(DefinitionError, match="expected a dtype of the language, got 'complex64'") as caught:
         te.compute((3,), lambda i: te.cast(x[i], "complex64"))
     assert __file__ in str(caught.value)
+
+
+def test_a_choice_of_python_floats_is_weak_as_they_are():
+    x, h, k = (te.placeholder((4,), dtype, name=name) for name, dtype in (("x", "float32"), ("h", "float16"), ("k", "int32")))
+
+    def made(value):
+        return te.compute((4,), value, name="y")
+
+    assert str(made(lambda i: te.where(x[i] > 0, 1.0, 0.5) * x[i])) == "y[i]: f32[4] = where(x[i] > 0.0, 1.0, 0.5) * x[i]"
+    assert made(lambda i: (1 - te.where(h[i] > 0, 0.25, -te.where(h[i] < -1, 2, 0.5)) * 2) + h[i]).dtype.name == "float16"
+    assert made(lambda i: te.where(k[i] > 0, 1.0, 0.5) * k[i]).dtype.name == "float64"
+    assert made(lambda i: te.where(k[i] > 0, 1.0, 0.5)).dtype.name == "float64"
+    assert made(lambda i: te.where(x[i] > 0, np.float64(1.0), 0.5) * x[i]).dtype.name == "float64"
+    assert made(lambda i: te.where(k[i] > 0, 300, 2) * te.cast(k[i], "int8")).dtype.name == "int64"

@@ -403,6 +403,10 @@ def converted(value: Any, dtype: DType) -> Scalar:
         return literal(value, dtype)
     if value.dtype is dtype:
         return value
+    if value.weak and isinstance(value.expr, Apply) and value.expr.op.name == "where":  # a choice of numbers is one of such numbers
+        condition, *pair = value.expr.args
+        branches = (converted(e.value if isinstance(e, Const) else Scalar(e, weak=True), dtype) for e in pair)
+        return Scalar(Apply(value.expr.op, (condition, *(b.expr for b in branches))), value.sources)
     return Scalar(Cast(dtype, value.expr), value.sources)
 
 

@@ -20,6 +20,7 @@ from tensorexpr.language.core.scalar import (
     build,
     common_dtype,
     converted,
+    is_strong,
     operand,
     rounded,
     strong,
@@ -233,7 +234,8 @@ def power(a: Any, b: Any) -> Scalar:
 def where(condition: Any, a: Any, b: Any) -> Scalar:
     """a where the condition holds, else b. Only the branch taken is evaluated, so the condition guards its accesses.
 
-    `condition` is a bool scalar; a and b promote. Raises `DefinitionError` for a condition that is a number.
+    `condition` is a bool scalar; a and b promote. A choice of two Python floats is weak as they are: times a float32 it is a float32.
+    Raises `DefinitionError` for a condition that is a number.
 
     >>> A = te.placeholder((2, 3), name="A")
     >>> print(te.compute((2, 3), lambda i, j: te.where(A[i, j] > 0, A[i, j], 0.0), name="relu"))
@@ -242,7 +244,8 @@ def where(condition: Any, a: Any, b: Any) -> Scalar:
     choice = strong(condition)
     pair = (operand(a), operand(b))
     dtype = common_dtype(pair)
-    return build("where", choice, converted(pair[0], dtype), converted(pair[1], dtype))
+    made = build("where", choice, converted(pair[0], dtype), converted(pair[1], dtype))
+    return made if any(map(is_strong, pair)) or not dtype.is_float else Scalar(made.expr, made.sources, weak=True)
 
 
 @checked()
