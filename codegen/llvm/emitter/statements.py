@@ -293,7 +293,8 @@ class Statements(Expressions):
         before = b.block
         b.begin(body)
         divisions, branches = b.divisions, b.branches
-        place, index = len(b.lines), f"%{b.name(stem + '.')}"
+        arrays = {found.pointer for found in self.buffers.values()}  # an array may be called as the loop is, and have this number
+        place, index = len(b.lines), next(word for word in iter(lambda: f"%{b.name(stem + '.')}", None) if word not in arrays)
         b.lines.append("")
         high = None if stop.high is None else stop.high - step
         yield Value(index, "i64", low=start.low, high=high, multiple=gcd(start.multiple, step))

@@ -24,3 +24,13 @@ def test_names_that_llvm_would_take_for_one(kind: str) -> None:
     wanted = a.sum(0)[None, :] * b.sum(1)[:, None] - a * 5
     for found, value in zip(f(a, b), (wanted, wanted - b * 7), strict=True):
         np.testing.assert_array_equal(found, value)
+
+
+@pytest.mark.parametrize("position", range(14))
+def test_an_array_called_as_a_loop_at_any_position(position: int) -> None:
+    """Arrays are numbered by position, loops as they come: one of each was called `t.7` (a batched gradient of two scans)."""
+    before = [te.placeholder((3,), name=f"x{k}") for k in range(position)]
+    mine = te.placeholder((3,), name="_")
+    y = te.compute((3,), lambda é: sum((x[é] for x in before), 0.0) + mine[é] * 2.0, name="y")
+    f = te.build(te.schedule(y, inputs=[*before, mine]))
+    np.testing.assert_array_equal(f(*(np.ones(3, np.float32) for _ in f.signature.inputs)), np.full(3, position + 2.0))
