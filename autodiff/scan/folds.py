@@ -37,7 +37,6 @@ from tensorexpr.language.core.tensor import name_of
 from tensorexpr.records import replace
 from tensorexpr.traversal import bottom_up, bound_names, fresh_name, substitute, walk
 
-
 LONG = 128
 """So many points are folded one after the other; the rounding of each step stays in all that follow."""
 SHORT = 16
