@@ -7,14 +7,14 @@ from typing import Literal, overload
 
 import numpy as np
 
-from tensorexpr.codegen.arguments import signature_of
 from tensorexpr.codegen.auto.gpus import GpuFacts, shipped
+from tensorexpr.codegen.compiled.arguments import signature_of
+from tensorexpr.codegen.compiled.function import CompiledFunction
+from tensorexpr.codegen.compiled.gpu_function import GpuFunction
 from tensorexpr.codegen.cuda.launch.device import current_device
 from tensorexpr.codegen.executable import executable_of, executable_of_schedule
 from tensorexpr.codegen.folding import folded
-from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.codegen.gpu_code import GpuCode
-from tensorexpr.codegen.gpu_function import GpuFunction
 from tensorexpr.codegen.handle import Schedule
 from tensorexpr.codegen.schedule import Planned
 from tensorexpr.codegen.schedule import schedule as planned_schedule

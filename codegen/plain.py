@@ -56,7 +56,7 @@ from tensorexpr.ir import (
     product,
 )
 from tensorexpr.records import field, record, replace
-from tensorexpr.simplify.sort_ranges import known_of, ranges_of
+from tensorexpr.simplify.facts.sort_ranges import known_of, ranges_of
 from tensorexpr.text import print_expr
 from tensorexpr.traversal import fresh_name, map_children, negate, walk
 

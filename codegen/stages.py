@@ -21,8 +21,8 @@ from tensorexpr.codegen.auto.search.memory import lowered
 from tensorexpr.codegen.handle import Schedule
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest, Store
+from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.nest_proofs import Verdict, prove
-from tensorexpr.codegen.nest_verify import verify_nest
 from tensorexpr.codegen.pieces import nest_of_pieces, pieces_of
 from tensorexpr.codegen.plain import plain_nest
 from tensorexpr.codegen.schedule import Planned

@@ -17,7 +17,7 @@ from typing import Any
 from tensorexpr.autodiff import gradient, jvp
 from tensorexpr.autodiff.api.vmap import has_rules, vmap
 from tensorexpr.codegen.compile import build
-from tensorexpr.codegen.function import CompiledFunction
+from tensorexpr.codegen.compiled.function import CompiledFunction
 from tensorexpr.errors import DefinitionError, user_location
 from tensorexpr.graph.nodes.effects import graph_effects
 from tensorexpr.graph.run.function import Function

@@ -23,7 +23,7 @@ from tensorexpr.autodiff import Gradient, gradient, jacobian
 from tensorexpr.autodiff.api.report import how_scattered
 from tensorexpr.building.progress import on_progress
 from tensorexpr.codegen.compile import autoschedule, build, schedule
-from tensorexpr.codegen.function import CompiledFunction
+from tensorexpr.codegen.compiled.function import CompiledFunction
 from tensorexpr.codegen.handle import Schedule
 from tensorexpr.codegen.schedule import intrinsic
 from tensorexpr.codegen.schedule.auto_scatters import form_of
@@ -159,9 +159,9 @@ from tensorexpr.tune import tune
 
 if TYPE_CHECKING:  # what type checkers and editors see of the names in LATER
     from tensorexpr.codegen.bundle.export import export
-    from tensorexpr.codegen.context import Context
+    from tensorexpr.codegen.compiled.context import Context
+    from tensorexpr.codegen.compiled.storage import compile, freeze
     from tensorexpr.codegen.cuda.launch.device import synchronize
-    from tensorexpr.codegen.storage import compile, freeze
     from tensorexpr.graph.files.saving import load_function, save_function
     from tensorexpr.graph.modules.methods import compile_method
     from tensorexpr.graph.modules.module import Module
@@ -215,11 +215,11 @@ LATER: dict[str, str] = {  # public names that load their room on first use, and
     "control_dependencies": "tensorexpr.graph.trace.tracing",
     "list_composites": "tensorexpr.graph.run.composites",
     "register_replacement": "tensorexpr.graph.run.replace",
-    "Context": "tensorexpr.codegen.context",
+    "Context": "tensorexpr.codegen.compiled.context",
     "export": "tensorexpr.codegen.bundle",
     "load": "tensorexpr_runtime",
-    "compile": "tensorexpr.codegen.storage",
-    "freeze": "tensorexpr.codegen.storage",
+    "compile": "tensorexpr.codegen.compiled.storage",
+    "freeze": "tensorexpr.codegen.compiled.storage",
     "Module": "tensorexpr.graph.modules.module",
     "compile_method": "tensorexpr.graph.modules.methods",
     "load_state": "tensorexpr.graph.modules.state",

@@ -218,7 +218,7 @@ def _gathered(flows: Sequence[Flow], target: tuple[Axis, ...], carried: dtypes.D
 
 def _selected(c: Contribution, workspace: Workspace) -> Expr:
     """The value of a contribution as a formula over its own indices, in which what an index does not select is not multiplied
-    (`rules_float.select_product`): it is to say so before its indices become data, as gathers without plans do after."""
+    (`rules.floats.select_product`): it is to say so before its indices become data, as gathers without plans do after."""
     return simplify_expr(c.value, (*workspace.steps, *c.axes), c.guards, signed_zeros=False, derived=True)
 
 

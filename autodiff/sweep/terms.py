@@ -5,8 +5,8 @@
     a_exp_bar[i, k] = sum(c_bar[i, j] * b[k, j] for j);  a_bar[i, k] = a_exp_bar[i, k] * exp(a[i, k])   so
 
 That is the chain rule at a[i, k] -> exp(a[i, k]), and what comes out where the exponential has a name. Terms are those of which the
-simplifier makes tensors (`simplify.terms`), where each of their elements is read: the derivative at one that is not would be zero times
-whatever it is. So the conditions under which a term is computed must depend on its own indices: its adjoint goes on under these.
+simplifier makes tensors (`simplify.passes.terms`), where each of their elements is read: the derivative at one that is not would be
+zero times whatever it is. So the conditions under which a term is computed must depend on its own indices: its adjoint goes on under these.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from tensorexpr.autodiff.local.workspace import Place, Workspace, conditions_of
 from tensorexpr.ir import Apply, Axis, Define, Expr, Index, const
 from tensorexpr.records import record
-from tensorexpr.simplify.terms import pays_alone, term_of
+from tensorexpr.simplify.passes.terms import pays_alone, term_of
 from tensorexpr.traversal import free_names
 
 

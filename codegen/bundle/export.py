@@ -23,8 +23,8 @@ from tensorexpr.codegen.bundle.header import c_name, header_text, is_taken
 from tensorexpr.codegen.bundle.table import function_table, table_file
 from tensorexpr.codegen.bundle.tensors import tensors_file
 from tensorexpr.codegen.bundle.variants import Variant, detection_text, variants_of
-from tensorexpr.codegen.function import CompiledFunction
-from tensorexpr.codegen.gpu_function import GpuFunction
+from tensorexpr.codegen.compiled.function import CompiledFunction
+from tensorexpr.codegen.compiled.gpu_function import GpuFunction
 from tensorexpr.codegen.llvm import Interface, Machine, host, nest_code
 from tensorexpr.codegen.llvm.process.jit import object_code
 from tensorexpr.codegen.llvm.runtime.pool_text import LIMIT, pool_text

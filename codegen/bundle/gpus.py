@@ -19,13 +19,13 @@ from typing import Any
 
 from tensorexpr.codegen.bundle.entries import gathered
 from tensorexpr.codegen.compile import machine_of
+from tensorexpr.codegen.compiled.function import CompiledFunction
+from tensorexpr.codegen.compiled.gpu_function import GpuFunction
 from tensorexpr.codegen.cuda.launch.driver_text import driver_text
 from tensorexpr.codegen.cuda.launch.launch_text import launcher_text, ordered
 from tensorexpr.codegen.cuda.launch.plan import ALIGNMENT, Plan
 from tensorexpr.codegen.cuda.nvidia import nvrtc
-from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.codegen.gpu_code import GpuCode
-from tensorexpr.codegen.gpu_function import GpuFunction
 from tensorexpr.codegen.llvm.text.arithmetic import Arithmetic
 from tensorexpr.codegen.nest import CheckSite
 from tensorexpr.codegen.target import Gpu

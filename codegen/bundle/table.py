@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
-from tensorexpr.codegen.arguments import Parameter, size_sources
 from tensorexpr.codegen.bundle.gpus import GpuPart
-from tensorexpr.codegen.context import Symbol
-from tensorexpr.codegen.function import CompiledFunction
+from tensorexpr.codegen.compiled.arguments import Parameter, size_sources
+from tensorexpr.codegen.compiled.context import Symbol
+from tensorexpr.codegen.compiled.function import CompiledFunction
 from tensorexpr.codegen.llvm import Interface
 from tensorexpr.codegen.llvm.text.abi import plain
 from tensorexpr.codegen.nest import CheckSite

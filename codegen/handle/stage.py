@@ -14,11 +14,11 @@ from tensorexpr.codegen.dependence import operation_of
 from tensorexpr.codegen.handle.loops import loops_in
 from tensorexpr.codegen.nest import Alloc, For, LoopNest, Store
 from tensorexpr.codegen.rewrites import data, kernels, loops, sends
-from tensorexpr.codegen.rewrites.data.winners import winner_of
 from tensorexpr.codegen.rewrites.expressions import elements_read, stores_in
 from tensorexpr.codegen.rewrites.loops.kinds import WORDS, check_length
 from tensorexpr.codegen.rewrites.names import fresh
 from tensorexpr.codegen.rewrites.paths import around, loop_at, loop_paths, walk_block, walk_nest
+from tensorexpr.codegen.rewrites.touched.winners import winner_of
 from tensorexpr.codegen.schedule.intrinsics import intrinsic_named
 from tensorexpr.errors import ScheduleError
 from tensorexpr.hints import checked, suggestion, unknown_name

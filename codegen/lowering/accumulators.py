@@ -15,7 +15,7 @@ from tensorexpr.dtypes import DType, accumulator
 from tensorexpr.interpret import identity_of
 from tensorexpr.ir import Apply, Cast, Const, Expr, Param, apply
 from tensorexpr.records import record
-from tensorexpr.simplify.rules_reduce import points
+from tensorexpr.simplify.rules.reduce import points
 
 COMBINE = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "all": "and", "any": "or"}
 WINNERS = ("argmax", "argmin")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tensorexpr.codegen.lowering.merging import accesses
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, Kernel, Stmt, Store
-from tensorexpr.codegen.nest_verify import touched
+from tensorexpr.codegen.nest.verify import touched
 from tensorexpr.ir import Access, Expr
 from tensorexpr.records import replace
 from tensorexpr.traversal import bottom_up

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, Kernel, Store
-from tensorexpr.codegen.nest_verify import touched
+from tensorexpr.codegen.nest.verify import touched
 from tensorexpr.integers import Affine
 from tensorexpr.ir import Access
 from tensorexpr.regions import Opaque, affine_of

@@ -14,7 +14,7 @@ from tensorexpr.codegen.nest import Ahead, Alloc, Block, Check, For, If, Kernel,
 from tensorexpr.ir import FALSE, TRUE, Apply, Cast, Const, Expr, apply
 from tensorexpr.records import replace
 from tensorexpr.rewrite import RuleSet, on
-from tensorexpr.simplify.rules_common import choose_branch, fold_constants, logic_units
+from tensorexpr.simplify.rules.common import choose_branch, fold_constants, logic_units
 from tensorexpr.traversal import bottom_up, walk
 
 

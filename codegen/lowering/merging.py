@@ -16,7 +16,7 @@ from itertools import accumulate
 
 from tensorexpr.codegen.lowering.tiles import resolved
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, Kernel, Stmt, Store
-from tensorexpr.codegen.nest_verify import touched, written
+from tensorexpr.codegen.nest.verify import touched, written
 from tensorexpr.ir import Access, Expr, Index
 from tensorexpr.records import replace
 from tensorexpr.traversal import fresh_name, walk

@@ -36,7 +36,7 @@ from tensorexpr.codegen.lowering.together import run_together
 from tensorexpr.codegen.lowering.unswitch import unswitched
 from tensorexpr.codegen.lowering.zeros import with_zeros_once
 from tensorexpr.codegen.nest import GRID, THREADS, Block, Buffer, For, Kernel, LoopNest, Stmt, Store
-from tensorexpr.codegen.nest_verify import touched
+from tensorexpr.codegen.nest.verify import touched
 from tensorexpr.codegen.schedule.alongside import groups
 from tensorexpr.codegen.schedule.compute_with import joined_groups
 from tensorexpr.codegen.schedule.independence import is_atomic, may_collide
@@ -65,7 +65,7 @@ from tensorexpr.ir import (
     product,
 )
 from tensorexpr.records import replace
-from tensorexpr.simplify.sort_ranges import ranges_of
+from tensorexpr.simplify.facts.sort_ranges import ranges_of
 from tensorexpr.traversal import bottom_up, fresh_name
 
 MANY_ELEMENTS = 1 << 17

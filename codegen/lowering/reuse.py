@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, Kernel, Stmt, Store
-from tensorexpr.codegen.nest_verify import touched
+from tensorexpr.codegen.nest.verify import touched
 from tensorexpr.ir import Access, Expr
 from tensorexpr.records import replace
 from tensorexpr.traversal import bottom_up, walk

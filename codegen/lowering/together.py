@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from tensorexpr.codegen.lowering.arithmetic import ONE, ZERO
 from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, Kernel, Stmt
-from tensorexpr.codegen.nest_verify import touched, written
+from tensorexpr.codegen.nest.verify import touched, written
 from tensorexpr.records import record
 
 NAMED = 4

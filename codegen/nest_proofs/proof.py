@@ -8,11 +8,11 @@ from tensorexpr.codegen.facts.places import Places, Touch
 from tensorexpr.codegen.facts.questions import MOST_STEPS, Answer, Questions, steps_for
 from tensorexpr.codegen.facts.scope import Checked, Scope
 from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest, Stmt, Store
+from tensorexpr.codegen.nest.text import print_block
 from tensorexpr.codegen.nest_proofs.races import close, meet
 from tensorexpr.codegen.nest_proofs.sorts import sorts_of
 from tensorexpr.codegen.nest_proofs.verdict import Finding, Verdict
 from tensorexpr.codegen.nest_proofs.written import Written
-from tensorexpr.codegen.nest_text import print_block
 from tensorexpr.ir import Expr
 from tensorexpr.records import replace
 from tensorexpr.text import print_expr

@@ -19,6 +19,8 @@ Local buffers are named alike: those of copies are one name, declared in differe
 | `facts` | what holds at a place, and what follows from it: the ranges of indices, the sign of an affine form, tests that are decided |
 | `regions` | the statements that compute one buffer |
 | `refusals` | the errors |
+| `cuts` | where along a loop the tests inside begin and cease to hold |
+| `touched/` | what iterations of a loop touch of a buffer |
 | `loops/` | bounds, order and kinds of loops; copies of what they have inside |
 | `data/` | where values are kept, and when they are computed |
 | `kernels/` | kernels that are made or moved, and what is said of memory |

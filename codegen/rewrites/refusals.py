@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tensorexpr.codegen.nest import Stmt
-from tensorexpr.codegen.nest_text import print_block
+from tensorexpr.codegen.nest.text import print_block
 from tensorexpr.errors import ScheduleError
 
 

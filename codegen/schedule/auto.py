@@ -41,7 +41,7 @@ from tensorexpr.codegen.schedule.work import ENOUGH_ROWS, bytes_of, has_reductio
 from tensorexpr.codegen.target import Gpu, Target
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Define, Definition, Expr, Index, Program, Reduce, Scan, Scatter
-from tensorexpr.simplify.inline import cheap_names, without_lost_checks
+from tensorexpr.simplify.passes.inline import cheap_names, without_lost_checks
 from tensorexpr.traversal import read_occurrences, reads, walk
 
 PARALLEL_WORK = 20_000

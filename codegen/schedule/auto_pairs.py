@@ -35,7 +35,7 @@ from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Apply, Axis, Const, Define, Expr, Index, Param, Program, Scan
 from tensorexpr.records import record, replace
 from tensorexpr.regions import affine_of
-from tensorexpr.simplify.inline import MOST_READS
+from tensorexpr.simplify.passes.inline import MOST_READS
 from tensorexpr.traversal import expressions, free_names, read_occurrences, reads, walk
 
 MOST_WORK = 128

@@ -14,7 +14,7 @@ from tensorexpr.codegen.schedule.recompute import DEAR
 from tensorexpr.codegen.schedule.state import Stage, State, all_definitions, plain_order, plain_stages, program_facts
 from tensorexpr.ir import Access, Apply, Axis, Const, Define, Expr, Index, Program, Reduce, const
 from tensorexpr.records import record, replace
-from tensorexpr.simplify.definitions import with_definitions
+from tensorexpr.simplify.passes.definitions import with_definitions
 from tensorexpr.traversal import children, free_names, fresh_name, map_children, walk
 
 

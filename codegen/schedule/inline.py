@@ -8,7 +8,7 @@ from tensorexpr.codegen.schedule.state import State, all_definitions, plain_orde
 from tensorexpr.errors import DefinitionError, ScheduleError
 from tensorexpr.ir import Program
 from tensorexpr.records import replace
-from tensorexpr.simplify.inline import inline_definitions
+from tensorexpr.simplify.passes.inline import inline_definitions
 
 
 def inline(state: State, names: tuple[str, ...]) -> State:

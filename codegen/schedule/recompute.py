@@ -18,7 +18,7 @@ from tensorexpr.codegen.schedule.legality import refuse
 from tensorexpr.codegen.schedule.state import State, plain_order, plain_stages, program_facts
 from tensorexpr.ir import Access, Apply, Axis, Cast, Combiner, Const, Define, Expr, Index, Reduce, const
 from tensorexpr.records import replace
-from tensorexpr.simplify.definitions import with_definitions
+from tensorexpr.simplify.passes.definitions import with_definitions
 from tensorexpr.traversal import bound_names, children, free_names, fresh_name, map_children
 
 STEM = "p"

@@ -37,7 +37,7 @@ from tensorexpr.ir import (
     const,
 )
 from tensorexpr.records import field, record, replace
-from tensorexpr.simplify.sort_ranges import Ranges, known_of
+from tensorexpr.simplify.facts.sort_ranges import Ranges, known_of
 from tensorexpr.traversal import (
     bottom_up,
     free_names,

@@ -62,7 +62,7 @@ from tensorexpr.ir import (
     product,
 )
 from tensorexpr.records import record, replace
-from tensorexpr.simplify.definitions import with_definitions
+from tensorexpr.simplify.passes.definitions import with_definitions
 from tensorexpr.text import print_expr
 from tensorexpr.traversal import free_names, fresh_name, map_children, negate, read_occurrences, rename_bound, substitute, walk
 

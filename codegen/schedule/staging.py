@@ -20,7 +20,7 @@ from tensorexpr.codegen.schedule.placement import check_placement
 from tensorexpr.codegen.schedule.state import Stage, State, all_definitions, plain_order, plain_stages, program_facts
 from tensorexpr.ir import Access, Axis, Const, Define, Expr, Index, TensorType, apply, conjunction, const
 from tensorexpr.records import replace
-from tensorexpr.simplify.definitions import with_definitions
+from tensorexpr.simplify.passes.definitions import with_definitions
 from tensorexpr.traversal import bottom_up, fresh_name, read_occurrences
 
 Layout = tuple[int | tuple[int, int], ...]

@@ -24,7 +24,7 @@ from tensorexpr.errors import InternalError, ScheduleError
 from tensorexpr.hints import suggestion
 from tensorexpr.ir import Access, Axis, Const, Define, Definition, Expr, Program, Scan, Scatter, Segments, const
 from tensorexpr.records import field, record, replace
-from tensorexpr.simplify.sort_ranges import Ranges, ranges_of
+from tensorexpr.simplify.facts.sort_ranges import Ranges, ranges_of
 from tensorexpr.traversal import Read, expressions, read_occurrences, reads
 
 SERIAL = "serial"

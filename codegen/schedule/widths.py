@@ -16,8 +16,8 @@ from tensorexpr.codegen.schedule.state import State, plain_order, plain_stages, 
 from tensorexpr.dtypes import DType
 from tensorexpr.ir import Access, Apply, Cast, Const, Define, Expr, Reduce
 from tensorexpr.records import replace
-from tensorexpr.simplify.definitions import with_definitions
-from tensorexpr.simplify.rules_reduce import points
+from tensorexpr.simplify.passes.definitions import with_definitions
+from tensorexpr.simplify.rules.reduce import points
 from tensorexpr.traversal import bottom_up, children
 
 NARROW = (dtypes.int8, dtypes.int16, dtypes.int32)

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from tensorexpr.codegen.arguments import signature_of
 from tensorexpr.codegen.compile import build
+from tensorexpr.codegen.compiled.arguments import signature_of
+from tensorexpr.codegen.compiled.function import CompiledFunction
 from tensorexpr.codegen.cuda.launch.device import current_device
-from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.codegen.schedule import Planned, autoschedule
 from tensorexpr.codegen.schedule.decisions import Choices, Decisions
 from tensorexpr.codegen.schedule.work import total_work

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from tensorexpr.codegen.context import Context
-from tensorexpr.codegen.function import CompiledFunction
-from tensorexpr.codegen.storage import compile, freeze
+from tensorexpr.codegen.compiled.context import Context
+from tensorexpr.codegen.compiled.function import CompiledFunction
+from tensorexpr.codegen.compiled.storage import compile, freeze
 from tensorexpr.errors import ArgumentError, user_location
 from tensorexpr.graph.modules.module import Module
 from tensorexpr.graph.modules.state import by_path

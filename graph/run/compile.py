@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tensorexpr.codegen.compile import build_program
-from tensorexpr.codegen.function import CompiledFunction
+from tensorexpr.codegen.compiled.function import CompiledFunction
 from tensorexpr.graph.nodes.effects import effects_of
 from tensorexpr.graph.nodes.inline import inline, kept_calls
 from tensorexpr.graph.nodes.ir import (

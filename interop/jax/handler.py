@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import jax
 
 from tensorexpr.codegen.compile import build_program
-from tensorexpr.codegen.function import out_of_bounds
+from tensorexpr.codegen.compiled.function import out_of_bounds
 from tensorexpr.codegen.llvm import NativeModule, host
 from tensorexpr.codegen.nest import CheckSite
 from tensorexpr.errors import TargetError, user_location

@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
-from tensorexpr.codegen.arguments import Layout
+from tensorexpr.codegen.compiled.arguments import Layout
+from tensorexpr.codegen.compiled.function import CompiledFunction
+from tensorexpr.codegen.compiled.gpu_function import GpuFunction
 from tensorexpr.codegen.cuda.thread.packs import ALIGNMENT as PACKED
-from tensorexpr.codegen.function import CompiledFunction
-from tensorexpr.codegen.gpu_function import GpuFunction
 from tensorexpr.codegen.llvm.text.abi import ALIGNMENT
 from tensorexpr.dtypes import dtype
 from tensorexpr.interop.torch.dtypes import TO_TORCH

@@ -22,8 +22,8 @@ from torch.autograd import forward_ad
 
 from tensorexpr.autodiff.api.vmap import has_rules
 from tensorexpr.codegen.compile import build
+from tensorexpr.codegen.compiled.function import CompiledFunction
 from tensorexpr.codegen.cost import cost_of
-from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.codegen.memo import Memo
 from tensorexpr.dtypes import dtype
 from tensorexpr.errors import ArgumentError, DifferentiationError, user_location

@@ -8,7 +8,7 @@ from tensorexpr import dtypes
 from tensorexpr.dtypes import DType, accumulator
 from tensorexpr.ir import Apply, Cast, Const, Expr, Param, Reduce, apply, const
 from tensorexpr.records import record
-from tensorexpr.simplify.rules_reduce import identity_value
+from tensorexpr.simplify.rules.reduce import identity_value
 from tensorexpr.traversal import bottom_up
 
 OPERATIONS = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "all": "and", "any": "or"}

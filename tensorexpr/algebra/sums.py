@@ -15,8 +15,8 @@ from tensorexpr import dtypes
 from tensorexpr.dtypes import DType, accumulator
 from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Program, Reduce, apply
 from tensorexpr.records import replace
-from tensorexpr.simplify.definitions import with_definitions
-from tensorexpr.simplify.rules_reduce import points
+from tensorexpr.simplify.passes.definitions import with_definitions
+from tensorexpr.simplify.rules.reduce import points
 from tensorexpr.traversal import bottom_up, map_expressions
 
 

@@ -1,6 +1,6 @@
 """Integer arithmetic that may wrap around, written as what it is: arithmetic of uint64 between casts.
 
-The rooms below reason about indices as whole numbers (`regions`, `simplify.indices`, the solver of gradients). That is right
+The rooms below reason about indices as whole numbers (`regions`, `simplify.facts.indices`, the solver of gradients). That is right
 where int64 arithmetic stays in int64. So a definition is looked at once, when it is complete, with the ranges of its indices
 and the sizes that it can be called with, and `(i * 2**62) // 4` becomes ``cast(int64, cast(uint64, i) * 2**62) // 4``: the same
 number, which nobody takes for a whole number's. Sums and products that an operation other than `+ - *` looks at, or that are

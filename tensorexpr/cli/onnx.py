@@ -14,7 +14,7 @@ import numpy as np
 from tensorexpr.cli.output import print_code, print_columns, print_heading
 from tensorexpr.cli.specs import parse_size
 from tensorexpr.codegen.bundle.export import export
-from tensorexpr.codegen.function import CompiledFunction
+from tensorexpr.codegen.compiled.function import CompiledFunction
 from tensorexpr.errors import TargetError
 
 _ROUNDS, _SECONDS = 9, 0.05

@@ -20,7 +20,7 @@ import numpy as np
 
 from tensorexpr.autodiff.api.units import is_rule
 from tensorexpr.codegen.compile import build
-from tensorexpr.codegen.function import CompiledFunction
+from tensorexpr.codegen.compiled.function import CompiledFunction
 from tensorexpr.codegen.llvm.process.call import Callable as Entered
 from tensorexpr.codegen.llvm.process.call import link, native_calls
 from tensorexpr.codegen.memo import Memo

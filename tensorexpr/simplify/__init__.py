@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from tensorexpr.ir import Program
 from tensorexpr.rewrite.passes import Pass, run_passes
-from tensorexpr.simplify.definitions import (
+from tensorexpr.simplify.expressions import simplify_expr
+from tensorexpr.simplify.options import Options
+from tensorexpr.simplify.passes.definitions import (
     drop_stop_gradients,
     factor_reductions,
     fold_constants,
@@ -19,13 +21,11 @@ from tensorexpr.simplify.definitions import (
     share_definitions,
     simplify_indices,
 )
-from tensorexpr.simplify.expressions import simplify_expr
-from tensorexpr.simplify.factors import factor_sums
-from tensorexpr.simplify.inline import cheap_names, inline_cheap, inline_definitions
-from tensorexpr.simplify.options import Options
-from tensorexpr.simplify.shapes import with_plain_shapes
-from tensorexpr.simplify.sharing import share_reductions
-from tensorexpr.simplify.terms import keep_terms
+from tensorexpr.simplify.passes.factors import factor_sums
+from tensorexpr.simplify.passes.inline import cheap_names, inline_cheap, inline_definitions
+from tensorexpr.simplify.passes.shapes import with_plain_shapes
+from tensorexpr.simplify.passes.sharing import share_reductions
+from tensorexpr.simplify.passes.terms import keep_terms
 
 MOST_ROUNDS = 12
 

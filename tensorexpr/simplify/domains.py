@@ -18,11 +18,11 @@ from tensorexpr.integers.sets.loops import Bounds
 from tensorexpr.ir import FALSE, TRUE, Apply, Axis, Cast, Const, Expr, Index, Reduce, Scatter, apply, conjunction, conjuncts, const
 from tensorexpr.records import record, replace
 from tensorexpr.regions import alternatives, bound_constraints
-from tensorexpr.simplify.conditions import condition_of, disjuncts
-from tensorexpr.simplify.context import Context
-from tensorexpr.simplify.indices import expression
-from tensorexpr.simplify.rules_common import fold_constants, reads_nothing
-from tensorexpr.simplify.rules_reduce import identity, identity_value
+from tensorexpr.simplify.facts.conditions import condition_of, disjuncts
+from tensorexpr.simplify.facts.context import Context
+from tensorexpr.simplify.facts.indices import expression
+from tensorexpr.simplify.rules.common import fold_constants, reads_nothing
+from tensorexpr.simplify.rules.reduce import identity, identity_value
 from tensorexpr.traversal import free_names, negate, substitute, walk
 
 

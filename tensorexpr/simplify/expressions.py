@@ -37,7 +37,8 @@ from tensorexpr.ir import (
 )
 from tensorexpr.records import replace
 from tensorexpr.rewrite import MOST_STEPS, Rule, RuleSet, endless, trace
-from tensorexpr.simplify.conditions import (
+from tensorexpr.simplify.domains import narrowed, residue_classes, without_idle_guards
+from tensorexpr.simplify.facts.conditions import (
     at_border,
     decided,
     disjuncts,
@@ -49,17 +50,16 @@ from tensorexpr.simplify.conditions import (
     split_extremum,
     united,
 )
-from tensorexpr.simplify.context import Arithmetic, Context
-from tensorexpr.simplify.domains import narrowed, residue_classes, without_idle_guards
-from tensorexpr.simplify.indices import divide, multiply, normal_index
+from tensorexpr.simplify.facts.context import Arithmetic, Context
+from tensorexpr.simplify.facts.indices import divide, multiply, normal_index
+from tensorexpr.simplify.facts.overflow import stays_within
 from tensorexpr.simplify.options import STRICT, Options
-from tensorexpr.simplify.overflow import stays_within
 from tensorexpr.simplify.pieces import with_joint_pieces
 from tensorexpr.simplify.reductions import factored
-from tensorexpr.simplify.rules_common import COMMON_RULES, operands_of, reads_nothing
-from tensorexpr.simplify.rules_float import DERIVED_RULES, FLOAT_RULES, REASSOCIATION_RULES, ZERO_SIGN_RULES
-from tensorexpr.simplify.rules_integer import INTEGER_RULES
-from tensorexpr.simplify.rules_reduce import CAST_RULES, REDUCE_RULES, identity
+from tensorexpr.simplify.rules.common import COMMON_RULES, operands_of, reads_nothing
+from tensorexpr.simplify.rules.floats import DERIVED_RULES, FLOAT_RULES, REASSOCIATION_RULES, ZERO_SIGN_RULES
+from tensorexpr.simplify.rules.integers import INTEGER_RULES
+from tensorexpr.simplify.rules.reduce import CAST_RULES, REDUCE_RULES, identity
 from tensorexpr.traversal import map_children, negate, size_names
 
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from itertools import product
 
 from tensorexpr.ir import Apply, Const, Expr, apply
-from tensorexpr.simplify.conditions import disjuncts
-from tensorexpr.simplify.context import Context
-from tensorexpr.simplify.rules_common import reads_nothing
+from tensorexpr.simplify.facts.conditions import disjuncts
+from tensorexpr.simplify.facts.context import Context
+from tensorexpr.simplify.rules.common import reads_nothing
 
 Term = tuple[int, Expr]
 """A sign, and what is added or subtracted."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from tensorexpr.ir import Apply, Expr, Reduce, apply
 from tensorexpr.records import replace
-from tensorexpr.simplify.context import Context
+from tensorexpr.simplify.facts.context import Context
 from tensorexpr.simplify.options import Options
-from tensorexpr.simplify.rules_float import is_moderate
+from tensorexpr.simplify.rules.floats import is_moderate
 from tensorexpr.traversal import free_names
 
 

@@ -7,7 +7,8 @@ from tensorexpr.autodiff.sweep.reverse import reverse
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Apply, Define, Expr, Program, Reduce
 from tensorexpr.parse import parse_program
-from tensorexpr.simplify import simplify, terms
+from tensorexpr.simplify import simplify
+from tensorexpr.simplify.passes import terms
 from tensorexpr.traversal import walk
 from tensorexpr.verify import verify
 from tests.autodiff.test_laws import EVERYTHING, SMOOTH, with_inputs

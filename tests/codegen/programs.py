@@ -10,8 +10,8 @@ from tensorexpr.algebra import with_narrow_sums, with_recurrences
 from tensorexpr.codegen.compile import fold_constants, machine_of, program_from
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Alloc, Block, For, If, Kernel, LoopNest, Stmt
-from tensorexpr.codegen.nest_interpret import Machine, run_nest
-from tensorexpr.codegen.nest_verify import verify_nest
+from tensorexpr.codegen.nest.interpret import Machine, run_nest
+from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.schedule import Planned, schedule
 from tensorexpr.codegen.target import Target
 from tensorexpr.codegen.tuning.lookup import scheduled, simplified

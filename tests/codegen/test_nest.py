@@ -8,8 +8,8 @@ import pytest
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.nest import Alloc, Buffer, Call, Check, CheckSite, For, If, Kernel, LoopNest, Store
-from tensorexpr.codegen.nest_interpret import run_nest
-from tensorexpr.codegen.nest_verify import verify_nest
+from tensorexpr.codegen.nest.interpret import run_nest
+from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.errors import InternalError
 from tensorexpr.ir import Access, Const, Index, Param, Size, apply, const
 

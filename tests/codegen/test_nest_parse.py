@@ -14,9 +14,9 @@ from tensorexpr.codegen.llvm import emit as llvm_text
 from tensorexpr.codegen.llvm.text.machine import Machine
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Ahead, LoopNest
-from tensorexpr.codegen.nest_parse import parse_nest
-from tensorexpr.codegen.nest_text import print_nest
-from tensorexpr.codegen.nest_verify import verify_nest
+from tensorexpr.codegen.nest.parse import parse_nest
+from tensorexpr.codegen.nest.text import print_nest
+from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.plain import plain_nest
 from tensorexpr.codegen.schedule import autoschedule, schedule
 from tensorexpr.codegen.target import H200

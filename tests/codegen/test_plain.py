@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
+from tensorexpr.codegen.nest.text import print_nest
 from tensorexpr.codegen.nest_proofs import prove
-from tensorexpr.codegen.nest_text import print_nest
 from tensorexpr.codegen.plain import plain_nest
 from tensorexpr.errors import OutOfBoundsError
 from tensorexpr.interpret import evaluate_program

@@ -9,8 +9,6 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PLAN = "## The middle to come"
-"""The section of ARCHITECTURE.md that is a plan of work."""
 PRODUCED = {"docs/schedules.md"}
 """Made from docstrings as a whole."""
 PAGES = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")]
@@ -42,7 +40,7 @@ MEAN = 22.0
 
 def prose(text: str) -> str:
     """The text without code, tables, headings and produced blocks; code in a line counts as one word."""
-    text = re.sub(r"<!-- begin [a-z-]+ -->.*?<!-- end -->", "\n\n", text.split(PLAN)[0], flags=re.DOTALL)
+    text = re.sub(r"<!-- begin [a-z-]+ -->.*?<!-- end -->", "\n\n", text, flags=re.DOTALL)
     text = re.sub(r"^```.*?^```[^\n]*$", "\n\n", text, flags=re.DOTALL | re.MULTILINE)
     text = re.sub(r"^(#.*|\|.*|!\[.*| {4,}[^\s\-*].*|<!--.*|---)$", "", text, flags=re.MULTILINE)
     text = re.sub(r"^\s*([-*]|\d+\.) ", "\n\n", text, flags=re.MULTILINE)

@@ -15,16 +15,16 @@ from unittest.mock import patch
 import numpy as np
 
 import tensorexpr as te
-from tensorexpr.codegen.arguments import address, signature_of, size_sources
 from tensorexpr.codegen.auto.machine import ZEN_4
 from tensorexpr.codegen.auto.search import joining, passes, searched
 from tensorexpr.codegen.compile import build_program
+from tensorexpr.codegen.compiled.arguments import address, signature_of, size_sources
+from tensorexpr.codegen.compiled.function import CompiledFunction
 from tensorexpr.codegen.executable import executable_of_schedule
-from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.codegen.handle import Schedule
 from tensorexpr.codegen.llvm import set_threads
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.nest_verify import verify_nest
+from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.schedule import Planned, autoschedule, schedule
 from tensorexpr.codegen.target import H200, host_target
 from tensorexpr.errors import ArgumentError, DefinitionError, DifferentiationError, OutOfBoundsError

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tensorexpr import dtypes
-from tensorexpr.codegen.arguments import Arguments, Parameter, Signature, address, overlap
+from tensorexpr.codegen.compiled.arguments import Arguments, Parameter, Signature, address, overlap
 from tensorexpr.errors import ArgumentError, DefinitionError
 from tensorexpr.ir import Size, apply, const
 

@@ -8,7 +8,8 @@ from tensorexpr.codegen.cost import cost_of
 from tensorexpr.errors import OutOfBoundsError
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.parse import parse_program
-from tensorexpr.simplify import Options, factor_sums, factors, simplify
+from tensorexpr.simplify import Options, factor_sums, simplify
+from tensorexpr.simplify.passes import factors
 from tensorexpr.text import print_program
 from tensorexpr.verify import verify
 from tests.random_programs import random_inputs, random_program, random_sizes

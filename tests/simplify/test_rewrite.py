@@ -14,8 +14,8 @@ from tensorexpr.errors import InternalError
 from tensorexpr.ir import Apply, Const, Expr, apply
 from tensorexpr.parse import parse_expr
 from tensorexpr.rewrite import RuleSet, on, rewrite
-from tensorexpr.simplify.rules_common import COMMON_RULES
-from tensorexpr.simplify.rules_integer import INTEGER_RULES
+from tensorexpr.simplify.rules.common import COMMON_RULES
+from tensorexpr.simplify.rules.integers import INTEGER_RULES
 
 X = parse_expr("X[0]", {"X": dtypes.int32})
 

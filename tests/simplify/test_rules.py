@@ -14,10 +14,10 @@ from tensorexpr.errors import DefinitionError
 from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, apply, const
 from tensorexpr.ops import OPS
 from tensorexpr.rewrite import Rule
-from tensorexpr.simplify.rules_common import COMMON_RULES
-from tensorexpr.simplify.rules_float import DERIVED_RULES, FLOAT_RULES, REASSOCIATION_RULES, ZERO_SIGN_RULES
-from tensorexpr.simplify.rules_integer import INTEGER_RULES
-from tensorexpr.simplify.rules_reduce import REDUCE_RULES
+from tensorexpr.simplify.rules.common import COMMON_RULES
+from tensorexpr.simplify.rules.floats import DERIVED_RULES, FLOAT_RULES, REASSOCIATION_RULES, ZERO_SIGN_RULES
+from tensorexpr.simplify.rules.integers import INTEGER_RULES
+from tensorexpr.simplify.rules.reduce import REDUCE_RULES
 from tests.simplify.points import corners, grid, same, values
 
 NEEDED = 40

@@ -7,7 +7,8 @@ from tensorexpr.codegen.compile import build_program
 from tensorexpr.errors import OutOfBoundsError
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.parse import parse_program
-from tensorexpr.simplify import keep_terms, simplify, terms
+from tensorexpr.simplify import keep_terms, simplify
+from tensorexpr.simplify.passes import terms
 from tensorexpr.text import print_program
 from tensorexpr.verify import verify
 from tests.random_programs import random_inputs, random_program, random_sizes

@@ -14,7 +14,7 @@ import tensorexpr as te
 from tensorexpr.codegen import executable
 from tensorexpr.codegen.llvm import set_threads
 from tensorexpr.codegen.nest import Buffer, Kernel, LoopNest, Store
-from tensorexpr.codegen.nest_verify import verify_nest
+from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.dtypes import float32
 from tensorexpr.ir import Axis, Const, Constant, Define, Input, Program, const
 from tensorexpr.language import program_of

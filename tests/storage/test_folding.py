@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr.codegen.arguments import signature_of
 from tensorexpr.codegen.compile import build_program
+from tensorexpr.codegen.compiled.arguments import signature_of
+from tensorexpr.codegen.compiled.function import CompiledFunction
 from tensorexpr.codegen.executable import executable_of
-from tensorexpr.codegen.function import CompiledFunction
 from tensorexpr.ir import Program
 from tensorexpr.parse import parse_program
 from tests.random_programs import random_inputs, random_program

@@ -19,9 +19,9 @@ import pytest
 import tensorexpr as te
 import tensorexpr_runtime
 from tensorexpr.codegen import gpu_code
+from tensorexpr.codegen.compiled.gpu_function import GpuFunction
 from tensorexpr.codegen.cuda.nvidia import nvrtc
 from tensorexpr.codegen.cuda.nvidia.cubin import parameters_of
-from tensorexpr.codegen.gpu_function import GpuFunction
 from tensorexpr_runtime import ArgumentError, BundleError, DeviceArray, OutOfBoundsError, cuda, on_gpu
 from tensorexpr_runtime.cuda import stream_of
 from tensorexpr_runtime.device_array import _Managed, view

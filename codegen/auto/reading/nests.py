@@ -31,7 +31,9 @@ from tensorexpr.codegen.auto.summary import (
     Work,
 )  # fmt: skip
 from tensorexpr.codegen.llvm.emitter.dots import dot_in
-from tensorexpr.codegen.llvm.emitter.squares import LEAST_ROWS, SIDES
+from tensorexpr.codegen.llvm.emitter.rectangles import LANES as LANES_OF_SQUARES
+from tensorexpr.codegen.llvm.emitter.rectangles import MOST_COLUMNS
+from tensorexpr.codegen.llvm.emitter.squares import LEAST_ROWS
 from tensorexpr.codegen.llvm.text.machine import Machine, host
 from tensorexpr.codegen.nest import LANES, Alloc, Block, Check, For, If, LoopNest, Store
 from tensorexpr.codegen.rewrites.lanes_last import lanes_last
@@ -43,6 +45,8 @@ from tensorexpr.traversal import free_names, substitute, walk
 
 MOST_KEPT = 32
 """Registers of elements in memory that LLVM keeps while a loop updates them: as many as there are."""
+COLUMNS = range(2, MOST_COLUMNS + 1)
+"""Copies around lanes of a copy that make a rectangle that is turned around."""
 TURNED = 4.0
 """Shuffles of each register of a square of sixteen that is turned around: by halving (`llvm/emitter/squares.py`)."""
 SIGNED = 1.4
@@ -189,14 +193,13 @@ class _Reader(Accesses):
         self.block(s.body, at)
 
     def _store(self, s: Store, at: Place) -> None:
-        choices = (n for n in walk(s.value) if isinstance(n, Apply) and n.op.name == "where")
-        if any(any(isinstance(x, Access) for x in walk(n.args[1])) and self._tears(n.args[0], at) for n in choices):
-            at = replace(at, torn=True)  # what may be beyond a border is loaded behind a branch
+        if any(self._is_behind_a_branch(n, at) for n in walk(s.value) if isinstance(n, Apply) and n.op.name == "where"):
+            at = replace(at, torn=True)
         index = self._indexed(s.buffer, s.indices, at)
         again = [n for n in walk(s.value) if isinstance(n, Access) and n.tensor == s.buffer]
         held, loops = s.buffer in self.registers, frozenset(at.path)
         same = any(n.indices == s.indices for n in again)
-        if isinstance(s.value, Access) and self._is_turned(s.value.tensor, s.value.indices, at, SIDES):
+        if isinstance(s.value, Access) and self._is_turned(s.value.tensor, s.value.indices, at, COLUMNS, LANES_OF_SQUARES):
             changed = self._load(s.value, replace(at, turned=True))
         elif same and not held:
             changed = self._visit(s.value, replace(at, seen=self._seen_again(s, index, at)))
@@ -226,11 +229,18 @@ class _Reader(Accesses):
         for access in again:
             self._chain(s, access, index, held or (same and loops != frozenset(at.path)), at)
 
-    def _is_turned(self, buffer: str, indices: tuple[Expr, ...], at: Place, sides: Sequence[int]) -> bool:
-        """Whether lanes that go across the rows of a buffer are turned around in registers: copies around them go along the rows."""
+    def _is_behind_a_branch(self, choice: Apply, at: Place) -> bool:
+        """Whether lanes of what may be beyond a border are loaded behind a branch; a single element is loaded from one of two places."""
+        loads = [n for n in walk(choice.args[1]) if isinstance(n, Access)]
+        return bool(self._tears(choice.args[0], at)) and any(self._stride(n.tensor, n.indices, at) for n in loads)
+
+    def _is_turned(self, buffer: str, indices: tuple[Expr, ...], at: Place, sides: Sequence[int], lanes: Sequence[int] = ()) -> bool:
+        """Whether lanes that go across the rows of a buffer are turned around in registers: copies around them go along the rows. They are
+        whole registers, or as many `lanes`."""
         if at.lanes is None or self.private.get(buffer) or self._size(buffer) < 4 or abs(self._stride(buffer, indices, at)) in (0.0, 1.0):
             return False
-        if self.loops[at.lanes].extent * self._size(buffer) % (self.machine.vector_bits // 8) or at.path[-1] != at.lanes:
+        extent = self.loops[at.lanes].extent
+        if (extent * self._size(buffer) % (self.machine.vector_bits // 8) and extent not in lanes) or at.path[-1] != at.lanes:
             return False
         around = [self.loops[x] for x in at.path[:-1] if self.loops[x].kind == UNROLL and self.loops[x].extent in sides]
         return any(abs(self._step(buffer, indices, loop.name)) == 1 for loop in around)
@@ -403,8 +413,8 @@ class _Reader(Accesses):
         changed |= at.under
         aligned = self._is_aligned(e.tensor, e.indices, at)
         stride = self._stride(e.tensor, e.indices, at)
-        if at.turned:
-            self._add(at, changed, operations.SHUFFLE, self._size(e.tensor), TURNED)
+        if at.turned and at.lanes is not None:
+            self._add(at, changed, operations.SHUFFLE, self._size(e.tensor), min(TURNED, log2(self.loops[at.lanes].extent)))
             stride = 1.0
         elif at.lanes is not None and not at.masked and stride > 2 and stride * self._size(e.tensor) <= self.machine.spread:
             # Rows are loaded whole and shared by those who read other elements of them: as many shuffles each, few loads.

@@ -12,14 +12,16 @@ from __future__ import annotations
 
 from tensorexpr.codegen.auto.candidate import UNIT, Candidate, Spent, effort, plain
 from tensorexpr.codegen.auto.cost import Model
+from tensorexpr.codegen.auto.machine import Facts
 from tensorexpr.codegen.auto.measure import facts_here
 from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.auto.search.digits import in_digits
 from tensorexpr.codegen.auto.search.searching import searched
 from tensorexpr.codegen.auto.tiles.bound import least
+from tensorexpr.codegen.auto.tiles.pieces import cut_up
 from tensorexpr.codegen.nest import LoopNest
+from tensorexpr.codegen.rewrites.cuts import statements_of
 from tensorexpr.codegen.rewrites.kernels import in_memory
-from tensorexpr.codegen.rewrites.loops.cuts import statements_of
 from tensorexpr.ir import Access, Definition, Program, Scatter
 from tensorexpr.traversal import walk
 
@@ -54,12 +56,12 @@ def faster(program: Program, planned: LoopNest) -> Candidate | None:
     now = float(theirs.times()[0])
     if now < WORTH:
         return None
-    start = in_digits(plain(program)).nest
-    bound = least(summary_of(start), facts, {b.name for b in start.parameters})
+    start = in_digits(plain(program))
+    bound = _least(start, facts)
     if now <= CLOSE * bound or now - bound < WORTH:
         return None
     most = min((now - bound) * 1e-9 * PAID_BACK, MOST_SECONDS) / UNIT
-    statements = [statements_of(kernel.body) for kernel in start.kernels]
+    statements = [statements_of(kernel.body) for kernel in start.nest.kernels]
     if max(statements, default=0) > MOST_STATEMENTS and now <= FAR * bound:
         return None
     if A_PAIR * sum(statements) ** 2 > most:
@@ -72,6 +74,13 @@ def faster(program: Program, planned: LoopNest) -> Candidate | None:
     ours = Model(summary_of(in_memory(found.nest)), facts)
     alone, together = (float(theirs.times(None, n)[0]) / float(ours.times(None, n)[0]) for n in (1, SEVERAL))
     return found if alone >= MARGIN and together >= 1.0 else None
+
+
+def _least(start: Candidate, facts: Facts) -> float:
+    """What no nest goes below, whichever branches of choices it leaves out."""
+    for kernel in range(len(start.nest.kernels)):
+        start = cut_up(start, kernel)
+    return least(summary_of(start.nest), facts, {b.name for b in start.nest.parameters})
 
 
 def _sends_rows_of_data(d: Definition) -> bool:

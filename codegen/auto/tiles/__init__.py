@@ -5,6 +5,7 @@
 | module | what it holds |
 |---|---|
 | `straight` | loops that run over one range in each iteration of those around them |
+| `pieces` | loops cut where a choice inside changes |
 | `survey` | loops of a kernel, how their iterations depend on each other, which may be lanes |
 | `sketch` | the summary of a kernel with a tile, before any rewrite |
 | `choose` | structures and sizes by the model of cost |
@@ -22,6 +23,7 @@ from tensorexpr.codegen.auto.machine import Facts
 from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.auto.tiles.choose import choices, copying
 from tensorexpr.codegen.auto.tiles.making import bordered, shared, tiled_by
+from tensorexpr.codegen.auto.tiles.pieces import cut_up
 from tensorexpr.codegen.auto.tiles.straight import straightened
 from tensorexpr.codegen.auto.tiles.survey import Survey, alone
 from tensorexpr.codegen.nest import LoopNest
@@ -48,9 +50,16 @@ def tiled(candidate: Candidate, kernel: int, facts: Facts, threads: int = 1) -> 
     straight = straightened(candidate, kernel)
     if straight is not None:
         candidate, survey = straight, Survey(straight.nest, kernel)
-    best, time = _best(candidate, survey, kernel, facts)
-    if not time:
-        return best
+    cut = cut_up(candidate, kernel)
+    best, time = candidate, inf
+    for one in (candidate,) if cut is candidate else (cut, candidate):
+        inside = survey if one is candidate else Survey(one.nest, kernel)
+        found, took = _best(one, inside, kernel, facts, time)
+        if not took:
+            return found
+        if took < time or one is cut:
+            best, time, begun = found, took, (one, inside)
+    candidate, survey = begun
     for name in survey.uneven:
         try:
             cut = candidate.then("partition", name)
@@ -58,7 +67,7 @@ def tiled(candidate: Candidate, kernel: int, facts: Facts, threads: int = 1) -> 
             continue
         inside = Survey(cut.nest, kernel)
         if name in inside.loops and name not in inside.uneven:
-            one, took = _best(cut, inside, kernel, facts)
+            one, took = _best(cut, inside, kernel, facts, time)
             if took < time:
                 best, time = one, took
     copies = len(best.nest.kernels) - len(candidate.nest.kernels)
@@ -68,12 +77,12 @@ def tiled(candidate: Candidate, kernel: int, facts: Facts, threads: int = 1) -> 
     return best
 
 
-def _best(candidate: Candidate, survey: Survey, kernel: int, facts: Facts) -> tuple[Candidate, float]:
-    """The candidate by the best tile, and its time; kernels that copy operands stand before it."""
+def _best(candidate: Candidate, survey: Survey, kernel: int, facts: Facts, most: float) -> tuple[Candidate, float]:
+    """The candidate by the best tile, and its time, where tiles may take less than `most`; kernels that copy operands stand before it."""
     best, time = candidate, inf
     made = 0
     for choice in choices(survey, facts):
-        if made == MOST_MADE or choice.time > CLOSE * time:
+        if made == MOST_MADE or choice.time > CLOSE * min(time, most):
             break
         try:
             one = tiled_by(candidate, survey, choice.tile, kernel)

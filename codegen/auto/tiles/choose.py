@@ -31,7 +31,7 @@ from tensorexpr.codegen.auto.tiles.sketch import Level, Packed, Tile, sketch
 from tensorexpr.codegen.auto.tiles.survey import DATA, SUM, WINDOW, Survey
 from tensorexpr.codegen.lowering.arithmetic import constant
 from tensorexpr.codegen.nest import Store
-from tensorexpr.codegen.nest_names import statements
+from tensorexpr.codegen.nest.names import statements
 from tensorexpr.ir import Access, Index
 from tensorexpr.records import record, replace
 
@@ -56,13 +56,15 @@ FEW_LEAVES = 4
 NEAR = 1.15
 """How far above what no nest goes below a tile of such a kernel is as good as it gets: loops, rests, and loads beside their arithmetic."""
 MOST_WINDOWS = 2
-"""Choices, from the best on, that are tried with windows copied out."""
+"""Choices, the best of some lanes each, that are tried with windows copied out."""
 FEW_COPIES = 4
 """Iterations below which a loop alone makes too few copies to hide how long sums wait for each other."""
 MOST_TESTED = 32
 """Copies of a statement under tests, windows among them: at each border there are as many again."""
 COPIED = 0.2
 """Nanoseconds of an element that is copied to a panel: some tenths of a line from the third cache, and its shuffles."""
+COPIED_NEAR = 0.1
+"""The same of a copy that stays in the first cache: the shuffles of a square of sixteen, its loads and stores, for each element."""
 CLASH = 2048
 """Bytes apart at which rows share half of the places of a page with each other."""
 CROWDED = 0.96
@@ -93,7 +95,9 @@ def choices(survey: Survey, facts: Facts) -> list[Choice]:
         if found[-1].time <= enough:
             break
     found.sort(key=lambda c: c.time)
-    found += [better for choice in found[:MOST_WINDOWS] for better in _with_windows(survey, facts, choice)]
+    best = {choice.tile.lanes: choice for choice in reversed(found)}
+    leading = [choice for choice in found if best[choice.tile.lanes] is choice][:MOST_WINDOWS]
+    found += [better for choice in leading for better in _with_windows(survey, facts, choice)]
     return sorted(found, key=lambda c: c.time)
 
 
@@ -143,6 +147,8 @@ def _of_cut(survey: Survey, facts: Facts, cut: Sequence[str]) -> Iterator[Tile]:
         packed = list(_packed(survey, cut)) if copies else []
         for one, _ in packed:
             yield Tile((*levels, *lanes), (), (one,))
+        for one in _in_elements(survey, facts, cut):
+            yield Tile((*levels, *lanes), (), (one,))
         if any(far for _, far in packed):
             continue
         if any(level.size for level in whole):
@@ -187,6 +193,23 @@ def _packed(survey: Survey, cut: Sequence[str]) -> Iterator[tuple[Packed, bool]]
         packed, far = Packed(access.tensor, last, own[-1] if staged else None), abs(survey.stride(access, lanes)) > 2
         if far or _is_crowded(survey, packed) or not _has_whole_lines(survey, packed):
             yield packed, far
+
+
+def _in_elements(survey: Survey, facts: Facts, cut: Sequence[str]) -> Iterator[Packed]:
+    """Operands of the busiest leaf that lie across the lanes, and are small for each iteration of the loops around that go through them: a
+    copy is made there, where the next cache has it, or registers."""
+    leaf, one = survey.busiest, facts.vector_bits // 32
+    lanes = next((name for name in leaf.path if name in cut), None)
+    length = None if lanes is None else survey.length(lanes)
+    if lanes is None or survey.kind(lanes) != DATA or length is None or (length > one and length % one):
+        return
+    outer = [x for x in leaf.path if survey.kind(x) == DATA and x != lanes]
+    for access in dict.fromkeys(a for a in leaf.loads if survey.may_be_packed(a, lanes, leaf, True)):
+        own = [x for x in outer if survey.stride(access, x) != 0]
+        others = [x for x in leaf.path if x not in own and survey.stride(access, x) != 0]
+        elements = prod(survey.length(x) or OPEN for x in others) * access.dtype.itemsize
+        if own and outer[: len(own)] == own and abs(survey.stride(access, lanes)) > 2 and elements <= facts.caches[0] // 2:
+            yield Packed(access.tensor, access.indices.index(Index(lanes)), own[-1], True)
 
 
 def _across(survey: Survey, cut: Sequence[str]) -> list[str]:
@@ -266,7 +289,7 @@ def _few_at_once(groups: Sequence[Sequence[int]], options: Sequence[Sequence[int
 
 def copying(survey: Survey, packed: Packed) -> float:
     """Nanoseconds that copies of an operand take, each element once."""
-    return COPIED * prod(float(constant(e) or OPEN) for e in survey.buffers[packed.buffer].shape)
+    return (COPIED_NEAR if packed.whole else COPIED) * prod(float(constant(e) or OPEN) for e in survey.buffers[packed.buffer].shape)
 
 
 def _is_crowded(survey: Survey, packed: Packed) -> bool:

@@ -10,13 +10,13 @@ from tensorexpr.codegen.auto.tiles.sketch import Level, Packed, Tile
 from tensorexpr.codegen.auto.tiles.survey import DATA, SUM, Survey
 from tensorexpr.codegen.llvm.text.machine import host
 from tensorexpr.codegen.lowering.arithmetic import constant, sub
-from tensorexpr.codegen.nest import For, LoopNest
+from tensorexpr.codegen.nest import For, If, LoopNest
+from tensorexpr.codegen.rewrites.cuts import statements_of
 from tensorexpr.codegen.rewrites.expressions import expressions_in
-from tensorexpr.codegen.rewrites.loops.cuts import statements_of
 from tensorexpr.codegen.rewrites.names import fresh
 from tensorexpr.codegen.rewrites.paths import around, walk_block, walk_nest
 from tensorexpr.errors import ScheduleError
-from tensorexpr.ir import Apply
+from tensorexpr.ir import Access, Apply
 from tensorexpr.records import replace
 from tensorexpr.traversal import free_names, walk
 
@@ -66,9 +66,13 @@ class _Making:
         for packed in self.tile.packed:
             if packed.loop is None:
                 self._pack_before(packed)
+            elif packed.whole:
+                self._pack_all(packed, packed.loop)
             else:
                 self._pack(packed, packed.loop)
         self.then("simplify")
+        for name in reversed([*self.names.values(), *self.vectors]):
+            self._ask_before(name)
         present = self._present()
         for n, level in enumerate(levels):
             if level.kind == "unroll" and self.names[n] in present:
@@ -78,6 +82,15 @@ class _Making:
                 self.then("vectorize", name)
         self.then("simplify")
         return self.candidate
+
+    def _ask_before(self, name: str) -> None:
+        """Tests of what is around copies or lanes in front of these, where all of a loop stands under them: else each copy asks again."""
+        for _, s in walk_nest(self.candidate.nest):
+            if isinstance(s, For) and s.index == name and len(s.body) == 1 and isinstance(s.body[0], If) and not s.body[0].otherwise:
+                test = s.body[0].condition
+                if name not in free_names(test) and not any(isinstance(n, Access) for n in walk(test)):
+                    self.then("partition", name, None, test)
+                    return
 
     def _split(self, loop: str) -> None:
         """The levels of a loop, from the outermost in."""
@@ -106,7 +119,8 @@ class _Making:
         if length is not None and length % size == 0:
             self.then("split", name, size, "peel", names)
             return
-        moved = loop not in self.tile.lanes or not any(packed.loop is None for packed in self.tile.packed)  # else in blocks of the copy
+        copied = any(packed.loop is None or packed.whole for packed in self.tile.packed)
+        moved = loop not in self.tile.lanes or not copied  # else in blocks of the copy
         if moved and not (alone and name == loop) and self.survey.kind(loop) == DATA and length is not None and length > size:
             try:
                 self.then("split", name, size, "shift", names)
@@ -160,6 +174,28 @@ class _Making:
             return
         (across_o, across_i, along_o, along_i) = fresh(self.candidate.nest, *(f"{x}_{y}" for x in (across, along) for y in "oi"))
         self.then("split", across, min(one, self._length(across) or one), "peel", (across_o, across_i))
+        self.then("split", along, min(one, self._length(along) or one), "peel", (along_o, along_i))
+        self._sink([along_i, across_i])
+        self.then("simplify")
+        for word, name in (("unroll", along_i), ("vectorize", across_i)):
+            if name in self._present():
+                self.then(word, name)
+
+    def _pack_all(self, packed: Packed, loop: str) -> None:
+        """A copy of all that an iteration of a loop reads of an operand, in blocks of as many elements as there are lanes, made of squares
+        that are turned around: what is left of a block is filled up."""
+        rank, one = len(self.survey.buffers[packed.buffer].shape), host().vector_bits // 32
+        block = prod(level.size for lanes in self.tile.lanes for level in self.tile.of(lanes) if lanes in self.survey.busiest.path)
+        before = self._present()
+        order = (packed.last, *(axis for axis in range(rank) if axis != packed.last))
+        self.then("stage", packed.buffer, self._around(packed, loop), order, block)
+        made = [x for x in self._present() if x not in before]
+        if len(made) < 2:
+            raise ScheduleError(f"tile: expected a part of {packed.buffer} of several elements to pack")
+        across, along = made[0], next((x for x in made if x.rsplit("_", 1)[-1] == str(rank - 1)), made[-1])
+        length, side = self._length(across) or one, min(block, one)
+        (across_o, across_i, along_o, along_i) = fresh(self.candidate.nest, *(f"{x}_{y}" for x in (across, along) for y in "oi"))
+        self.then("split", across, side, "guard" if length % side else "peel", (across_o, across_i))
         self.then("split", along, min(one, self._length(along) or one), "peel", (along_o, along_i))
         self._sink([along_i, across_i])
         self.then("simplify")

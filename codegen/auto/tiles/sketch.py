@@ -32,12 +32,13 @@ class Level(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """A buffer of which a copy is made, its axis `last` behind the others: in the iterations of a loop (over blocks of it), or, without
-    one, of all of it before the kernel."""
+    """A buffer of which a copy is made, its axis `last` behind the others: in the iterations of a loop (over blocks of it, or, `whole`, of
+    all that an iteration reads), or, without one, of all of it before the kernel."""
 
     buffer: str
     last: int
     loop: str | None
+    whole: bool = False
 
 
 @record

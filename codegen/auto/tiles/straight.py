@@ -20,8 +20,8 @@ from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.auto.tiles.survey import DATA, Survey, alone
 from tensorexpr.codegen.lowering.arithmetic import constant, sub
 from tensorexpr.codegen.nest import For
+from tensorexpr.codegen.rewrites.cuts import moduli_of
 from tensorexpr.codegen.rewrites.facts import Facts
-from tensorexpr.codegen.rewrites.loops.cuts import moduli_of
 from tensorexpr.codegen.rewrites.names import fresh
 from tensorexpr.codegen.rewrites.paths import walk_nest
 from tensorexpr.errors import ScheduleError

@@ -206,20 +206,21 @@ class Survey:
                     found.setdefault(name)
         return tuple(found)
 
-    def may_be_packed(self, access: Access, lanes: str, leaf: Leaf) -> bool:
+    def may_be_packed(self, access: Access, lanes: str, leaf: Leaf, alone: bool = False) -> bool:
         """Whether what an access loads of a buffer may be copied so that lanes lie side by side: along an axis of their own, for other
-        loops that load the same."""
+        loops that load the same, or for the lanes `alone`."""
         if access.tensor in self.locals or access.tensor in self.written or len(access.indices) < 2:
             return False
         if any(a.tensor == access.tensor and a != access for a in leaf.loads):
             return False
         moving = [e for e in access.indices if lanes in free_names(e)]
-        return moving == [Index(lanes)] and any(self.kind(x) == DATA and self.stride(access, x) == 0 for x in leaf.path)
+        again = alone or any(self.kind(x) == DATA and self.stride(access, x) == 0 for x in leaf.path)
+        return moving == [Index(lanes)] and again
 
     def _slides(self, access: Access, lanes: str) -> bool:
-        """Whether lanes begin anywhere in a line: a sum moves along their axis as well."""
+        """Whether lanes begin anywhere in a line: another loop moves along their axis as well."""
         names = (free_names(e) for e in access.indices if lanes in free_names(e))
-        return any(x != lanes and x in self.loops and self.kind(x) == SUM for own in names for x in own)
+        return any(x != lanes and x in self.loops for own in names for x in own)
 
     def below(self, name: str) -> list[Leaf]:
         """The leaves in a loop."""
@@ -231,11 +232,11 @@ class Survey:
         """Assignments of lanes, those first whose lanes lie side by side in memory."""
         found = list(islice((tuple(c) for c in self._cuts(self.roots)), 4 * MOST_CUTS))
         distances = {cut: self._distance(cut) for cut in dict.fromkeys(found)}
-        least = min(distances.values(), default=0.0)
         ordered = sorted(distances, key=distances.__getitem__)
         wide = [cut for cut in ordered if not self._is_narrow(cut)]
         if wide:
             ordered = [cut for cut in ordered if cut in wide or distances[cut] < distances[wide[0]]]
+        least = distances[(wide or ordered)[0]] if ordered else 0.0
         most = {cut: NEAR if self._is_stored_across(cut) else FAR for cut in ordered}
         return [cut for cut in ordered if distances[cut] <= most[cut] * least][:MOST_CUTS]
 

@@ -1,6 +1,7 @@
 """Small matrices copied to their transpose, rows filled up to whole vectors:
 
     for a in unroll(range(7)): for b in vectorize(range(8)): T[a, b] = where(b < 5, X[b, a], 0)
+    for a in unroll(range(7)): for b in vectorize(range(8)): if b < 5: T[a, b] = X[b, a]
 
 As written every vector is a gather. Instead the rows of X are loaded (zeros for those that there are none of, under a mask where one is
 shorter than a square), squares of them turned around in registers (`squares`), and columns stored as whole vectors, so that those who
@@ -12,11 +13,11 @@ from __future__ import annotations
 from math import copysign
 from typing import TYPE_CHECKING
 
-from tensorexpr.codegen.llvm.emitter.memory import masked_load, put
+from tensorexpr.codegen.llvm.emitter.memory import masked_load, put, store
 from tensorexpr.codegen.llvm.emitter.squares import along, turn
 from tensorexpr.codegen.llvm.text.builder import Builder
-from tensorexpr.codegen.llvm.text.values import Value, literal
-from tensorexpr.codegen.nest import For, Store
+from tensorexpr.codegen.llvm.text.values import Value, literal, ramp
+from tensorexpr.codegen.nest import For, If, Store
 from tensorexpr.ir import Access, Apply, Const, Expr, Index
 from tensorexpr.records import record
 
@@ -38,6 +39,8 @@ class Copy:
     lane: str
     rows: int
     lanes: int
+    partly: bool
+    """Whether lanes behind the rows keep what they have."""
 
 
 def moved(emitter: Statements, s: For, start: Value, columns: int) -> bool:
@@ -51,8 +54,13 @@ def moved(emitter: Statements, s: For, start: Value, columns: int) -> bool:
         pieces = [_square(emitter, found, first, begin, count, side) for first in range(0, found.lanes, side)]
         for column in range(count):
             vector = _joined(emitter.b, [piece[column] for piece in pieces])
+            target = emitter.buffers[found.target.buffer]
             pointer, offset = _address(emitter, found.target.buffer, found.target.indices, found, begin + column, 0)
-            put(emitter.b, emitter.buffers[found.target.buffer], pointer, offset, vector)
+            if found.partly:
+                mask = Value(f"<{', '.join(f'i1 {str(lane < found.rows).lower()}' for lane in range(found.lanes))}>", "i1", found.lanes)
+                store(emitter.b, target, emitter.b.add(offset, ramp(found.lanes, 1)), vector, found.lanes, mask)
+            else:
+                put(emitter.b, target, pointer, offset, vector)
     return True
 
 
@@ -60,28 +68,40 @@ def _copy(emitter: Statements, s: For) -> Copy | None:
     inner = s.body[0] if len(s.body) == 1 else None
     if emitter.lanes > 1 or emitter.mask is not None or not isinstance(inner, For) or inner.kind != "vectorize":
         return None
-    store = inner.body[0] if len(inner.body) == 1 else None
-    if not isinstance(store, Store) or not isinstance(inner.stop, Const) or inner.start != Const(0, inner.stop.dtype):
+    copied = inner.body[0] if len(inner.body) == 1 else None
+    some: Expr | None = None
+    if isinstance(copied, If) and not copied.otherwise and len(copied.then) == 1:
+        some, copied = copied.condition, copied.then[0]
+    if not isinstance(copied, Store) or not isinstance(inner.stop, Const) or inner.start != Const(0, inner.stop.dtype):
         return None
     lanes = int(inner.stop.value)
-    value, rows = _rows(store.value, inner.index, lanes)
-    if lanes not in LANES or rows < 1 or not isinstance(value, Access) or store.buffer == value.tensor:
+    value, rows = _rows(copied.value, inner.index, lanes) if some is None else (copied.value, min(lanes, _count(some, inner.index)))
+    if lanes not in LANES or rows < 1 or not isinstance(value, Access) or copied.buffer == value.tensor:
         return None
-    target, source = emitter.buffers[store.buffer], emitter.buffers[value.tensor]
+    target, source = emitter.buffers[copied.buffer], emitter.buffers[value.tensor]
     if target.lanes > 1 or source.lanes > 1 or target.element != source.element or target.element in ("i1", "i8", "i16", "half", "bfloat"):
         return None
-    if along(value.indices, s.index, inner.index) != 1 or along(store.indices, inner.index, s.index) != 1:
+    if along(value.indices, s.index, inner.index) != 1 or along(copied.indices, inner.index, s.index) != 1:
         return None
-    return Copy(value, store, s.index, inner.index, rows, lanes)
+    return Copy(value, copied, s.index, inner.index, rows, lanes, some is not None)
 
 
 def _rows(value: Expr, lane: str, lanes: int) -> tuple[Expr, int]:
     """What is copied to the lanes, and to how many: `where(lane < rows, X, 0)` leaves out those behind."""
     match value:
-        case Apply(args=(Apply(args=(Index(name=index), Const(value=count))) as test, there, Const(value=0) as none)):
-            if (value.op.name, test.op.name, index) == ("where", "lt", lane) and copysign(1.0, float(none.value)) > 0:
-                return there, min(lanes, int(count))
+        case Apply(args=(test, there, Const(value=0) as none)) if value.op.name == "where" and copysign(1.0, float(none.value)) > 0:
+            count = _count(test, lane)
+            if count:
+                return there, min(lanes, count)
     return value, lanes
+
+
+def _count(test: Expr, lane: str) -> int:
+    """Before how many lanes a test holds: `lane < 5`; 0 where it is another one."""
+    match test:
+        case Apply(args=(Index(name=index), Const(value=count))) if (test.op.name, index) == ("lt", lane):
+            return max(0, int(count))
+    return 0
 
 
 def _square(emitter: Statements, found: Copy, first: int, begin: int, count: int, side: int) -> list[Value]:

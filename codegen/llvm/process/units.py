@@ -24,7 +24,7 @@ from tensorexpr.codegen.llvm.process.load import kernel_passes
 from tensorexpr.codegen.llvm.text.machine import Machine
 from tensorexpr.codegen.memo import Memo
 from tensorexpr.codegen.nest import Buffer, Kernel, LoopNest, Store
-from tensorexpr.codegen.nest_names import canonical
+from tensorexpr.codegen.nest.names import canonical
 from tensorexpr.records import record, replace
 
 MOST_TOGETHER = 8

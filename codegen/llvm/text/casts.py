@@ -108,14 +108,27 @@ def _integer_to_integer(b: Builder, value: Value, source: DType, target: DType) 
 
 
 def _float_to_integer(b: Builder, value: Value, target: DType) -> Value:
-    name = "fptosi.sat" if target.kind == "int" else "fptoui.sat"
     type_ = register_type(target)
-    if value.lanes == 1:
-        suffix, result = f"{type_}.f{32 if value.type == 'float' else 64}", type_
-    else:
-        suffix = f"v{value.lanes}{type_}.v{value.lanes}f{32 if value.type == 'float' else 64}"
-        result = f"<{value.lanes} x {type_}>"
-    return b.emit(f"call {result} @llvm.{name}.{suffix}({value.typed})", type_, value.lanes)
+    if value.lanes > 1:
+        return _floats_to_integers(b, value, target, type_)
+    name = "fptosi.sat" if target.kind == "int" else "fptoui.sat"
+    suffix = f"{type_}.f{32 if value.type == 'float' else 64}"
+    return b.emit(f"call {type_} @llvm.{name}.{suffix}({value.typed})", type_)
+
+
+def _floats_to_integers(b: Builder, value: Value, target: DType, type_: str) -> Value:
+    """Lanes of which those beyond the ends of a dtype become its ends, and NaN 0: LLVM converts lane by lane where it is asked for that, so
+    what comes of such lanes is chosen behind a plain conversion."""
+    opcode = "fptosi" if target.kind == "int" else "fptoui"
+    beyond = float(2 ** (target.bits - 1 if target.is_signed else target.bits))
+    low, high = int(target.least), int(target.greatest)
+    found = b.convert(opcode, value, type_)
+    least = literal(-beyond if target.is_signed else 0.0, value.type)
+    found = b.select(b.compare("fcmp oge", value, literal(beyond, value.type)), literal(high, type_), found)
+    if low == 0:
+        return b.select(b.compare("fcmp ogt", value, least), found, literal(0, type_))
+    found = b.select(b.compare("fcmp olt", value, least), literal(low, type_), found)
+    return b.select(b.compare("fcmp uno", value, value), literal(0, type_), found)
 
 
 def _float_to_float(b: Builder, value: Value, source: DType, target: DType) -> Value:

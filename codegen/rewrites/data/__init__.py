@@ -13,9 +13,7 @@
 | `slide` | a window that moves with a loop, computed anew in each iteration | a ring, in which new elements are computed |
 | `pipeline` | an iteration computes something for itself first | for one some iterations on |
 
-`places` has the statements that touch a buffer, `windows` what a loop's iteration touches of it, `covering` what it has written of that,
-`reaching` which store a load has its value from, `winners` what an argmax accumulates, `rings`
-where only the last elements along an axis are needed.
+What they ask of the nest stands in `codegen.rewrites.touched`.
 """
 
 from __future__ import annotations

@@ -27,8 +27,10 @@ from __future__ import annotations
 
 from tensorexpr.codegen.lowering.arithmetic import constant
 from tensorexpr.codegen.nest import LoopNest
-from tensorexpr.codegen.rewrites.data.covering import is_covered
-from tensorexpr.codegen.rewrites.data.places import (
+from tensorexpr.codegen.rewrites.paths import Path, loop_at, loop_paths, put, statement
+from tensorexpr.codegen.rewrites.refusals import refuse
+from tensorexpr.codegen.rewrites.touched.covering import is_covered
+from tensorexpr.codegen.rewrites.touched.places import (
     Touched,
     apart,
     declared,
@@ -36,10 +38,8 @@ from tensorexpr.codegen.rewrites.data.places import (
     touched,
     undeclared,
 )
-from tensorexpr.codegen.rewrites.data.rings import ring
-from tensorexpr.codegen.rewrites.data.windows import framed, windows
-from tensorexpr.codegen.rewrites.paths import Path, loop_at, loop_paths, put, statement
-from tensorexpr.codegen.rewrites.refusals import refuse
+from tensorexpr.codegen.rewrites.touched.rings import ring
+from tensorexpr.codegen.rewrites.touched.windows import framed, windows
 from tensorexpr.records import replace
 
 
@@ -48,7 +48,7 @@ def contract(nest: LoopNest, buffer: str, loop: str) -> LoopNest:
 
     Raises `ScheduleError` where it is an output, touched elsewhere, or an iteration reads what it has not written.
 
-    >>> from tensorexpr.codegen.nest_parse import parse_nest
+    >>> from tensorexpr.codegen.nest.parse import parse_nest
     >>> nest = parse_nest('''
     ... main(n, x, y)
     ... n: size

@@ -28,7 +28,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from tensorexpr.codegen.dependence import Dependences, dependences
 from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, maximum, minimum, sub
 from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, LoopNest, Stmt, Store
-from tensorexpr.codegen.rewrites.data.places import (
+from tensorexpr.codegen.rewrites.expressions import elements_read, expressions_of, stores_in, substituted
+from tensorexpr.codegen.rewrites.facts import Facts
+from tensorexpr.codegen.rewrites.names import fresh
+from tensorexpr.codegen.rewrites.paths import Path, loop_at, loop_paths, put, statement, walk_block, walk_nest
+from tensorexpr.codegen.rewrites.refusals import refuse
+from tensorexpr.codegen.rewrites.regions import region
+from tensorexpr.codegen.rewrites.touched.places import (
     apart,
     are_exclusive,
     by_axes,
@@ -41,13 +47,7 @@ from tensorexpr.codegen.rewrites.data.places import (
     touched,
     undeclared,
 )
-from tensorexpr.codegen.rewrites.data.windows import Window, element_names, framed, windows
-from tensorexpr.codegen.rewrites.expressions import elements_read, expressions_of, stores_in, substituted
-from tensorexpr.codegen.rewrites.facts import Facts
-from tensorexpr.codegen.rewrites.names import fresh
-from tensorexpr.codegen.rewrites.paths import Path, loop_at, loop_paths, put, statement, walk_block, walk_nest
-from tensorexpr.codegen.rewrites.refusals import refuse
-from tensorexpr.codegen.rewrites.regions import region
+from tensorexpr.codegen.rewrites.touched.windows import Window, element_names, framed, windows
 from tensorexpr.integers import Domain, Union, ge, lt
 from tensorexpr.ir import TRUE, Access, Axis, Expr, apply, conjunction, const
 from tensorexpr.records import replace

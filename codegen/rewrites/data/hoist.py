@@ -20,12 +20,12 @@ from collections.abc import Callable, Iterable, Iterator
 
 from tensorexpr.codegen.lowering.arithmetic import ZERO, constant, sub
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, LoopNest, Stmt, Store
-from tensorexpr.codegen.rewrites.data.places import apart
 from tensorexpr.codegen.rewrites.expressions import buffers_written, map_expressions
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.names import fresh
 from tensorexpr.codegen.rewrites.paths import Path, around, inside, loop_at, loop_paths, put, walk_block
 from tensorexpr.codegen.rewrites.refusals import refuse
+from tensorexpr.codegen.rewrites.touched.places import apart
 from tensorexpr.ir import TRUE, Access, Apply, Const, Expr, Index, apply, conjunction, const
 from tensorexpr.text import print_expr
 from tensorexpr.traversal import children, free_names, map_children, negate, walk

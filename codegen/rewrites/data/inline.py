@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from tensorexpr.codegen.dependence import dependences
 from tensorexpr.codegen.nest import Block, For, LoopNest, Stmt
-from tensorexpr.codegen.rewrites.data.places import changed, pruned, touched, with_own_expressions
-from tensorexpr.codegen.rewrites.data.reaching import Values
 from tensorexpr.codegen.rewrites.paths import Path
 from tensorexpr.codegen.rewrites.refusals import refuse
+from tensorexpr.codegen.rewrites.touched.places import changed, pruned, touched, with_own_expressions
+from tensorexpr.codegen.rewrites.touched.reaching import Values
 from tensorexpr.ir import Access, Expr
 from tensorexpr.traversal import bottom_up
 

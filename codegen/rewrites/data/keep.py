@@ -21,13 +21,13 @@ from tensorexpr.codegen.dependence import dependences
 from tensorexpr.codegen.lowering.arithmetic import constant, sub
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, LoopNest, Stmt, Store
 from tensorexpr.codegen.rewrites.data.hoist import axes_of, length_of, places_of
-from tensorexpr.codegen.rewrites.data.places import apart, touched
-from tensorexpr.codegen.rewrites.data.reaching import Values
 from tensorexpr.codegen.rewrites.expressions import expressions_of, map_expressions, stores_in, substituted_in
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.names import fresh
 from tensorexpr.codegen.rewrites.paths import Path, inside, loop_at, loop_paths, put, statement
 from tensorexpr.codegen.rewrites.refusals import refuse
+from tensorexpr.codegen.rewrites.touched.places import apart, touched
+from tensorexpr.codegen.rewrites.touched.reaching import Values
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, const
 from tensorexpr.records import replace
@@ -42,7 +42,7 @@ def keep(nest: LoopNest, loop: str, term: Expr, name: str | None = None) -> Loop
     The term is kept in a local buffer, `name`, or a name that follows from what it reads. Raises `ScheduleError` where no copy of the loop
     has the term, nothing behind has it, or the term is another one there.
 
-    >>> from tensorexpr.codegen.nest_parse import parse_nest
+    >>> from tensorexpr.codegen.nest.parse import parse_nest
     >>> from tensorexpr.parse import parse_expr
     >>> nest = parse_nest('''
     ... main(x, y)

@@ -20,10 +20,10 @@ from collections.abc import Sequence
 from tensorexpr.codegen.dependence import Dependences, dependences
 from tensorexpr.codegen.lowering.arithmetic import add, constant, sub
 from tensorexpr.codegen.nest import Alloc, Check, For, LoopNest, Stmt
-from tensorexpr.codegen.rewrites.data.places import apart, are_exclusive, shared
 from tensorexpr.codegen.rewrites.expressions import substituted
 from tensorexpr.codegen.rewrites.paths import Path, loop_at, loop_paths, put, statement, walk_block, walk_nest
 from tensorexpr.codegen.rewrites.refusals import refuse
+from tensorexpr.codegen.rewrites.touched.places import apart, are_exclusive, shared
 from tensorexpr.ir import Index
 from tensorexpr.records import replace
 

@@ -33,7 +33,7 @@ def pipeline(nest: LoopNest, loop: str, buffers: Sequence[str], stages: int = 2)
     """The nest in which an iteration of a loop computes some buffers for that `stages` - 1 iterations on. Raises `ScheduleError` where no
     copy of the loop begins with them, or they need what it writes.
 
-    >>> from tensorexpr.codegen.nest_parse import parse_nest
+    >>> from tensorexpr.codegen.nest.parse import parse_nest
     >>> nest = parse_nest('''
     ... main(x, y)
     ... x: parameter(f32[8, 4])

@@ -43,13 +43,13 @@ from tensorexpr.codegen.dependence import operation_of
 from tensorexpr.codegen.lowering.arithmetic import add, constant, sub
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, LoopNest, Stmt, Store
 from tensorexpr.codegen.plain import beaten_by_all
-from tensorexpr.codegen.rewrites.data.places import Touched, apart, by_axes, declared, shared, touched
-from tensorexpr.codegen.rewrites.data.winners import Winner, grows, is_ahead, winner_of
 from tensorexpr.codegen.rewrites.expressions import map_accesses
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.names import fresh
 from tensorexpr.codegen.rewrites.paths import Path, loop_at, loop_paths, put, statement, walk_block
 from tensorexpr.codegen.rewrites.refusals import refuse
+from tensorexpr.codegen.rewrites.touched.places import Touched, apart, by_axes, declared, shared, touched
+from tensorexpr.codegen.rewrites.touched.winners import Winner, grows, is_ahead, winner_of
 from tensorexpr.errors import ScheduleError
 from tensorexpr.hints import suggestion
 from tensorexpr.interpret import identity_of

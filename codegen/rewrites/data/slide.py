@@ -17,12 +17,12 @@ from collections.abc import Callable
 
 from tensorexpr.codegen.lowering.arithmetic import add, constant, maximum, sub
 from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest, Stmt, Store
-from tensorexpr.codegen.rewrites.data.places import apart
 from tensorexpr.codegen.rewrites.expressions import buffers_written, elements_read, map_accesses, mentions, substituted_in
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.loops.simplify import simplified
 from tensorexpr.codegen.rewrites.paths import Path, inside, rewrite_loops, walk_block
 from tensorexpr.codegen.rewrites.refusals import refuse
+from tensorexpr.codegen.rewrites.touched.places import apart
 from tensorexpr.ir import Access, Apply, Expr, Index, apply, const
 from tensorexpr.records import record, replace
 from tensorexpr.regions import affine_of
@@ -36,7 +36,7 @@ def slide(nest: LoopNest, buffer: str, loop: str) -> LoopNest:
     or
     more than its place says what an element is.
 
-    >>> from tensorexpr.codegen.nest_parse import parse_nest
+    >>> from tensorexpr.codegen.nest.parse import parse_nest
     >>> nest = parse_nest('''
     ... main(x, y)
     ... x: parameter(f32[10])

@@ -24,14 +24,14 @@ from collections.abc import Collection, Sequence
 
 from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, floordiv, maximum, minimum, normal, sub
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, LoopNest, Stmt, Store
-from tensorexpr.codegen.rewrites.data.covering import is_covered, is_written, writes_all
-from tensorexpr.codegen.rewrites.data.places import Touched, declared, is_read_by, loops_around, rest_of, touched
-from tensorexpr.codegen.rewrites.data.windows import Window, windows
 from tensorexpr.codegen.rewrites.expressions import map_accesses
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.names import fresh
 from tensorexpr.codegen.rewrites.paths import Path, loop_at, loop_paths, put, statement, walk_nest
 from tensorexpr.codegen.rewrites.refusals import refuse
+from tensorexpr.codegen.rewrites.touched.covering import is_covered, is_written, writes_all
+from tensorexpr.codegen.rewrites.touched.places import Touched, declared, is_read_by, loops_around, rest_of, touched
+from tensorexpr.codegen.rewrites.touched.windows import Window, windows
 from tensorexpr.hints import suggestion
 from tensorexpr.ir import Access, Expr, Index, apply, conjunction, const
 from tensorexpr.records import record, replace

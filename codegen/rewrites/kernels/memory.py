@@ -25,7 +25,7 @@ from tensorexpr.traversal import walk
 def stream(nest: LoopNest, buffer: str) -> LoopNest:
     """rewrite: C[...] = e, in the caches --> C[...] = e, past the caches: for an output that nothing reads again.
 
-    >>> from tensorexpr.codegen.nest_parse import parse_nest
+    >>> from tensorexpr.codegen.nest.parse import parse_nest
     >>> nest = parse_nest('''
     ... main(x, y)
     ... x: parameter(f32[60])
@@ -49,7 +49,7 @@ def prefetch(nest: LoopNest, buffer: str, loop: str, rows: int = 1) -> LoopNest:
     A hint to the caches (the second level). Of integers that say where others lie, what is read through them is asked for, too. Places
     that data says do not count.
 
-    >>> from tensorexpr.codegen.nest_parse import parse_nest
+    >>> from tensorexpr.codegen.nest.parse import parse_nest
     >>> nest = parse_nest('''
     ... main(x, y)
     ... x: parameter(f32[8, 256])

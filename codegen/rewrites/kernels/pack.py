@@ -16,14 +16,14 @@ from collections.abc import Sequence
 
 from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, floordiv, mul
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, Kernel, LoopNest, Stmt, Store
-from tensorexpr.codegen.rewrites.data.covering import is_written
-from tensorexpr.codegen.rewrites.data.places import changed, is_read_by, touched, with_own_expressions
-from tensorexpr.codegen.rewrites.data.windows import Window
 from tensorexpr.codegen.rewrites.expressions import buffers_written
 from tensorexpr.codegen.rewrites.names import fresh
 from tensorexpr.codegen.rewrites.paths import Path, distinct, statement, walk_nest
 from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.codegen.rewrites.regions import region
+from tensorexpr.codegen.rewrites.touched.covering import is_written
+from tensorexpr.codegen.rewrites.touched.places import changed, is_read_by, touched, with_own_expressions
+from tensorexpr.codegen.rewrites.touched.windows import Window
 from tensorexpr.ir import Access, Expr, Index, apply, conjunction, const
 from tensorexpr.records import record, replace
 from tensorexpr.traversal import bottom_up

@@ -34,7 +34,7 @@ def in_memory(nest: LoopNest, most: int = MOST) -> LoopNest:
     """The nest with each local buffer of more than so many bytes in the workspace. Raises `ScheduleError` where the number of parts is not
     known in front.
 
-    >>> from tensorexpr.codegen.nest_parse import parse_nest
+    >>> from tensorexpr.codegen.nest.parse import parse_nest
     >>> nest = parse_nest('''
     ... main(x, y)
     ... x: parameter(f32[8, 4])

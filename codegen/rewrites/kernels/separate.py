@@ -22,7 +22,6 @@ from __future__ import annotations
 from tensorexpr.codegen.dependence import operation_of
 from tensorexpr.codegen.lowering.arithmetic import ZERO, constant, sub
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, Kernel, LoopNest, Stmt, Store
-from tensorexpr.codegen.rewrites.data.places import declared, touched
 from tensorexpr.codegen.rewrites.data.rfactor import COMBINERS
 from tensorexpr.codegen.rewrites.expressions import (
     buffers_written,
@@ -37,6 +36,7 @@ from tensorexpr.codegen.rewrites.loops.split import length_of
 from tensorexpr.codegen.rewrites.names import fresh
 from tensorexpr.codegen.rewrites.paths import Path, distinct, loop_at, loop_paths, put, statement, walk_block
 from tensorexpr.codegen.rewrites.refusals import refuse
+from tensorexpr.codegen.rewrites.touched.places import declared, touched
 from tensorexpr.interpret import identity_of
 from tensorexpr.ir import Access, Apply, Const, Expr, Index, Size, apply
 from tensorexpr.records import replace

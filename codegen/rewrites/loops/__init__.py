@@ -13,7 +13,7 @@
 | `tensorize` | a nest of loops is an instruction of the machine |
 | `kinds` | `unroll`, `vectorize`, `parallel`, `bind`, `serial` |
 
-`cuts` finds the points at which tests change along a loop, `order` asks `dependence`.
+`order` asks `dependence`; where tests change along a loop is found by `codegen.rewrites.cuts`.
 """
 
 from __future__ import annotations

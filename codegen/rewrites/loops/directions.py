@@ -30,7 +30,7 @@ from tensorexpr.records import replace
 def skew(nest: LoopNest, outer: str, inner: str, factor: int) -> LoopNest:
     """rewrite: a loop inside of another one begins `factor` later with each iteration of that; its index is as much more.
 
-    >>> from tensorexpr.codegen.nest_parse import parse_nest
+    >>> from tensorexpr.codegen.nest.parse import parse_nest
     >>> from tensorexpr.codegen.rewrites.loops.reorder import reorder
     >>> nest = parse_nest('''
     ... main(x)
@@ -77,7 +77,7 @@ def skew(nest: LoopNest, outer: str, inner: str, factor: int) -> LoopNest:
 def reverse(nest: LoopNest, loop: str) -> LoopNest:
     """rewrite: a loop goes through its iterations from the last to the first.
 
-    >>> from tensorexpr.codegen.nest_parse import parse_nest
+    >>> from tensorexpr.codegen.nest.parse import parse_nest
     >>> nest = parse_nest('''
     ... main(n, x, y)
     ... n: size

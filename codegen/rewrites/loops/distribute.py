@@ -37,7 +37,7 @@ def distribute(nest: LoopNest, loop: str) -> LoopNest:
     """rewrite: a loop over several statements --> as many loops as dependences allow. A copy that cannot be taken apart stays; raises
     `ScheduleError` where none can.
 
-    >>> from tensorexpr.codegen.nest_parse import parse_nest
+    >>> from tensorexpr.codegen.nest.parse import parse_nest
     >>> nest = parse_nest('''
     ... main(x, y, z)
     ... x: parameter(f32[4])

@@ -27,7 +27,7 @@ from tensorexpr.traversal import free_names
 def fuse(nest: LoopNest, outer: str, inner: str, name: str | None = None) -> LoopNest:
     """rewrite: [..., i, j, ...] --> [..., i_j, ...]. `name` is that of the new loop; without it `i_j`, or what follows where that is taken.
 
-    >>> from tensorexpr.codegen.nest_parse import parse_nest
+    >>> from tensorexpr.codegen.nest.parse import parse_nest
     >>> nest = parse_nest('''
     ... main(n, x, y)
     ... n: size

@@ -47,7 +47,7 @@ def unroll(nest: LoopNest, loop: str) -> LoopNest:
 def vectorize(nest: LoopNest, loop: str) -> LoopNest:
     """rewrite: the iterations of a loop run at once, in lanes.
 
-    >>> from tensorexpr.codegen.nest_parse import parse_nest
+    >>> from tensorexpr.codegen.nest.parse import parse_nest
     >>> nest = parse_nest('''
     ... main(x, y)
     ... x: parameter(f32[8])

@@ -23,9 +23,9 @@ from math import lcm
 
 from tensorexpr.codegen.lowering.arithmetic import add, constant, floordiv, maximum, minimum, mul, sub
 from tensorexpr.codegen.nest import GRID, THREADS, Block, For, If, LoopNest
+from tensorexpr.codegen.rewrites.cuts import Cut, cuts_of, moduli_of, parts_of, statements_of
 from tensorexpr.codegen.rewrites.expressions import substituted
 from tensorexpr.codegen.rewrites.facts import Facts
-from tensorexpr.codegen.rewrites.loops.cuts import Cut, cuts_of, moduli_of, parts_of, statements_of
 from tensorexpr.codegen.rewrites.loops.order import check_any_order
 from tensorexpr.codegen.rewrites.loops.simplify import decided, simplified
 from tensorexpr.codegen.rewrites.paths import Path, rewrite_loops
@@ -55,7 +55,7 @@ def partition(
     Points are numbers or expressions of what is around the loop. Pieces found for tests grow to `most` statements at most: beyond, there
     is one piece before, one between, and one behind; or none. Copies of a loop are cut each for itself.
 
-    >>> from tensorexpr.codegen.nest_parse import parse_nest
+    >>> from tensorexpr.codegen.nest.parse import parse_nest
     >>> nest = parse_nest('''
     ... main(n, x, y)
     ... n: size

@@ -26,7 +26,7 @@ from tensorexpr.traversal import map_children, negate, walk
 def simplify(nest: LoopNest, *buffers: str) -> LoopNest:
     """rewrite: what is decided is not asked; of some buffers: in the kernels that store to one of them, or to none.
 
-    >>> from tensorexpr.codegen.nest_parse import parse_nest
+    >>> from tensorexpr.codegen.nest.parse import parse_nest
     >>> from tensorexpr.codegen.rewrites.loops.simplify import simplify
     >>> print(simplify(parse_nest('''
     ... main(y)

@@ -39,7 +39,7 @@ def split(nest: LoopNest, loop: str, factor: int, tail: str = "peel", names: tup
 
     `names` are those of the two loops; without them `i_o` and `i_i`, or what follows from these where they are taken.
 
-    >>> from tensorexpr.codegen.nest_parse import parse_nest
+    >>> from tensorexpr.codegen.nest.parse import parse_nest
     >>> nest = parse_nest('''
     ... main(x, y)
     ... x: parameter(f32[10])

@@ -27,7 +27,7 @@ def tensorize(nest: LoopNest, loop: str, instruction: str) -> LoopNest:
     """rewrite: for l: for q: c[l] += a[q] * b[l, q] --> instruction(c, a, b), where that is what the instruction computes.
 
     >>> import tensorexpr as te
-    >>> from tensorexpr.codegen.nest_parse import parse_nest
+    >>> from tensorexpr.codegen.nest.parse import parse_nest
     >>> a = te.placeholder((2,), name="a")
     >>> c = te.compute((2,), lambda l: a[l] + 1, name="c")
     >>> body = '''  %x = load <2 x float>, ptr %a, align 4

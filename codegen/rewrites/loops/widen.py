@@ -13,9 +13,9 @@ legal: nothing runs that did not, and nothing changes its place.
 from __future__ import annotations
 
 from tensorexpr.codegen.nest import Block, For, LoopNest
+from tensorexpr.codegen.rewrites.cuts import hull
 from tensorexpr.codegen.rewrites.expressions import under
 from tensorexpr.codegen.rewrites.facts import Facts
-from tensorexpr.codegen.rewrites.loops.cuts import hull
 from tensorexpr.codegen.rewrites.loops.simplify import simplified
 from tensorexpr.codegen.rewrites.paths import Path, loop_at, loop_paths, rewrite_loops
 from tensorexpr.codegen.rewrites.refusals import refuse
@@ -27,7 +27,7 @@ from tensorexpr.traversal import free_names, walk
 def widen(nest: LoopNest, loop: str, outer: str) -> LoopNest:
     """rewrite: a loop in `outer` --> one whose bounds do not change with `outer`, under a condition; a copy whose bounds do not stays.
 
-    >>> from tensorexpr.codegen.nest_parse import parse_nest
+    >>> from tensorexpr.codegen.nest.parse import parse_nest
     >>> nest = parse_nest('''
     ... main(x, y)
     ... x: parameter(f32[8, 4])

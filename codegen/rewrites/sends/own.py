@@ -17,12 +17,12 @@ from __future__ import annotations
 
 from tensorexpr.codegen.lowering.arithmetic import ZERO, add, floordiv, minimum, mul
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, LoopNest, Stmt, Store
-from tensorexpr.codegen.rewrites.data.places import by_axes, loops_around, pruned_block
 from tensorexpr.codegen.rewrites.expressions import expressions_in, stores_in
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.names import chosen
 from tensorexpr.codegen.rewrites.paths import Path, loop_at, loop_paths, rewrite_loops, statement, walk_block, walk_nest
 from tensorexpr.codegen.rewrites.refusals import refuse
+from tensorexpr.codegen.rewrites.touched.places import by_axes, loops_around, pruned_block
 from tensorexpr.ir import Access, Expr, Index, apply, conjunction, const
 from tensorexpr.records import replace
 from tensorexpr.traversal import free_names, walk
@@ -33,7 +33,7 @@ def own(nest: LoopNest, buffer: str, loop: str, width: int, axis: int = 0, name:
 
     Raises `ScheduleError` where the loop does more than that.
 
-    >>> from tensorexpr.codegen.nest_parse import parse_nest
+    >>> from tensorexpr.codegen.nest.parse import parse_nest
     >>> nest = parse_nest('''
     ... main(x, k, S)
     ... x: parameter(f32[22])

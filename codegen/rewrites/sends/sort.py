@@ -38,7 +38,7 @@ def sort(nest: LoopNest, buffer: str, loop: str, width: int, axis: int = 0, name
     `names` are those of the loops over owners and over what one takes in. Raises `ScheduleError` where the loop stores to something else,
     or to several places in an iteration.
 
-    >>> from tensorexpr.codegen.nest_parse import parse_nest
+    >>> from tensorexpr.codegen.nest.parse import parse_nest
     >>> nest = parse_nest('''
     ... main(x, k, S)
     ... x: parameter(f32[22])

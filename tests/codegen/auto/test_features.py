@@ -13,8 +13,8 @@ from tensorexpr.codegen.auto.points import DATA_EXTENT, OPEN
 from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.auto.summary import AUTO, LOAD, PARALLEL_AUTO, STORE, VECTORIZE
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.nest_interpret import Machine
-from tensorexpr.codegen.nest_parse import parse_nest
+from tensorexpr.codegen.nest.interpret import Machine
+from tensorexpr.codegen.nest.parse import parse_nest
 from tensorexpr.codegen.schedule import Planned, schedule
 from tensorexpr.codegen.target import Target
 from tensorexpr.errors import TensorExprError

@@ -9,7 +9,7 @@ from tensorexpr.codegen.auto.search.fusing import _in_blocks
 from tensorexpr.codegen.auto.tiles.making import _Making, tiled_by
 from tensorexpr.codegen.auto.tiles.sketch import Level, Packed, Tile
 from tensorexpr.codegen.auto.tiles.survey import Survey
-from tensorexpr.codegen.nest_parse import parse_nest
+from tensorexpr.codegen.nest.parse import parse_nest
 from tensorexpr.errors import ScheduleError
 from tests.codegen.rewrites.law import Kept
 

@@ -9,7 +9,7 @@ import tensorexpr as te
 from tensorexpr.codegen.auto.candidate import plain
 from tensorexpr.codegen.auto.machine import SAPPHIRE_RAPIDS, ZEN_4
 from tensorexpr.codegen.auto.search import searched
-from tensorexpr.codegen.nest_text import print_nest
+from tensorexpr.codegen.nest.text import print_nest
 from tensorexpr.codegen.stages import SEARCH
 from tensorexpr.kernels import softmax
 from tensorexpr.parse import parse_program

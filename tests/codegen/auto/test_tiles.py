@@ -11,12 +11,13 @@ from tensorexpr.codegen.auto.machine import ZEN_4
 from tensorexpr.codegen.auto.tiles import tiled
 from tensorexpr.codegen.auto.tiles.choose import choices
 from tensorexpr.codegen.auto.tiles.making import shared, tiled_by
+from tensorexpr.codegen.auto.tiles.pieces import cut_up
 from tensorexpr.codegen.auto.tiles.sketch import Level, Packed, Tile, sketch
 from tensorexpr.codegen.auto.tiles.straight import straightened
 from tensorexpr.codegen.auto.tiles.survey import DATA, SUM, Survey
-from tensorexpr.codegen.nest_parse import parse_nest
+from tensorexpr.codegen.nest.parse import parse_nest
+from tensorexpr.codegen.nest.text import print_nest
 from tensorexpr.codegen.nest_proofs import prove
-from tensorexpr.codegen.nest_text import print_nest
 from tensorexpr.errors import ScheduleError
 from tests.codegen.llvm.nests import run
 from tests.codegen.rewrites.law import UNITS, Kept, kept_of, near
@@ -100,6 +101,18 @@ w[k, c, r, s]: f32[17, 20, 3, 3] = sum(
 )
 return w
 """,
+    "small matrices": """
+A: f32[29, 5, 7] = input()
+B: f32[29, 6, 7] = input()
+C[b, i, j]: f32[29, 5, 6] = sum(A[b, i, k] * B[b, j, k] for k in range(7))
+return C
+""",
+    "small matrices of two registers": """
+A: f32[3, 4, 9] = input()
+B: f32[3, 32, 9] = input()
+C[b, i, j]: f32[3, 4, 32] = sum(A[b, i, k] * B[b, j, k] for k in range(9))
+return C
+""",
     "triangle": """
 x: f32[40, 40] = input()
 y[i]: f32[40] = sum(x[i, j] for j in range(i + 1))
@@ -113,6 +126,22 @@ return y
     "four axes": """
 A: f32[3, 17, 5, 19] = input()
 y[c, a, d, b]: f32[5, 3, 19, 17] = A[a, b, c, d]
+return y
+""",
+    "halves of a row": """
+x: f32[5, 3, 70] = input()
+y[i, a, e]: f32[5, 3, 70] = where(e < 35, x[i, a, e] - x[i, a, e + 35], x[i, a, e] * x[i, a, (e + 35) % 70])
+return y
+""",
+    "components of points": """
+x: f32[37, 3] = input()
+y[i, r]: f32[37, 3] = where(r == 0, x[i, 1] * x[i, 2], where(r == 1, x[i, 2] - x[i, 0], x[i, 0] * x[i, r]))
+z[i]: f32[37] = sum(where(r < 2, x[i, r] * 3.0, x[i, 2 - r]) for r in range(3))
+return y, z
+""",
+    "a piece of a sum": """
+x: f32[19, 61] = input()
+y[i]: f32[19] = sum(where(k >= 30, x[i, k], x[(i + 7) % 19, k + 30]) for k in range(61))
 return y
 """,
     "open sizes": """
@@ -203,6 +232,23 @@ return y
     assert "y[i] = x[i + 1]" in print_nest(Candidate(nest).then("partition", "i").nest)
 
 
+def test_a_loop_is_cut_where_a_choice_of_its_index_changes():
+    def cut(name: str) -> str:
+        candidate = Candidate(Kept.of_text(TEXTS[name]).nest)
+        for kernel in range(len(candidate.nest.kernels)):
+            candidate = cut_up(candidate, kernel)
+        return print_nest(candidate.nest)
+
+    text = cut("halves of a row")
+    assert "for e in range(0, 35):" in text and "for e in range(35, 70):" in text and "where" not in text and "%" not in text
+    text = cut("components of points")
+    assert "y[i, 0] = x[i, 1] * x[i, 2]" in text and "y[i, 2] = x[i, 0] * x[i, 2]" in text and "where" not in text
+    assert "for k in range(30, 61):" in cut("a piece of a sum")
+    for name in ("border of zeros", "border that is held", "product"):  # an element beyond a border is no piece
+        candidate = Candidate(Kept.of_text(TEXTS[name]).nest)
+        assert cut_up(candidate, 0) is candidate
+
+
 def test_what_sketches_promise_nests_keep():
     for name in ("product", "matrix times vector", "vector times matrix"):
         survey = Survey(Kept.of_text(TEXTS[name]).nest, 0)
@@ -249,6 +295,29 @@ def test_rows_of_few_elements_have_copies_in_place_of_lanes(count, place):
     nest = kept.check(tiled_by(Candidate(kept.nest), survey, best, kernel).nest, UNITS)
     arrays, sizes = kept.cases[0]
     near(run(nest, arrays, sizes)["z"], kept.expected[0]["z"], UNITS, f"{nest}")
+
+
+@pytest.mark.parametrize("side", [3, 5, 8])
+def test_a_small_operand_is_turned_around_where_it_is_read(side):
+    """A matrix of each point of a batch is a local copy with its rows in lanes, filled up to a register; nothing is copied before."""
+    start = every_kernel(
+        Kept.of_text(f"""
+A: f32[1000, {side}, {side}] = input()
+B: f32[1000, {side}, {side}] = input()
+C[b, i, j]: f32[1000, {side}, {side}] = sum(A[b, i, k] * B[b, j, k] for k in range({side}))
+return C
+""")
+    )
+    text = print_nest(start.nest)
+    assert "_staged" not in text and f"B_of: local(f32[1, {side}, {1 << (side - 1).bit_length()}])" in text
+
+
+def test_tests_of_what_is_around_stand_in_front_of_copies():
+    """A border of a window's sum is asked once for a tile, not by each of its copies."""
+    text = print_nest(every_kernel(Kept.of_text(TEXTS["sums over a border"])).nest)
+    lines = [line.strip() for line in text.splitlines()]
+    copies = [at for at, line in enumerate(lines) if "in unroll(" in line]
+    assert copies and not any(lines[at + 1].startswith("if ") for at in copies)
 
 
 def test_an_operand_is_packed_in_a_loop_around():

@@ -8,7 +8,7 @@ import pytest
 import tensorexpr as te
 from tensorexpr.codegen.cuda.nvidia import nvrtc
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.nest_verify import verify_nest
+from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.schedule import autoschedule, schedule
 from tensorexpr.codegen.target import H200, Target
 from tensorexpr.errors import ScheduleError

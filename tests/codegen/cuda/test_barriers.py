@@ -10,8 +10,8 @@ from tensorexpr import dtypes
 from tensorexpr.codegen.cuda.host import HostKernels
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Alloc, Block, For
-from tensorexpr.codegen.nest_interpret import run_nest
-from tensorexpr.codegen.nest_verify import verify_nest
+from tensorexpr.codegen.nest.interpret import run_nest
+from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.schedule import autoschedule
 from tensorexpr.codegen.target import H200
 from tensorexpr.errors import InternalError

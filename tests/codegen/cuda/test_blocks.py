@@ -11,7 +11,7 @@ import pytest
 from tensorexpr.codegen.cuda.emitter.nest import emit
 from tensorexpr.codegen.cuda.nvidia import nvrtc
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.nest_verify import verify_nest
+from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.schedule import Planned, autoschedule, schedule
 from tensorexpr.codegen.schedule.auto import shapes_of
 from tensorexpr.codegen.schedule.auto_blocks import tiles_of

@@ -7,7 +7,7 @@ import tensorexpr as te
 from tensorexpr.codegen.cuda.emitter.nest import emit
 from tensorexpr.codegen.cuda.emitter.source import Repeat
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.nest_verify import verify_nest
+from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.schedule import autoschedule, schedule
 from tensorexpr.codegen.target import H200
 from tensorexpr.interpret import evaluate_program

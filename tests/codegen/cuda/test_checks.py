@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.nest_verify import verify_nest
+from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.schedule import autoschedule, schedule
 from tensorexpr.codegen.target import H200
 from tensorexpr.interpret import evaluate_program

@@ -15,8 +15,8 @@ from tensorexpr.codegen.cuda.emitter.nest import emit
 from tensorexpr.codegen.cuda.nvidia import nvrtc
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, If, Stmt
-from tensorexpr.codegen.nest_interpret import run_nest
-from tensorexpr.codegen.nest_verify import verify_nest
+from tensorexpr.codegen.nest.interpret import run_nest
+from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.schedule import Planned, autoschedule
 from tensorexpr.codegen.target import H200
 from tensorexpr.interpret import evaluate_program

@@ -16,7 +16,7 @@ import pytest
 import tensorexpr as te
 from tensorexpr.codegen.cuda.nvidia import nvrtc
 from tensorexpr.codegen.lowering import digits, lower
-from tensorexpr.codegen.nest_verify import verify_nest
+from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.schedule import auto_gpu, auto_gpu_rows, auto_gpu_scatters, autoschedule
 from tensorexpr.codegen.target import H200
 from tensorexpr.op.trees import leaves

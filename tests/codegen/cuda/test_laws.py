@@ -9,7 +9,7 @@ from tensorexpr import ir
 from tensorexpr.codegen.cuda.emitter.nest import emit
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import GRID, THREADS, LoopNest
-from tensorexpr.codegen.nest_verify import verify_nest
+from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.schedule import Planned, autoschedule, schedule
 from tensorexpr.codegen.target import H200, Target
 from tensorexpr.errors import ScheduleError

@@ -8,7 +8,7 @@ import pytest
 from tensorexpr import dtypes
 from tensorexpr.codegen.cuda.nvidia import nvrtc
 from tensorexpr.codegen.nest import Alloc, Buffer, Check, CheckSite, If
-from tensorexpr.codegen.nest_verify import verify_nest
+from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.ir import Index, apply, const
 from tensorexpr.traversal import negate
 from tests.codegen.cuda.device import Program, compiled_together, needs_compiler

@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
+from tensorexpr.codegen.compiled.gpu_function import GpuFunction
 from tensorexpr.codegen.cuda.emitter.nest import emit
 from tensorexpr.codegen.cuda.emitter.source import Launch
 from tensorexpr.codegen.cuda.launch.driver_text import driver_text
 from tensorexpr.codegen.cuda.launch.launch_text import launcher_text
 from tensorexpr.codegen.cuda.launch.plan import Plan, Step, planned
 from tensorexpr.codegen.cuda.launch.run import run_plan, value
-from tensorexpr.codegen.gpu_function import GpuFunction
 from tensorexpr.codegen.llvm import host, load
 from tensorexpr.codegen.llvm.text.arithmetic import Arithmetic
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.nest_verify import verify_nest
+from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.schedule import autoschedule
 from tensorexpr.errors import InternalError, TargetError
 from tensorexpr.ir import Expr, Index, apply, const

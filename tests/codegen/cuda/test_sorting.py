@@ -9,7 +9,7 @@ import pytest
 
 from tensorexpr.codegen.cuda.emitter.nest import emit
 from tensorexpr.codegen.lowering import digits, lower, sorting
-from tensorexpr.codegen.nest_verify import verify_nest
+from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.schedule import auto_gpu_scatters, autoschedule
 from tensorexpr.codegen.target import H200
 from tensorexpr.interpret import evaluate_program

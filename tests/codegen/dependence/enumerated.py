@@ -14,7 +14,7 @@ import numpy as np
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.nest import Buffer, For, If, Kernel, LoopNest, Store
-from tensorexpr.codegen.nest_interpret import Machine
+from tensorexpr.codegen.nest.interpret import Machine
 from tensorexpr.ir import Access, Const, Index, Size, apply, const
 
 

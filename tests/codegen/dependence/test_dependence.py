@@ -4,7 +4,7 @@ import pytest
 
 from tensorexpr.codegen.dependence import dependences
 from tensorexpr.codegen.dependence.nests import element
-from tensorexpr.codegen.nest_parse import parse_nest
+from tensorexpr.codegen.nest.parse import parse_nest
 from tensorexpr.errors import InternalError
 from tensorexpr.text import print_expr
 

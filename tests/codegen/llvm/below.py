@@ -12,7 +12,7 @@ import numpy as np
 
 from tensorexpr.codegen.llvm import Machine, compile_nest, host
 from tensorexpr.codegen.nest import Block, Buffer, CheckSite, Kernel, LoopNest
-from tensorexpr.codegen.nest_interpret import Machine as Interpreter
+from tensorexpr.codegen.nest.interpret import Machine as Interpreter
 from tests.codegen.llvm.nests import guarded, shape_of
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from tensorexpr import dtypes
 from tensorexpr.codegen.llvm import Machine, compile_nest, host
 from tensorexpr.codegen.nest import Alloc, If, LoopNest, Stmt
-from tensorexpr.codegen.nest_interpret import run_nest
+from tensorexpr.codegen.nest.interpret import run_nest
 from tensorexpr.ir import Cast, Const, Expr, Index, Size, apply, const
 from tests.codegen.llvm.nests import buffer, loop, nest, read, run, write
 

@@ -5,7 +5,7 @@ import pytest
 
 from tensorexpr.codegen.auto.machine import ZEN_4
 from tensorexpr.codegen.auto.search import searched
-from tensorexpr.codegen.nest_parse import parse_nest
+from tensorexpr.codegen.nest.parse import parse_nest
 from tensorexpr.parse import parse_program
 from tests.codegen.llvm.nests import run
 

@@ -16,7 +16,7 @@ from tensorexpr import dtypes
 from tensorexpr.codegen.llvm import compile_nest
 from tensorexpr.codegen.llvm.emitter.module import emit
 from tensorexpr.codegen.nest import If
-from tensorexpr.codegen.nest_interpret import run_nest
+from tensorexpr.codegen.nest.interpret import run_nest
 from tensorexpr.ir import Expr, Index, Size, apply, const
 from tests.codegen.llvm.below import machines
 from tests.codegen.llvm.nests import buffer, loop, nest, read, run, write

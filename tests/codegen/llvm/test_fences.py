@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr.codegen.arguments import address
+from tensorexpr.codegen.compiled.arguments import address
 from tensorexpr.codegen.llvm import NativeModule, host
 from tensorexpr.codegen.llvm.process.jit import object_code
 from tensorexpr.codegen.llvm.text.fences import fenced

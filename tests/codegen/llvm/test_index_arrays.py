@@ -16,7 +16,7 @@ import tensorexpr as te
 from tensorexpr.codegen.llvm.emitter.module import emit
 from tensorexpr.codegen.llvm.text.dominators import ENTRY, Dominators
 from tensorexpr.codegen.llvm.text.machine import host
-from tensorexpr.codegen.nest_parse import parse_nest
+from tensorexpr.codegen.nest.parse import parse_nest
 from tests.codegen.llvm.nests import run
 from tests.seeds import share_of
 

@@ -39,6 +39,24 @@ def test_rows_become_columns_filled_up_with_zeros(dtype: dtypes.DType) -> None:
             assert np.array_equal(got[:, :, :rows], data.transpose(0, 2, 1)) and not got[:, :, rows:].any(), (rows, columns)
 
 
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64, dtypes.int32], ids=str)
+def test_rows_become_columns_and_what_is_behind_stays(dtype: dtypes.DType) -> None:
+    """As above, but lanes that have no row are not stored to."""
+    for rows, columns in SHAPES:
+        lanes = 1 << (rows - 1).bit_length()
+        if rows == lanes:
+            continue
+        x, y = buffer("X", dtype, 3, rows, columns), buffer("Y", dtype, 3, columns, lanes)
+        store = If(apply("lt", j, const(rows)), (write(y, [Index("b"), i, j], read(x, Index("b"), j, i)),))
+        copy = loop("i", columns, loop("j", lanes, store, kind="vectorize"), kind="unroll")
+        clear = loop("c", 3, loop("p", columns, loop("q", lanes, write(y, [Index("c"), Index("p"), Index("q")], Const(7, dtype)))))
+        made = nest([x, y], [y], (clear, loop("b", 3, copy)))
+        assert "gather" not in emit(made, host()), (rows, columns)
+        data = np.arange(1, 1 + 3 * rows * columns).reshape(3, rows, columns).astype(dtype.numpy)
+        got = run(made, {"X": data})["Y"]
+        assert np.array_equal(got[:, :, :rows], data.transpose(0, 2, 1)) and (got[:, :, rows:] == 7).all(), (rows, columns)
+
+
 @pytest.mark.parametrize("word, other", [("le", 0.0), ("lt", 1.0), ("lt", -0.0)])
 def test_what_is_filled_up_otherwise_is_computed_as_it_stands(word: str, other: float) -> None:
     x, y = buffer("X", dtypes.float32, 8, 3), buffer("Y", dtypes.float32, 3, 8)
@@ -61,7 +79,9 @@ def rectangles(dtype: dtypes.DType, name: str, draw: random.Random) -> Iterator[
         value = apply("where", apply("lt", j, const(rows)), inside, Const(back if dtype.is_float else int(back), dtype))
         row = i if int(y.shape[1].value) == columns else apply("floordiv", i, const(2))  # type: ignore[attr-defined]
         store: Stmt = write(y, [o, row, apply("add", j, const(draw.randint(0, room)))], inside if rows == lanes else value)
-        if draw.random() < 0.3:
+        if rows < lanes and draw.random() < 0.3:
+            store = If(apply("lt", j, const(rows)), (write(y, [o, row, j], inside),))
+        elif draw.random() < 0.3:
             store = If(apply("ne", apply("add", o, i), const(1)), (store,))
         yield Case([x], y, (loop("o", 2, loop("i", columns, loop("j", lanes, store, kind="vectorize"), kind="unroll")),))
 

@@ -18,7 +18,7 @@ import pytest
 from tensorexpr import dtypes
 from tensorexpr.codegen.llvm import Machine, compile_nest
 from tensorexpr.codegen.nest import Buffer, Kernel, LoopNest
-from tensorexpr.codegen.nest_interpret import Machine as Interpreter
+from tensorexpr.codegen.nest.interpret import Machine as Interpreter
 from tensorexpr.ir import Cast, Const, Expr, Index, Size, apply, const
 from tests.codegen.llvm.below import machines
 from tests.codegen.llvm.nests import buffer, loop, read, write

@@ -12,8 +12,8 @@ import pytest
 import tensorexpr as te
 from tensorexpr.codegen.compile import build_program
 from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.nest.text import print_block
 from tensorexpr.codegen.nest_proofs import prove
-from tensorexpr.codegen.nest_text import print_block
 from tensorexpr.codegen.schedule import Planned, autoschedule, schedule
 from tensorexpr.errors import OutOfBoundsError, ScheduleError
 from tensorexpr.interpret import evaluate_program

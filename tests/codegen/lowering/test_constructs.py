@@ -6,7 +6,7 @@ import pytest
 import tensorexpr as te
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Check, For, If, Store
-from tensorexpr.codegen.nest_interpret import run_nest
+from tensorexpr.codegen.nest.interpret import run_nest
 from tensorexpr.codegen.schedule import Planned, auto_parts, autoschedule, schedule
 from tensorexpr.errors import OutOfBoundsError
 from tensorexpr.integers import Domain

@@ -2,7 +2,7 @@
 
 from tensorexpr.codegen.lowering.quotients import with_quotients
 from tensorexpr.codegen.nest import Check, For, If, Kernel, Store
-from tensorexpr.codegen.nest_text import print_kernel
+from tensorexpr.codegen.nest.text import print_kernel
 from tensorexpr.dtypes import float32, int64
 from tensorexpr.ir import Access, Const, Index, apply, const
 

@@ -9,7 +9,7 @@ import tensorexpr as te
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.lowering.reuse import with_shared_slots
 from tensorexpr.codegen.nest import Alloc, Buffer, For, If, Kernel, Store
-from tensorexpr.codegen.nest_verify import touched
+from tensorexpr.codegen.nest.verify import touched
 from tensorexpr.dtypes import float32
 from tensorexpr.ir import Access, Const, Index, apply, const
 from tests.codegen.programs import planned

@@ -10,8 +10,8 @@ from tensorexpr import dtypes
 from tensorexpr.codegen.lowering.tiles import cut_at_borders
 from tensorexpr.codegen.lowering.unswitch import unswitched
 from tensorexpr.codegen.nest import Alloc, Buffer, If, LoopNest
-from tensorexpr.codegen.nest_interpret import run_nest
-from tensorexpr.codegen.nest_verify import verify_nest
+from tensorexpr.codegen.nest.interpret import run_nest
+from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.schedule import schedule
 from tensorexpr.ir import Const, Expr, Index, apply, conjunction, const
 from tensorexpr.parse import parse_program

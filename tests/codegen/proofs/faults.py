@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from tensorexpr.codegen.nest import GRID, LANES, THREADS, Alloc, Check, For, If, Kernel, LoopNest, Stmt, Store
-from tensorexpr.codegen.nest_interpret import Machine
+from tensorexpr.codegen.nest.interpret import Machine
 from tensorexpr.errors import OutOfBoundsError
 from tensorexpr.ir import Access, Apply, Const, Index, apply, const
 from tensorexpr.traversal import bottom_up, walk

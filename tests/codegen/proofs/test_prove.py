@@ -6,7 +6,7 @@ import tensorexpr as te
 from tensorexpr import dtypes
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Alloc, Buffer, Check, CheckSite, For, If, Kernel, LoopNest, Store
-from tensorexpr.codegen.nest_parse import parse_nest
+from tensorexpr.codegen.nest.parse import parse_nest
 from tensorexpr.codegen.nest_proofs import prove
 from tensorexpr.codegen.schedule import autoschedule, schedule
 from tensorexpr.ir import Access, Cast, Const, Index, Size, apply, const

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tensorexpr.codegen.nest_parse import parse_nest
+from tensorexpr.codegen.nest.parse import parse_nest
 from tensorexpr.codegen.nest_proofs import prove
 from tests.codegen.proofs.faults import trace
 

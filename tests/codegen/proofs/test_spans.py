@@ -8,7 +8,7 @@ import pytest
 from tensorexpr import dtypes
 from tensorexpr.bounds.enumeration import evaluate_on
 from tensorexpr.codegen.nest import Buffer, For, If, Kernel, LoopNest, Store
-from tensorexpr.codegen.nest_parse import parse_nest
+from tensorexpr.codegen.nest.parse import parse_nest
 from tensorexpr.codegen.nest_proofs import prove
 from tensorexpr.codegen.nest_proofs import written as coverage
 from tensorexpr.ir import Const, Index, Size, apply, const

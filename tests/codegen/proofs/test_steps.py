@@ -4,8 +4,8 @@ import pytest
 
 from tensorexpr.codegen.lowering import lower, program
 from tensorexpr.codegen.nest import For
+from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.nest_proofs import prove
-from tensorexpr.codegen.nest_verify import verify_nest
 from tensorexpr.codegen.schedule import autoschedule, schedule
 from tensorexpr.errors import InternalError
 from tensorexpr.ir import const

@@ -18,11 +18,11 @@ from tensorexpr.codegen.rewrites.data.pipeline import pipeline
 from tensorexpr.codegen.rewrites.data.rfactor import rfactor
 from tensorexpr.codegen.rewrites.data.slide import slide
 from tensorexpr.codegen.rewrites.data.stage import stage
-from tensorexpr.codegen.rewrites.data.winners import winner_of
 from tensorexpr.codegen.rewrites.expressions import expressions_of
 from tensorexpr.codegen.rewrites.kernels import in_memory, move_kernel, pack, prefetch, separate, side_by_side, stream
 from tensorexpr.codegen.rewrites.paths import around, inside, statement, walk_nest
 from tensorexpr.codegen.rewrites.sends import own, sort
+from tensorexpr.codegen.rewrites.touched.winners import winner_of
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Apply, Cast, Expr
 from tensorexpr.traversal import free_names, walk

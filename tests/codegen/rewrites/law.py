@@ -15,11 +15,11 @@ import numpy as np
 
 import tensorexpr as te
 from tensorexpr.codegen.nest import LoopNest
-from tensorexpr.codegen.nest_interpret import run_nest
-from tensorexpr.codegen.nest_parse import parse_nest
+from tensorexpr.codegen.nest.interpret import run_nest
+from tensorexpr.codegen.nest.parse import parse_nest
+from tensorexpr.codegen.nest.text import print_nest
+from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.nest_proofs import prove
-from tensorexpr.codegen.nest_text import print_nest
-from tensorexpr.codegen.nest_verify import verify_nest
 from tensorexpr.codegen.plain import plain_nest
 from tensorexpr.codegen.rewrites.names import named
 from tensorexpr.errors import OutOfBoundsError, ScheduleError

@@ -7,8 +7,8 @@ import random
 import pytest
 
 from tensorexpr.codegen.nest import LoopNest, Store
-from tensorexpr.codegen.nest_parse import parse_nest
-from tensorexpr.codegen.nest_text import print_nest
+from tensorexpr.codegen.nest.parse import parse_nest
+from tensorexpr.codegen.nest.text import print_nest
 from tensorexpr.codegen.rewrites.data.contract import contract
 from tensorexpr.codegen.rewrites.data.fuse_at import fuse_at
 from tensorexpr.codegen.rewrites.data.hoist import hoist

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tensorexpr.codegen.nest import For
-from tensorexpr.codegen.nest_parse import parse_nest
-from tensorexpr.codegen.nest_text import print_nest
-from tensorexpr.codegen.nest_verify import verify_nest
+from tensorexpr.codegen.nest.parse import parse_nest
+from tensorexpr.codegen.nest.text import print_nest
+from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.rewrites.loops import (
     bind,
     distribute,

@@ -7,10 +7,10 @@ import textwrap
 import pytest
 
 from tensorexpr.codegen.nest import LoopNest
-from tensorexpr.codegen.nest_parse import parse_nest
-from tensorexpr.codegen.nest_text import print_kernel
+from tensorexpr.codegen.nest.parse import parse_nest
+from tensorexpr.codegen.nest.text import print_kernel
+from tensorexpr.codegen.rewrites.cuts import moduli_of
 from tensorexpr.codegen.rewrites.loops import partition, reorder, simplify, split, vectorize
-from tensorexpr.codegen.rewrites.loops.cuts import moduli_of
 from tensorexpr.errors import ScheduleError
 from tests.codegen.rewrites.law import Kept
 

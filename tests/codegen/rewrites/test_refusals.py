@@ -6,7 +6,7 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr.codegen.nest import LoopNest, Store
-from tensorexpr.codegen.nest_parse import parse_nest
+from tensorexpr.codegen.nest.parse import parse_nest
 from tensorexpr.codegen.rewrites.data.keep import keep
 from tensorexpr.codegen.rewrites.data.pipeline import pipeline
 from tensorexpr.codegen.rewrites.data.slide import slide

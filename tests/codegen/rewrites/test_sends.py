@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from tensorexpr.codegen.nest_parse import parse_nest
+from tensorexpr.codegen.nest.parse import parse_nest
 from tensorexpr.codegen.nest_proofs import prove
 from tensorexpr.codegen.rewrites.data.rfactor import rfactor
 from tensorexpr.codegen.rewrites.loops import parallel, reorder, split, vectorize

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tensorexpr.codegen.nest import LoopNest
+from tensorexpr.codegen.nest.text import print_nest
 from tensorexpr.codegen.nest_proofs import prove
-from tensorexpr.codegen.nest_text import print_nest
 from tensorexpr.codegen.rewrites.data.fuse_at import fuse_at
 from tensorexpr.codegen.rewrites.data.hoist import hoist
 from tensorexpr.codegen.rewrites.data.merge import merge

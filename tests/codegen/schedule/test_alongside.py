@@ -11,7 +11,7 @@ from tensorexpr.codegen.executable import executable_of_schedule
 from tensorexpr.codegen.llvm import compile_nest
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import For, Kernel, Store
-from tensorexpr.codegen.nest_verify import verify_nest
+from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.schedule import autoschedule, schedule
 from tensorexpr.codegen.target import H200
 from tensorexpr.errors import InternalError, ScheduleError

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tensorexpr.codegen.nest import For, Kernel, LoopNest
-from tensorexpr.codegen.nest_verify import verify_nest
+from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.schedule import Planned, schedule
 from tensorexpr.errors import InternalError, ScheduleError
 from tensorexpr.ir import const

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.nest_interpret import run_nest
-from tensorexpr.codegen.nest_verify import verify_nest
+from tensorexpr.codegen.nest.interpret import run_nest
+from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.schedule import schedule
 from tensorexpr.errors import ScheduleError
 from tensorexpr.parse import parse_program

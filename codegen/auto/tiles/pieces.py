@@ -1,0 +1,62 @@
+"""Where a loop is worth more as several: a choice inside depends on its index alone, so that each piece computes one branch of it.
+
+    for e in range(0, 64):                                      for e in range(0, 32):
+        y[e] = where(e < 32, x[e] - x[e + 32], x[e - 32])  -->      y[e] = x[e] - x[e + 32]
+                                                                for e in range(32, 64):
+                                                                    y[e] = x[e - 32]
+
+Lanes compute both branches, and what they read is no longer side by side. A piece has a vector of iterations at least, for borders are cut
+later, between whole tiles (`making`); of a few iterations each is one, so that loops around have lanes.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from tensorexpr.codegen.auto.candidate import Candidate
+from tensorexpr.codegen.lowering.arithmetic import constant
+from tensorexpr.codegen.nest import For, LoopNest
+from tensorexpr.codegen.rewrites.cuts import cuts_of, statements_of, tests_in
+from tensorexpr.codegen.rewrites.expressions import buffers_written
+from tensorexpr.codegen.rewrites.facts import Facts
+from tensorexpr.codegen.rewrites.paths import walk_nest
+from tensorexpr.traversal import free_names
+
+LEAST = 16
+"""Iterations of a piece: a vector of the widest machines."""
+FEW = 4
+"""Iterations of a loop that is cut into all of them: components of points, colours and quaternions."""
+MOST = 64
+"""Statements of a kernel in pieces: those of a loop stand as often as it has pieces, and the search's time grows with them."""
+
+
+def cut_up(candidate: Candidate, kernel: int) -> Candidate:
+    """The candidate with the loops of a kernel cut at the choices inside, from the outermost in."""
+    names = dict.fromkeys(s.index for path, s in walk_nest(candidate.nest) if path[0] == kernel and isinstance(s, For))
+    made = candidate
+    for name in names:
+        at = _points(made.nest, name, kernel)
+        if at:
+            stored = sorted(buffers_written(made.nest.kernels[kernel].body))
+            cut = made.then("partition", name, at).then("simplify", *stored)
+            if len(cut.nest.kernels) == len(made.nest.kernels) and statements_of(cut.nest.kernels[kernel].body) <= MOST:
+                made = cut
+    return made
+
+
+def _points(nest: LoopNest, name: str, kernel: int) -> tuple[int, ...]:
+    """Where all copies of a loop are cut; nowhere where one of them is not to be."""
+    found: dict[int, None] = {}
+    for path, s in walk_nest(nest):
+        if path[0] == kernel and isinstance(s, For) and s.index == name:
+            start, stop, facts = constant(s.start), constant(s.stop), Facts.at(nest, path)
+            if s.kind != "serial" or start is None or stop is None:
+                return ()
+            own = (test for test, _, _ in tests_in(s.body, facts.loop(name, s.start, s.stop)) if free_names(test) == (name,))
+            least = 1 if stop - start <= FEW else LEAST
+            cuts = {n for cut in cuts_of(s, facts, frozenset(own))[0] if (n := constant(cut.point)) is not None}
+            points = sorted(n for n in cuts if start + least <= n <= stop - least)
+            if any(b - a < least for a, b in pairwise(points)):
+                return ()
+            found.update(dict.fromkeys(points))
+    return tuple(sorted(found))

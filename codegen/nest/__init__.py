@@ -1,0 +1,51 @@
+"""Loop nests: what a schedule is lowered to, and all that the emitters of LLVM and CUDA ever see.
+
+`program` is the representation, `text` and `parse` write and read it, `verify` is what every nest satisfies, `interpret` runs one
+naively (the oracle of schedules, lowering and emitters), `names` renames buffers and loops, `picture` draws one for notebooks.
+"""
+
+from tensorexpr.codegen.nest.program import (
+    GRID,
+    IN_WARP,
+    LANES,
+    LOOP_KINDS,
+    MEMORIES,
+    THREADS,
+    Ahead,
+    Alloc,
+    Block,
+    Buffer,
+    Call,
+    Check,
+    CheckSite,
+    For,
+    If,
+    Kernel,
+    LoopNest,
+    Stmt,
+    Store,
+    buffers_of,
+)
+
+__all__ = [
+    "GRID",
+    "IN_WARP",
+    "LANES",
+    "LOOP_KINDS",
+    "MEMORIES",
+    "THREADS",
+    "Ahead",
+    "Alloc",
+    "Block",
+    "Buffer",
+    "Call",
+    "Check",
+    "CheckSite",
+    "For",
+    "If",
+    "Kernel",
+    "LoopNest",
+    "Stmt",
+    "Store",
+    "buffers_of",
+]

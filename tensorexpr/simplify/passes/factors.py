@@ -1,0 +1,130 @@
+"""Sums of products are taken apart: what a sum does not depend on stands outside of it.
+
+    sum(h[q, j] * a[q, i] * a[p, i] for q for i)   -->   sum(h[q, j] * sum(a[q, i] * a[p, i] for i) for q)
+
+The distributive law, one axis at a time: the axis whose sum, over the factors that depend on it, runs over the fewest points goes inside,
+as long as that at least halves the points of all loops together (the inner sum is computed once for the indices that it depends on:
+where these are indices of the outer sum, `terms` makes a tensor of it). Finding the best order is a matrix chain problem in general;
+greedy elimination is what einsum libraries do.
+
+Integers are a ring modulo 2**bits. Floats round differently, and another sum may overflow, so they are taken apart in derived formulas and
+where reassociation is allowed, those of 16 bits never. Only sums over literal ranges that have points: over none, a factor that is
+infinite would be multiplied by zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+
+from tensorexpr.ir import Access, Apply, Axis, Const, Define, Definition, Expr, Program, Reduce, Scatter, TensorType, apply
+from tensorexpr.records import replace
+from tensorexpr.simplify.options import Options
+from tensorexpr.simplify.passes.amounts import lengths
+from tensorexpr.simplify.passes.definitions import with_definitions
+from tensorexpr.simplify.passes.terms import pays_alone, term_of
+from tensorexpr.traversal import children, free_names, map_children, walk
+
+GAIN = 2
+"""How many times fewer points there are at least."""
+
+
+def factor_sums(program: Program, options: Options) -> Program:
+    """Takes sums of products apart where that makes fewer operations.
+
+    Requires: nothing. Ensures: every value of integers is kept; of floats, which change where the options say that formulas are derived
+    or may be reassociated, up to rounding; so is every check of an index.
+    """
+    floats = options.derived or options.reassociate
+    return with_definitions(program, (_factored(d, program.types, floats) for d in program.definitions))
+
+
+def _factored(definition: Definition, types: Mapping[str, TensorType], floats: bool) -> Definition:
+    if not isinstance(definition, Define | Scatter) or not any(isinstance(n, Reduce) for n in walk(definition.value)):
+        return definition
+
+    def visit(node: Expr, axes: tuple[Axis, ...]) -> Expr:
+        if isinstance(node, Access) or not children(node):
+            return node
+        inner = (*axes, *node.axes) if isinstance(node, Reduce) else axes
+        node = map_children(node, lambda child: visit(child, inner))
+        if isinstance(node, Reduce) and node.combiner.name == "sum" and node.combiner.is_builtin and node.where is None:
+            exact = node.dtype.is_integer or (floats and node.dtype.bits >= 32)
+            if exact and all(map(_has_points, node.axes)):
+                return _apart(node, axes, types)
+        return node
+
+    value = visit(definition.value, definition.axes)
+    return definition if value is definition.value else replace(definition, value=value)
+
+
+def _has_points(axis: Axis) -> bool:
+    return isinstance(axis.start, Const) and isinstance(axis.stop, Const) and axis.start.value < axis.stop.value
+
+
+def _apart(node: Reduce, around: tuple[Axis, ...], types: Mapping[str, TensorType]) -> Expr:
+    """A sum over the axes in which its factors do not come apart, of what is left of the others; the same object where none do."""
+    factors, divisors = _factors(node.values[0])
+    axes, all_axes = list(node.axes), (*around, *node.axes)
+    extents = lengths(all_axes)
+    changed = False
+    while True:
+        loops = {name for e in (*factors, *divisors) for name in free_names(e)} | {a.index for a in axes}
+        total = _points(loops, extents)
+        best: tuple[float, Axis] | None = None
+        for axis in axes:
+            depending = {n for e in (*factors, *divisors) if axis.index in free_names(e) for n in free_names(e)}
+            if not depending:
+                continue
+            after = _points(depending, extents) + _points(loops - {axis.index}, extents)
+            if GAIN * after <= total and (best is None or after < best[0]):
+                best = (after, axis)
+        if best is None:
+            break
+        axis = best[1]
+        inside, outside = _parted(factors, axis.index), _parted(divisors, axis.index)
+        inner = replace(node, values=(_quotient(inside[0], outside[0], node),), axes=(axis,))
+        rest = tuple(a for a in axes if a is not axis)
+        if rest and not {a.index for a in rest}.isdisjoint(free_names(inner)):
+            term = term_of(inner, all_axes, types)
+            if term is None or not pays_alone(term, inner, tuple(a for a in all_axes if a.index in loops - {axis.index}), types):
+                break
+        factors, divisors, axes, changed = [*inside[1], inner], outside[1], list(rest), True
+    if not changed:
+        return node
+    value = _quotient(factors, divisors, node)
+    return replace(node, values=(value,), axes=tuple(axes)) if axes else value
+
+
+def _points(names: set[str], extents: Mapping[str, float]) -> float:
+    return prod(extents.get(name, 1.0) for name in sorted(names))
+
+
+def _parted(factors: Sequence[Expr], name: str) -> tuple[list[Expr], list[Expr]]:
+    """Those that depend on an index, and the others."""
+    return [e for e in factors if name in free_names(e)], [e for e in factors if name not in free_names(e)]
+
+
+def _factors(value: Expr) -> tuple[list[Expr], list[Expr]]:
+    """The factors of a product, and what it is divided by."""
+    if isinstance(value, Apply) and value.op.name == "mul":
+        (a, below_a), (b, below_b) = map(_factors, value.args)
+        return a + b, below_a + below_b
+    if isinstance(value, Apply) and value.op.name == "div":
+        (a, below_a), (b, below_b) = map(_factors, value.args)
+        return a + below_b, below_a + b
+    return [value], []
+
+
+def _quotient(factors: Sequence[Expr], divisors: Sequence[Expr], node: Reduce) -> Expr:
+    """The product of some factors over that of others; 1 of none."""
+    result = _product(factors) or Const(1, node.dtype)
+    below = _product(divisors)
+    return result if below is None else apply("div", result, below)
+
+
+def _product(factors: Sequence[Expr]) -> Expr | None:
+    result: Expr | None = None
+    for factor in factors:
+        result = factor if result is None else apply("mul", result, factor)
+    return result

@@ -1,0 +1,376 @@
+"""Inlining: the value of a definition written where it is read, without capture of index names.
+
+`inline_definitions` does what it is told; `inline_cheap` chooses: a definition goes into its reader where no work is
+repeated (every element is read at most once, or there are no more reads than elements), or where the work is so small that
+repeating it costs less than storing it. Reductions stay where they are, and so do outputs, the inits of scans and whatever
+a scatter or a scan makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from tensorexpr.errors import DefinitionError
+from tensorexpr.ir import (
+    Access,
+    Apply,
+    Axis,
+    Cast,
+    Const,
+    Define,
+    Definition,
+    Expr,
+    Index,
+    Program,
+    Reduce,
+    Scan,
+    Scatter,
+    Segments,
+    TensorType,
+    conjuncts,
+)
+from tensorexpr.records import replace
+from tensorexpr.simplify.facts.sort_ranges import ranges_of
+from tensorexpr.simplify.passes.definitions import with_definitions
+from tensorexpr.simplify.passes.inline_checks import Checked, Place, checked_axes, unchecked
+from tensorexpr.traversal import (
+    bound_names,
+    children,
+    expressions,
+    free_names,
+    map_children,
+    map_expressions,
+    negate,
+    reads,
+    rename_bound,
+    substitute,
+    walk,
+)
+
+CHEAP = 4
+"""Definitions of at most this cost (see `Op.cost`) may be computed again at every read."""
+MOST_READS = 4
+"""A cheap definition that is read in more places than this is kept; one that only renames an element is never."""
+MOST_NODES = 200
+"""No definition grows beyond this many nodes by inlining."""
+MOST_DEPTH = 60
+"""Nor beyond this depth: everything that walks an expression does so by recursion."""
+
+
+def inline_definitions(program: Program, names: Iterable[str]) -> Program:
+    """Writes the values of the named definitions where they are read; those that are not outputs go away.
+
+    Requires: the names are plain definitions at the top level that no scan starts from. Ensures: no definition reads the
+    names; every value is kept, and every data-dependent index that is evaluated is checked as before. Raises `DefinitionError` for
+    inputs, scatters, scans and unknown names, and where a check would be lost (`inline_checks`).
+    """
+    wanted = dict.fromkeys(names)
+    table = {name: d for d in program.definitions for name, _ in d.results}
+    for name in wanted:
+        if not isinstance(table.get(name), Define):
+            found = "no definition" if name not in table else f"a {type(table[name]).__name__.lower()}"
+            raise DefinitionError(f"expected a plain definition to inline, got {found}", at=name, hint="only te.compute can be inlined")
+    started = {name for d in program.definitions if isinstance(d, Scan) for name in _inits(d)}
+    for name in wanted:
+        if name in started:
+            raise DefinitionError("expected a definition that is read by index, got the start of a scan", at=name)
+    for name, place in _losing_checks(program, wanted).items():
+        raise DefinitionError(
+            f"expected reads of {name} that need no check of their own, got one at a place that depends on data",
+            term=place.access,
+            at=name,
+            location=place.reader.location,
+            hint="what is stored is checked where it is read; te.clip bounds an index",
+        )
+    return _written_in(program, wanted)
+
+
+def without_lost_checks(program: Program, names: Iterable[str]) -> list[str]:
+    """Those of the named plain definitions that may be inlined together: no read of them loses a check (`inline_checks`)."""
+    wanted = dict.fromkeys(names)
+    losing = _losing_checks(program, wanted) if wanted else {}
+    return [name for name in wanted if name not in losing]
+
+
+def _losing_checks(program: Program, wanted: Mapping[str, object]) -> dict[str, Place]:
+    """Of the named definitions, those of which a read would lose its check, each with the place of one; the others are inlined."""
+    sites, checked, ranges = _sites(program)[0], Checked(), ranges_of(program.definitions)
+    losing: dict[str, Place] = {}
+    for definition in program.definitions:
+        if isinstance(definition, Define) and definition.name in wanted:
+            axes = checked_axes(definition, program.types, checked)
+            place = unchecked(definition, sites.get(definition.name, ()), axes, ranges)
+            if place is None:
+                checked[definition.name] = axes
+            else:
+                losing[definition.name] = place
+    return losing
+
+
+def _written_in(program: Program, wanted: Mapping[str, object]) -> Program:
+    """The program with the values of `wanted` where they are read."""
+    values: dict[str, Define] = {}
+    kept: list[Definition] = []
+    for definition in program.definitions:
+        definition = _inlined(definition, values)
+        if isinstance(definition, Define) and definition.name in wanted:
+            values[definition.name] = definition
+            if definition.name not in program.outputs:
+                continue
+        kept.append(definition)
+    return with_definitions(program, kept)
+
+
+def _inits(scan: Scan) -> list[str]:
+    return [*scan.inits, *(name for d in scan.body if isinstance(d, Scan) for name in _inits(d))]
+
+
+def _inlined(definition: Definition, values: dict[str, Define]) -> Definition:
+    if not values or not any(name in values for name in reads(definition)):
+        return definition
+    if isinstance(definition, Scan):
+        return replace(definition, body=tuple(_inlined(d, values) for d in definition.body))
+    taken = {a.index for a in _axes(definition)}
+    for e in expressions(definition):
+        taken.update(bound_names(e))
+        taken.update(free_names(e))
+
+    def visit(node: Expr) -> Expr:
+        node = map_children(node, visit)
+        if not isinstance(node, Access) or node.tensor not in values:
+            return node
+        source = values[node.tensor]
+        # Its own axes may have names of the reader, too; they disappear in one simultaneous substitution.
+        body = rename_bound(source.value, taken)
+        return substitute(body, {a.index: e for a, e in zip(source.axes, node.indices, strict=True)})
+
+    return map_expressions(definition, visit)
+
+
+def inline_cheap(program: Program, outside: Mapping[str, TensorType] | None = None) -> Program:
+    """Inlines definitions that cost nothing to compute where they are read: see this module's docstring for the choice.
+
+    Requires: nothing (`outside` are types of further tensors that are read). Ensures: every value is kept, so is every check of an index
+    that is evaluated; no reduction and no expensive operation is computed more often than before.
+    """
+    chosen = cheap_names(program, outside)
+    result = _written_in(program, dict.fromkeys(chosen)) if chosen else program
+    types = {**(outside or {}), **result.types}
+    copied = ((d.name, _copied(d, types)) for d in result.definitions if isinstance(d, Define))
+    copies = {name: tensor for name, tensor in copied if tensor is not None}
+    return with_definitions(result, (_started(_inlined_inside(d, types), copies) for d in result.definitions))
+
+
+def _copied(definition: Define, types: Mapping[str, TensorType]) -> str | None:
+    """The tensor that a definition is, element by element."""
+    value = definition.value
+    if not isinstance(value, Access) or value.tensor not in types or value.indices != tuple(Index(a.index) for a in definition.axes):
+        return None
+    return value.tensor if types[value.tensor].shape == tuple(a.stop for a in definition.axes) else None
+
+
+def _started(definition: Definition, copies: Mapping[str, str]) -> Definition:
+    """A scan that starts from a copy starts from what is copied."""
+    if not isinstance(definition, Scan) or not any(name in copies for name in definition.inits):
+        return definition
+    inits = []
+    for name in definition.inits:
+        while name in copies:
+            name = copies[name]
+        inits.append(name)
+    return replace(definition, inits=tuple(inits))
+
+
+def _inlined_inside(definition: Definition, types: Mapping[str, TensorType]) -> Definition:
+    """A scan with its body inlined by the same choice; anything else as it is."""
+    if not isinstance(definition, Scan):
+        return definition
+    inner = Program((), (), definition.body, definition.nexts)
+    body = inline_cheap(inner, {**types, **dict(definition.states)}).definitions
+    return definition if body is inner.definitions else replace(definition, body=body)
+
+
+def cheap_names(program: Program, outside: Mapping[str, TensorType] | None = None) -> tuple[str, ...]:
+    """The definitions that `inline_cheap` inlines, in order."""
+    sites, fixed = _sites(program)
+    types, checked, ranges = {**(outside or {}), **program.types}, Checked(), ranges_of(program.definitions)
+    extent: dict[int, tuple[int, int]] = {}  # nodes and depth of each definition, with what was chosen to go into it
+
+    def extent_of(definition: Definition) -> tuple[int, int]:
+        return extent.get(id(definition)) or _nodes_and_depth(definition)
+
+    chosen: list[str] = []
+    for definition in program.definitions:
+        if not isinstance(definition, Define) or definition.name in fixed or definition.name not in sites:
+            continue
+        places = sites[definition.name]
+        if not _worth_inlining(definition, places):
+            continue
+        nodes, depth = extent_of(definition)
+        grown: dict[int, tuple[int, int]] = {}
+        for place in places:
+            reader = id(place.reader)
+            before = grown.get(reader) or extent_of(place.reader)
+            grown[reader] = (before[0] + nodes, before[1] if reader in grown else before[1] + depth)
+        if not _renames_only(definition) and any(n > MOST_NODES or d > MOST_DEPTH for n, d in grown.values()):
+            continue
+        kept = checked_axes(definition, types, checked)
+        if unchecked(definition, places, kept, ranges) is not None:
+            continue
+        extent.update(grown)
+        checked[definition.name] = kept
+        chosen.append(definition.name)
+    return tuple(chosen)
+
+
+def _nodes_and_depth(definition: Definition) -> tuple[int, int]:
+    nodes = depth = 0
+    stack = [(e, 1) for e in expressions(definition)]
+    while stack:
+        node, level = stack.pop()
+        nodes, depth = nodes + 1, max(depth, level)
+        stack.extend((child, level + 1) for child in children(node))
+    return nodes, depth
+
+
+def _sites(program: Program) -> tuple[dict[str, list[Place]], set[str]]:
+    """Every read of each tensor, and the tensors that are read as a whole or given."""
+    sites: dict[str, list[Place]] = {}
+    fixed = set(program.outputs)
+    for definition in program.definitions:
+        _collect(definition, (), sites, fixed)
+    return sites, fixed
+
+
+def _collect(definition: Definition, outer: tuple[Axis, ...], sites: dict[str, list[Place]], fixed: set[str]) -> None:
+    """Every read of every tensor, with the definition it stands in and the axes around it; the inits of scans are fixed."""
+    if isinstance(definition, Scan):
+        fixed.update(definition.inits)
+        step = Axis(definition.step, Const(0, definition.length.dtype), definition.length)
+        for inner in definition.body:
+            _collect(inner, (*outer, step), sites, fixed)
+        return
+
+    axes = (*outer, *_axes(definition))
+    match definition:
+        case Define():
+            parts: tuple[Expr | None, ...] = (definition.value,)
+        case Segments():
+            parts = (*definition.keys, definition.where)
+        case _:
+            parts = (*definition.indices, definition.where, definition.value)
+    where = definition.where if isinstance(definition, Scatter | Segments) else None
+    for e in parts:
+        if e is not None:
+            _collect_from(e, definition, axes, () if where is None or e is where else tuple(conjuncts(where)), sites)
+
+
+def _collect_from(
+    expr: Expr, definition: Definition, axes: tuple[Axis, ...], guards: tuple[Expr, ...], sites: dict[str, list[Place]]
+) -> None:
+    if isinstance(expr, Access):
+        sites.setdefault(expr.tensor, []).append(Place(definition, expr, axes, guards))
+    if isinstance(expr, Reduce):
+        for axis in expr.axes:
+            _collect_from(axis.start, definition, axes, guards, sites)
+            _collect_from(axis.stop, definition, axes, guards, sites)
+            axes = (*axes, axis)
+        if expr.where is not None:
+            _collect_from(expr.where, definition, axes, guards, sites)
+            guards = (*guards, *conjuncts(expr.where))
+        for e in expr.values:
+            _collect_from(e, definition, axes, guards, sites)
+        return
+    if isinstance(expr, Apply) and expr.op.name == "where":
+        condition, taken, otherwise = expr.args
+        _collect_from(condition, definition, axes, guards, sites)
+        _collect_from(taken, definition, without_fixed(axes, condition), (*guards, *conjuncts(condition)), sites)
+        _collect_from(otherwise, definition, axes, (*guards, negate(condition)), sites)
+        return
+    for e in _parts(expr):
+        _collect_from(e, definition, axes, guards, sites)
+
+
+def _axes(definition: Define | Scatter | Segments) -> tuple[Axis, ...]:
+    return definition.loops if isinstance(definition, Segments) else definition.axes
+
+
+def without_fixed(axes: tuple[Axis, ...], condition: Expr) -> tuple[Axis, ...]:
+    """The axes without those that the condition allows one value only: `i == u * 4 + 3`."""
+    for part in conjuncts(condition):
+        if isinstance(part, Apply) and part.op.name == "eq":
+            for one, other in (part.args, reversed(part.args)):
+                if isinstance(one, Index) and one.name not in free_names(other):
+                    axes = tuple(axis for axis in axes if axis.index != one.name)
+                    break
+    return axes
+
+
+def _parts(expr: Expr) -> tuple[Expr, ...]:
+    match expr:
+        case Access():
+            return expr.indices
+        case Apply():
+            return expr.args
+        case Cast():
+            return (expr.arg,)
+    return ()
+
+
+def _worth_inlining(definition: Define, places: list[Place]) -> bool:
+    if any(isinstance(node, Reduce) for node in walk(definition.value)):
+        return False
+    if _renames_only(definition):
+        return True
+    cost = sum(node.op.cost for node in walk(definition.value) if isinstance(node, Apply))
+    loads = sum(1 for node in walk(definition.value) if isinstance(node, Access))
+    if len(places) == 1 and _reads_each_once(places[0].access, places[0].axes):
+        return True
+    elements, points = _points(definition.axes), [_points(place.axes) for place in places]
+    if elements is not None and None not in points and sum(n for n in points if n is not None) <= elements:
+        return True
+    repeated = any(_reduced_again(place.reader, place.access, place.axes) for place in places)
+    return cost <= CHEAP and loads <= 2 and len(places) <= MOST_READS and not repeated
+
+
+def _points(axes: tuple[Axis, ...]) -> int | None:
+    """How many points axes of literal bounds have, None for others."""
+    count = 1
+    for axis in axes:
+        if not isinstance(axis.start, Const) or not isinstance(axis.stop, Const):
+            return None
+        count *= max(int(axis.stop.value) - int(axis.start.value), 0)
+    return count
+
+
+def _renames_only(definition: Define) -> bool:
+    """Whether the value is a literal, an index or one element of a tensor."""
+    value = definition.value
+    while isinstance(value, Cast) or (isinstance(value, Apply) and value.op.name == "stop_gradient"):
+        value = value.arg if isinstance(value, Cast) else value.args[0]
+    if isinstance(value, Access):
+        return all(isinstance(e, Index | Const) for e in value.indices)
+    return isinstance(value, Const | Index)
+
+
+def _reads_each_once(access: Access, axes: tuple[Axis, ...]) -> bool:
+    """Whether different points of the axes read different elements: every axis is a subscript by itself."""
+    return _plain(access).issuperset(axis.index for axis in axes)
+
+
+def _reduced_again(reader: Definition, access: Access, axes: tuple[Axis, ...]) -> bool:
+    """Whether a reduction in the reader reads the same element many times, as a matrix product does."""
+    own = {a.index for a in _axes(reader)} if not isinstance(reader, Scan) else set()
+    inner = [axis.index for axis in axes if axis.index not in own]
+    return bool(inner) and not _reads_each_once(access, axes)
+
+
+def _plain(access: Access) -> set[str]:
+    """The indices that are subscripts by themselves, perhaps shifted by a literal."""
+    found = set()
+    for e in access.indices:
+        if isinstance(e, Apply) and e.op.name in ("add", "sub") and isinstance(e.args[1], Const):
+            e = e.args[0]
+        if isinstance(e, Index):
+            found.add(e.name)
+    return found

@@ -1,0 +1,251 @@
+"""The shapes that tensors have in code: axes of one element are left out, axes that are several in one are several, several that are one
+in all but name are one (`joint`).
+
+    x: f32[1, 512, 48] = input()                        x: f32[512, 48] = input()
+    y[i, j, k]: f32[1, 512, 48] = exp(x[0, j, k])       y[j, k]: f32[512, 48] = exp(x[j, k])
+
+    x: f32[24576] = input()                             x: f32[512, 48] = input()
+    y[p]: f32[24576] = x[p] - m[p // 48]                y[i, j]: f32[512, 48] = x[i, j] - m[i]
+
+Elements lie in memory as before, so the same arrays are inputs and outputs of both. What schedules see, loops in which tensors are read at
+their own index, then does not depend on how shapes are written. Tensors that data leads into keep their shapes, for an error names the
+index; so do those of scans, and what a scatter or a sort plan makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from tensorexpr.bounds import PROVED, check_access
+from tensorexpr.ir import (
+    Access,
+    Apply,
+    Axis,
+    Const,
+    Define,
+    Definition,
+    Expr,
+    Index,
+    Program,
+    Scan,
+    Scatter,
+    Segments,
+    TensorType,
+    apply,
+    const,
+)
+from tensorexpr.records import replace
+from tensorexpr.regions import affine_of
+from tensorexpr.simplify.passes.definitions import simplify_indices
+from tensorexpr.simplify.passes.joint import with_joint_axes
+from tensorexpr.traversal import (
+    bottom_up,
+    bound_names,
+    expressions,
+    free_names,
+    fresh_name,
+    map_expressions,
+    read_occurrences,
+    substitute,
+    walk,
+)
+
+LEAST = 16
+"""Elements of a row that becomes an axis, a vector of the widest machines: shorter ones are residue classes, whose elements lie apart."""
+KEPT, DROPPED = 0, 1
+Layouts = Mapping[str, tuple[int, ...]]
+"""For each axis of a tensor what becomes of it: `KEPT`, `DROPPED`, or the length of its rows."""
+
+
+def with_plain_shapes(program: Program) -> Program:
+    """The program over tensors in the shapes that they have in code; the same object where they have these.
+
+    Requires: indices in normal form. Ensures: inputs and outputs have the same elements in the same order.
+    """
+    found = _with_rows(_without_units(program))
+    return with_joint_axes(found, _free(found))
+
+
+def _without_units(program: Program) -> Program:
+    free = {name: type_.shape for name, type_ in _free(program).items() if const(1) in type_.shape}
+    if not free:
+        return program
+    units = {name: {at for at, extent in enumerate(shape) if extent == const(1)} for name, shape in free.items()}
+    for access in _accesses(program):
+        if access.tensor in units:
+            units[access.tensor] = {at for at in units[access.tensor] if access.indices[at] == const(0)}
+    for name, shape in free.items():
+        if len(units[name]) == len(shape):
+            units[name].discard(len(shape) - 1)  # one axis stays
+    layouts = {
+        name: tuple(DROPPED if at in units[name] else KEPT for at in range(len(shape))) for name, shape in free.items() if units[name]
+    }
+    return _laid_out(program, layouts) if layouts else program
+
+
+def _with_rows(program: Program) -> Program:
+    """The program with an axis for rows and one for places in them, where that leaves fewer divisions."""
+    found = program
+    while True:
+        layouts = _divided(found)
+        if not layouts:
+            break
+        found = simplify_indices(_laid_out(found, layouts))
+    if found is program or _divisions(found) >= _divisions(program):
+        return program
+    while (other := _with_rows_read(found)) is not None:
+        found = other
+    return found
+
+
+def _with_rows_read(program: Program) -> Program | None:
+    """An axis of a tensor in the rows through which loops step, where that leaves no more divisions; None where none is."""
+    for name, type_ in _free(program).items():
+        for at, extent in enumerate(type_.shape):
+            for length in _steps(program, name, at, extent):
+                layout = tuple(length if other == at else KEPT for other in range(len(type_.shape)))
+                found = simplify_indices(_laid_out(program, {name: layout}))
+                if _divisions(found) <= _divisions(program):
+                    return found
+    return None
+
+
+def _divided(program: Program) -> dict[str, tuple[int, ...]]:
+    """The definitions whose axes are divided by the lengths of rows, with these: of each the largest."""
+    free = _free(program)
+    found = {}
+    for d in program.definitions:
+        if not isinstance(d, Define) or d.name not in free:
+            continue
+        lengths = tuple(max((_divisor(node, axis) for node in walk(d.value)), default=0) for axis in d.axes)
+        if any(lengths):
+            found[d.name] = lengths
+    return found
+
+
+def _divisor(node: Expr, axis: Axis) -> int:
+    """The length of the rows by which a node divides an index, with nothing beside it but whole rows; 0 where there are none."""
+    match node:
+        case Apply(op, (dividend, Const(value))) if op.name in ("floordiv", "mod") and isinstance(axis.stop, Const):
+            form, modulus, length = affine_of(dividend), int(value), int(axis.stop.value)
+            if form is None or form.coefficient(axis.index) != 1 or not LEAST <= modulus < length or length % modulus:
+                return 0
+            return modulus if all(name == axis.index or count % modulus == 0 for name, count in form.terms) else 0
+    return 0
+
+
+def _steps(program: Program, tensor: str, at: int, extent: Expr) -> list[int]:
+    """The lengths of rows by which loops step through an axis of a tensor, the largest first."""
+    length = int(extent.value) if isinstance(extent, Const) else 0
+    found: set[int] = set()
+    for access in _accesses(program):
+        form = affine_of(access.indices[at]) if access.tensor == tensor else None
+        found |= {abs(count) for _, count in form.terms} if form is not None else set()
+    return sorted((count for count in found if LEAST <= count < length and length % count == 0), reverse=True)
+
+
+def _divisions(program: Program) -> int:
+    nodes = (node for d in program.definitions for e in expressions(d) for node in walk(e))
+    return sum(isinstance(node, Apply) and node.op.name in ("floordiv", "mod") and node.dtype.is_integer for node in nodes)
+
+
+def _accesses(program: Program) -> Iterator[Access]:
+    return (node for d in program.definitions for e in expressions(d) for node in walk(e) if isinstance(node, Access))
+
+
+def _free(program: Program) -> dict[str, TensorType]:
+    """The tensors that may have another shape."""
+    found = {item.name: item.type for item in program.inputs}
+    found |= {d.name: d.results[0][1] for d in program.definitions if isinstance(d, Define)}
+    for name in {name for d in program.definitions if isinstance(d, Scan) for name in _started(d)}:
+        found.pop(name, None)
+    for d in program.definitions:
+        for name in _named_in_errors(d, program):
+            found.pop(name, None)
+    return found
+
+
+def _named_in_errors(d: Definition, program: Program) -> Iterator[str]:
+    """The tensors that data leads into, and those that an error about that would name: data of an index that may be out of bounds."""
+    if isinstance(d, Define):
+        for access, around, guards in read_occurrences(d.value, d.axes):
+            if read := _read(access.indices):
+                yield access.tensor
+                shape = program.types[access.tensor].shape
+                if not all(found is PROVED for found in check_access(access.indices, shape, around, guards)):
+                    yield from read
+        return
+    for e in expressions(d):
+        for node in walk(e):
+            if isinstance(node, Access) and (read := _read(node.indices)):
+                yield node.tensor
+                yield from read
+    if isinstance(d, Scatter | Segments):
+        yield from _read(d.indices if isinstance(d, Scatter) else d.keys)
+
+
+def _read(indices: Iterable[Expr]) -> list[str]:
+    return [node.tensor for index in indices for node in walk(index) if isinstance(node, Access)]
+
+
+def _started(scan: Scan) -> Iterator[str]:
+    """The tensors from which a scan, and those in it, start."""
+    yield from scan.inits
+    for inner in scan.body:
+        if isinstance(inner, Scan):
+            yield from _started(inner)
+
+
+def _laid_out(program: Program, layouts: Layouts) -> Program:
+    """The program with other shapes of some tensors."""
+
+    def read(node: Expr) -> Expr:
+        if not isinstance(node, Access) or node.tensor not in layouts:
+            return node
+        indices: list[Expr] = []
+        for index, length in zip(node.indices, layouts[node.tensor], strict=True):
+            if length == KEPT:
+                indices.append(index)
+            elif length != DROPPED:
+                indices += [apply("floordiv", index, const(length)), apply("mod", index, const(length))]
+        return replace(node, indices=tuple(indices))
+
+    def moved(definition: Definition) -> Definition:
+        definition = map_expressions(definition, lambda e: bottom_up(e, read))
+        layout = layouts.get(definition.name) if isinstance(definition, Define) else None
+        return definition if layout is None or not isinstance(definition, Define) else _with_axes(definition, layout, program)
+
+    inputs = tuple(
+        replace(item, type=replace(item.type, shape=_shape(item.type.shape, layouts[item.name]))) if item.name in layouts else item
+        for item in program.inputs
+    )
+    return replace(program, inputs=inputs, definitions=tuple(map(moved, program.definitions)))
+
+
+def _shape(shape: tuple[Expr, ...], layout: tuple[int, ...]) -> tuple[Expr, ...]:
+    found: list[Expr] = []
+    for extent, length in zip(shape, layout, strict=True):
+        if length == KEPT:
+            found.append(extent)
+        elif length != DROPPED:
+            assert isinstance(extent, Const)
+            found += [const(int(extent.value) // length), const(length)]
+    return tuple(found)
+
+
+def _with_axes(definition: Define, layout: tuple[int, ...], program: Program) -> Define:
+    """The definition with its axes in another shape."""
+    taken = {*program.sizes, *(a.index for a in definition.axes), *free_names(definition.value), *bound_names(definition.value)}
+    axes: list[Axis] = []
+    at: dict[str, Expr] = {}
+    for axis, length in zip(definition.axes, layout, strict=True):
+        if length == KEPT:
+            axes.append(axis)
+        elif length == DROPPED:
+            at[axis.index] = const(0)
+        else:
+            row, column = (fresh_name(f"{axis.index}_{part}", taken) for part in "oi")
+            rows, columns = _shape((axis.stop,), (length,))
+            axes += [Axis(row, const(0), rows), Axis(column, const(0), columns)]
+            at[axis.index] = apply("add", apply("mul", Index(row), const(length)), Index(column))
+    return replace(definition, axes=tuple(axes), value=substitute(definition.value, at))

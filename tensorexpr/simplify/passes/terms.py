@@ -1,0 +1,402 @@
+"""Costly terms are computed once: what a reduction computes again and again becomes a tensor of its own.
+
+    c[i, j] = sum(exp(a[i, k]) * b[k, j] for k)   -->   a_exp[i, k] = exp(a[i, k]);  c[i, j] = sum(a_exp[i, k] * b[k, j] for k)
+
+A term is a value inside a reduction that depends on fewer things than there are loops around it: on the subscripts under which it
+reads elements, which are taken whole (`relu(x[h + r, w + s])` is a tensor of the shape of x), and on the indices that it needs otherwise.
+One tensor serves all definitions that have the term up to names of indices. It is made where computing the term at all points of the
+loops costs `STORED` more for each element than computing it once; and where it is no larger than what it reads together, or than all
+inputs and outputs of the program together, whichever is more: memory grows by a factor, and pairs of points stay in their loops.
+
+The tensor is computed everywhere, also where the reduction skips the term: only where each element that it reads is proved to exist, so
+that no check is lost or made, and what is not read does not matter. What is marked `recompute` stays where it is.
+
+A reduction that depends on few indices is such a term wherever it stands: it runs once for all the loops of its definition up to the
+innermost that it depends on, so `y[i, j] = x[i, j] / sum(x[k, j] for k)` computes each sum for every i, and a sum that other definitions
+need too is computed by each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count
+from typing import TypeGuard
+from weakref import WeakKeyDictionary
+
+from tensorexpr.bounds import PROVED, check_access
+from tensorexpr.dtypes import DType
+from tensorexpr.ir import Access, Apply, Axis, Define, Definition, Expr, Index, Program, Reduce, Scatter, TensorType, const
+from tensorexpr.records import record, replace
+from tensorexpr.rewrite import head_of
+from tensorexpr.simplify.passes.amounts import cost, elements, points
+from tensorexpr.simplify.passes.definitions import form_of, with_definitions
+from tensorexpr.simplify.passes.inline import without_fixed
+from tensorexpr.traversal import (
+    bound_names,
+    children,
+    free_names,
+    fresh_name,
+    map_children,
+    read_occurrences,
+    reads,
+    substitute,
+    walk,
+)
+
+STORED = 64
+"""What storing an element and loading it again costs beside one addition: some 12 bytes of memory at 10 GB/s on one core, a nanosecond, in
+which vector lanes of float32 do that many additions."""
+REPEATED = 2
+"""How often each element of a term is computed at least."""
+LEAST = 1 << 14
+"""Operations saved below which a tensor more is not worth its loops: about a microsecond."""
+
+
+@record
+class Term:
+    """A value as a tensor: its definition over axes `%0`, `%1`, ..., and the subscripts at which it is read."""
+
+    define: Define
+    subscripts: tuple[Expr, ...]
+
+
+@record(frozen=False)
+class Demand:
+    """What is known of a term, by one of its occurrences: the elements of the tensor, what one costs, in how many places it stands, and at
+    how many points it is computed in all of them."""
+
+    term: Term
+    elements: float
+    cost: float
+    places: int = 0
+    points: float = 0.0
+
+
+@record
+class Occurrence:
+    """A term in a definition: its form, the nodes of a walk that it covers, and at how many points it is computed."""
+
+    form: object
+    first: int
+    last: int
+    points: float
+
+    def holds(self, other: Occurrence) -> bool:
+        """Whether another occurrence stands inside."""
+        return self.first < other.first and other.last < self.last
+
+
+def keep_terms(program: Program) -> Program:
+    """Makes tensors of costly terms that reductions compute again and again, and reads them wherever they occur.
+
+    Requires: nothing. Ensures: every value is kept bit for bit, and so is every check of an index.
+    """
+    types = program.types
+    demands: dict[object, Demand] = {}
+    found = [_counted(d, types, demands) if _has_reduction(d) else [] for d in program.definitions]
+    chosen = _chosen(program, demands, found)
+    if not chosen:
+        return program
+    taken = {*types, *program.sizes, *(n for d in program.definitions for n, _ in d.results)}
+    made: dict[object, str] = {}
+    definitions: list[Definition] = []
+
+    def read(term: Term, dtype: DType) -> Access | None:
+        """The element of the tensor that a term is; the first one makes it, in front of the definition that is at hand."""
+        form = form_of(term.define)
+        if form not in chosen:
+            return None
+        if form not in made:
+            made[form] = fresh_name(_stem(term.define.value), taken)
+            definitions.append(_named(term, made[form], {*program.sizes}))
+        return Access(made[form], term.subscripts, dtype)
+
+    heads = {head_of(demands[form].term.define.value) for form in chosen}
+    for definition in program.definitions:
+        if isinstance(definition, Define | Scatter):
+            value = _with_reads(definition.value, definition.axes, types, heads, read)
+            definition = definition if value is definition.value else replace(definition, value=value)
+        definitions.append(definition)
+    return with_definitions(program, definitions)
+
+
+def _chosen(program: Program, demands: Mapping[object, Demand], found: Sequence[Sequence[Occurrence]]) -> set[object]:
+    """The terms to be stored: larger ones first, which leave what is inside of them to be computed once in their tensor."""
+    places: dict[object, list[tuple[int, Occurrence]]] = {}
+    for number, occurrences in enumerate(found):
+        for occurrence in occurrences:
+            places.setdefault(occurrence.form, []).append((number, occurrence))
+    types = program.types
+    ends = sum(_bytes(types[name]) for name in (*(i.name for i in program.inputs), *program.outputs))
+    chosen: set[object] = set()
+    covering: list[list[Occurrence]] = [[] for _ in found]
+
+    def pays(demand: Demand, cost: float, points: float) -> bool:
+        return _saves(cost, points, demand.elements) and _bytes(demand.term.define.results[0][1]) <= max(ends, _read(demand.term, types))
+
+    for form in sorted(places, key=lambda f: -sum(1 for _ in walk(demands[f].term.define.value))):
+        demand = demands[form]
+        left = [(n, o) for n, o in places[form] if not any(c.holds(o) for c in covering[n])]
+        if not left:
+            continue
+        number, one = left[0]
+        cost = demand.cost
+        apart: list[Occurrence] = []
+        for inner in found[number]:
+            other = demands[inner.form]
+            if one.holds(inner) and other.places > demand.places and not any(a.holds(inner) for a in apart):
+                if pays(other, other.cost, other.points):
+                    apart.append(inner)
+                    cost -= other.cost  # stored for others, too
+        if pays(demand, cost, sum(o.points for _, o in left)):
+            chosen.add(form)
+            for n, o in left:
+                covering[n].append(o)
+    return chosen
+
+
+def pays_alone(term: Term, node: Expr, axes: Sequence[Axis], types: Mapping[str, TensorType]) -> bool:
+    """Whether a tensor of a term pays by one node alone, inside these axes, and is no larger than what it reads."""
+    size, around = points(term.define.axes), points(axes)
+    if around < REPEATED * size or not _saves(cost(node), around, size) or any(map(_is_marked, walk(node))):
+        return False
+    return _bytes(term.define.results[0][1]) <= _read(term, types)
+
+
+def _saves(cost: float, computed: float, elements: float) -> bool:
+    """Whether to compute a value for each element and store it costs less than to compute it at so many points."""
+    return (computed - elements) * cost - STORED * elements >= LEAST
+
+
+def _bytes(type_: TensorType) -> float:
+    return elements(type_.shape) * type_.dtype.itemsize
+
+
+def _read(term: Term, types: Mapping[str, TensorType]) -> float:
+    return sum(_bytes(types[name]) for name in reads(term.define))
+
+
+def _stem(value: Expr) -> str:
+    """A name for a term: the first tensor that it reads, and what is done with it."""
+    tensor = next((n.tensor for n in walk(value) if isinstance(n, Access)), "")
+    done = value.op.name if isinstance(value, Apply) else value.combiner.name if isinstance(value, Reduce) else "term"
+    return f"{tensor}_{done}" if tensor else f"term_{done}"
+
+
+def _named(term: Term, name: str, taken: set[str]) -> Define:
+    """The definition of a term, its axes called as the indices are at which it is read."""
+    taken = taken | set(bound_names(term.define.value))
+    names = [fresh_name(e.name if isinstance(e, Index) else "i", taken) for e in term.subscripts]
+    value = substitute(term.define.value, {a.index: Index(n) for a, n in zip(term.define.axes, names, strict=True)})
+    return Define(name, tuple(Axis(n, a.start, a.stop) for n, a in zip(names, term.define.axes, strict=True)), value)
+
+
+def _with_reads(
+    value: Expr, axes: tuple[Axis, ...], types: Mapping[str, TensorType], heads: set[str], read: Callable[[Term, DType], Access | None]
+) -> Expr:
+    """A value that reads the tensors which are made wherever it has their terms, which are of some `heads`."""
+
+    def visit(node: Expr, axes: tuple[Axis, ...]) -> Expr:
+        if isinstance(node, Access) or _is_marked(node) or not children(node):
+            return node
+        if head_of(node) in heads and node.dtype.is_float and (term := term_of(node, axes, types)) is not None:
+            access = read(term, node.dtype)
+            if access is not None:
+                return access
+        inner = (*axes, *node.axes) if isinstance(node, Reduce) else axes
+        return map_children(node, lambda child: visit(child, inner))
+
+    return visit(value, axes)
+
+
+# ------------------------------------------------------------------------------------------------------------ what there is
+
+
+def _has_reduction(definition: Definition) -> TypeGuard[Define | Scatter]:
+    return isinstance(definition, Define | Scatter) and any(isinstance(n, Reduce) for n in walk(definition.value))
+
+
+_found: WeakKeyDictionary[Definition, tuple[tuple[TensorType | None, ...], list[tuple[Occurrence, Demand]]]] = WeakKeyDictionary()
+"""Occurrences in definitions, for types of what they read: the simplifier asks again after each round."""
+
+
+def _counted(definition: Define | Scatter, types: Mapping[str, TensorType], demands: dict[object, Demand]) -> list[Occurrence]:
+    """The terms inside the reductions of a definition and those that hold reductions, each counted in `demands`; larger ones before those
+    inside of them."""
+    read = tuple(types.get(name) for name in reads(definition))
+    known = _found.get(definition)
+    if known is None or known[0] != read:
+        known = _found[definition] = (read, list(_occurrences(definition, types)))
+    for occurrence, one in known[1]:
+        demand = demands.get(occurrence.form)
+        if demand is None:
+            demand = demands[occurrence.form] = replace(one)
+        demand.points += occurrence.points
+        demand.places += 1
+    return [occurrence for occurrence, _ in known[1]]
+
+
+def _occurrences(definition: Define | Scatter, types: Mapping[str, TensorType]) -> Iterator[tuple[Occurrence, Demand]]:
+    """The occurrences of terms in a definition, each with what is known of its term."""
+    number = count()
+    about = _about(definition.value)
+    computed: dict[object, float] = {}  # a reduction that stands in several places of a definition is computed once for all
+
+    def visit(node: Expr, axes: tuple[Axis, ...], reduced: frozenset[str]) -> Iterator[tuple[Occurrence, Demand]]:
+        first = next(number)
+        if isinstance(node, Access) or _is_marked(node):
+            return
+        inside: list[tuple[Occurrence, Demand]] = []
+        if isinstance(node, Reduce):
+            free = about[id(node)].free  # a reduction is computed once for the indices that it depends on
+            around = (*(axis for axis in axes if axis.index in free), *node.axes)
+            around = around if node.where is None else without_fixed(around, node.where)
+            for value in node.values:
+                inside += visit(value, around, reduced | {axis.index for axis in node.axes})
+        elif isinstance(node, Apply) and node.op.name == "where":
+            condition, taken, otherwise = node.args
+            inside += [*visit(condition, axes, reduced), *visit(taken, without_fixed(axes, condition), reduced)]
+            inside += visit(otherwise, axes, reduced)
+        else:
+            for child in children(node):
+                inside += visit(child, axes, reduced)
+        own = _demand(node, axes, reduced, about[id(node)], types, computed)
+        if own is not None:
+            form, demand, around_it = own
+            yield Occurrence(form, first, next(number), around_it), demand
+        yield from inside
+
+    yield from visit(definition.value, definition.axes, frozenset())
+
+
+@record
+class About:
+    """What stands in a node: its free indices, whether a reduction does, and whether something marked `recompute` does."""
+
+    free: frozenset[str]
+    reduces: bool
+    marked: bool
+
+
+def _about(value: Expr) -> dict[int, About]:
+    """What stands in each node, by identity."""
+    found: dict[int, About] = {}
+
+    def visit(node: Expr) -> About:
+        known = found.get(id(node))
+        if known is not None:
+            return known
+        free: frozenset[str] = frozenset((node.name,)) if isinstance(node, Index) else frozenset()
+        reduces, marked = isinstance(node, Reduce), _is_marked(node)
+        for child in children(node):
+            below = visit(child)
+            free, reduces, marked = free | below.free, reduces or below.reduces, marked or below.marked
+        if isinstance(node, Reduce):
+            free = frozenset(free_names(node))  # bounds may use names that the reduction binds further on
+        found[id(node)] = About(free, reduces, marked)
+        return found[id(node)]
+
+    visit(value)
+    return found
+
+
+def _demand(
+    node: Expr,
+    axes: tuple[Axis, ...],
+    reduced: frozenset[str],
+    about: About,
+    types: Mapping[str, TensorType],
+    computed: dict[object, float],
+) -> tuple[object, Demand, float] | None:
+    """The form of a node that may be a term, what is known of it, and at how many points it is computed where it stands, beside those in
+    `computed`."""
+    if not isinstance(node, Apply | Reduce) or not node.dtype.is_float or about.marked:
+        return None
+    fixed = about.free.isdisjoint(reduced)
+    if fixed:  # the same in all turns of the reduction: no loop need compute it again, but those around the loop that moves it
+        if not about.reduces:
+            return None
+        last = max((at for at, axis in enumerate(axes) if axis.index in about.free), default=-1)
+        axes = axes[: last + 1]
+    found = term_of(node, axes, types)
+    if found is None:
+        return None
+    size, around = points(found.define.axes), points(axes)
+    if around < (1 if fixed else REPEATED) * size:
+        return None
+    form = form_of(found.define)
+    if fixed:
+        around, computed[form] = max(around - computed.get(form, 0.0), 0.0), max(around, computed.get(form, 0.0))
+    return form, Demand(found, size, cost(node)), around
+
+
+def _is_marked(node: Expr) -> bool:
+    return isinstance(node, Apply) and node.op.name == "recompute"
+
+
+def term_of(node: Expr, axes: Sequence[Axis], types: Mapping[str, TensorType]) -> Term | None:
+    """A node, inside these axes, as a tensor that can be computed everywhere; None where there is none."""
+    for whole in (True, False):
+        keys = _keys(node, axes, types, whole)
+        if keys is not None and (found := _over(node, keys)) is not None and _exists(found, types):
+            return found
+    return None
+
+
+def _keys(node: Expr, axes: Sequence[Axis], types: Mapping[str, TensorType], whole: bool) -> dict[Expr, Expr] | None:
+    """What a node depends on, each with its extent: with `whole` the subscripts of what it always reads, else its free indices."""
+    ranges = {axis.index: axis for axis in axes}
+    found: dict[Expr, Expr] = {}
+    needed: dict[str, None] = {}
+
+    def certain(expr: Expr) -> bool:
+        """Collects the subscripts of the elements that are read whenever the node is computed."""
+        if isinstance(expr, Access):
+            shape = types[expr.tensor].shape
+            return all(found.setdefault(e, extent) == extent for e, extent in zip(expr.indices, shape, strict=True) if free_names(e))
+        if isinstance(expr, Apply) and expr.op.name == "where":
+            return certain(expr.args[0])
+        return isinstance(expr, Reduce) or all(map(certain, children(expr)))
+
+    def visit(expr: Expr, bound: frozenset[str]) -> None:
+        """Collects the free indices that stand beside these subscripts."""
+        if isinstance(expr, Index) and expr.name not in bound and expr not in found:
+            needed.setdefault(expr.name)
+        inner = bound | {axis.index for axis in expr.axes} if isinstance(expr, Reduce) else bound
+        for child in children(expr):
+            if not (isinstance(expr, Access) and child in found):
+                visit(child, inner)
+
+    if any(isinstance(n, Access) and n.tensor not in types for n in walk(node)) or (whole and not certain(node)):
+        return None
+    visit(node, frozenset())
+    for name in needed:
+        axis = ranges.get(name)
+        if axis is None or axis.start != const(0) or any(isinstance(n, Access | Index) for n in walk(axis.stop)):
+            return None
+        found[Index(name)] = axis.stop
+    return found or None
+
+
+def _over(node: Expr, keys: Mapping[Expr, Expr]) -> Term | None:
+    """The node over its keys, those of the element with most of them first and in its order; None where an index is left."""
+    accesses = [n for n in walk(node) if isinstance(n, Access)]
+    accesses.sort(key=lambda access: -sum(subscript in keys for subscript in access.indices))
+    order = list(dict.fromkeys([*(e for access in accesses for e in access.indices if e in keys), *keys]))
+    names: dict[Expr, Expr] = {key: Index(f"%{at}") for at, key in enumerate(order)}
+
+    def visit(expr: Expr) -> Expr:
+        return names.get(expr) or map_children(expr, visit)
+
+    value = visit(node)  # what a reduction inside binds has a name of its own, which no key has
+    axes = tuple(Axis(f"%{at}", const(0), keys[key]) for at, key in enumerate(order))
+    return Term(Define("", axes, value), tuple(order)) if {a.index for a in axes}.issuperset(free_names(value)) else None
+
+
+def _exists(term: Term, types: Mapping[str, TensorType]) -> bool:
+    """Whether each element that is read exists wherever the tensor does."""
+    return all(
+        verdict is PROVED
+        for access, around, guards in read_occurrences(term.define.value, term.define.axes)
+        for verdict in check_access(access.indices, types[access.tensor].shape, around, guards)
+    )

@@ -1,0 +1,1 @@
+"""Rules of scalar expressions: those of every dtype (`common`), of floats, of integers, and of reductions."""
