@@ -90,7 +90,7 @@ $(VENV)/.lint: $(VENV)/bin/python pyproject.toml
 # Exactly this torch: other spellings bring gigabytes of CUDA libraries.
 $(VENV)/.peers: $(VENV)/.test
 	$(PIP) torch==2.13.0
-	$(PIP) jax onnx==1.23.2
+	$(PIP) jax onnx==1.23.2 expecttest
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/bin/python pyproject.toml

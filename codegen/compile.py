@@ -100,7 +100,9 @@ def _tensors(values: object, expected: str) -> list[Tensor]:
         raise DefinitionError(f"{expected}, got {_kind(values)}", location=user_location(), hint=hint)
     for value in values:
         if not isinstance(value, Tensor):
-            raise DefinitionError(f"{expected}, got {_kind(value)} in it", term=repr(value), location=user_location())
+            hint = "placeholders stand for arrays: a function of them is built, and then called with arrays"
+            hint = hint if hasattr(value, "__array__") else None
+            raise DefinitionError(f"{expected}, got {_kind(value)} in it", location=user_location(), hint=hint)
     return list(values)
 
 

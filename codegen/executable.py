@@ -146,18 +146,20 @@ def _key(program: Program) -> tuple[object, ...]:
 
 def _built(key: Hashable, program: Program, lines: _Lines, text: Callable[[], str], look: Look) -> Built:
     look = _looks.setdefault(key, look)
-    executable = _executables.get(key, lambda: _found(text(), program, lines, look))
+    executable = _executables.get(key, lambda: _found(text, program, lines, look))
     look.failure = executable.failure
     constants = {c.name: c.data for c in program.constants}
     return Built(executable, {name: constants[name] for name in executable.code.interface.constants}, look)
 
 
-def _found(text: str, program: Program, named: _Lines, look: Look) -> Executable:
+def _found(text: Callable[[], str], program: Program, named: _Lines, look: Look) -> Executable:
     """The executable whose code is on disk under its key, or made and kept there."""
     lines = list(dict.fromkeys(named))
-    places = [lines.index(line) for line in named]  # the lines differ between processes, where they are equal does not
-    key = disk.key_of(text, repr(places), *(c.content for c in program.constants), repr(host()), repr(host_target()))
-    entry = disk.load(key)
+    key = None
+    if disk.folder() is not None:  # a long text takes as long as a pass of the simplifier
+        places = [lines.index(line) for line in named]  # the lines differ between processes, where they are equal does not
+        key = disk.key_of(text(), repr(places), *(c.content for c in program.constants), repr(host()), repr(host_target()))
+    entry = None if key is None else disk.load(key)
     if entry is not None:
         about = entry.about
         ends = list(accumulate(about["bytes"]))
@@ -177,13 +179,14 @@ def _found(text: str, program: Program, named: _Lines, look: Look) -> Executable
     interface, code = made
     nest = look.stages.nest
     long = sum(_work(kernel.body) for kernel in nest.kernels) > _SHORT
-    checks_ = [
-        (c.access, c.tensor, c.axis, c.definition, lines.index(c.location) if c.location in lines else None, c.unsigned)
-        for c in nest.checks
-    ]
-    about = {"interface": interface.as_data(), "exports": code.exports, "long": long, "checks": checks_}
-    about |= {"failure": look.failure, "verdict": str(look.stages.verdict), "bytes": [len(image) for image in code.images]}
-    disk.save(key, disk.Entry(about, b"".join(code.images)))
+    if key is not None:
+        checks_ = [
+            (c.access, c.tensor, c.axis, c.definition, lines.index(c.location) if c.location in lines else None, c.unsigned)
+            for c in nest.checks
+        ]
+        about = {"interface": interface.as_data(), "exports": code.exports, "long": long, "checks": checks_}
+        about |= {"failure": look.failure, "verdict": str(look.stages.verdict), "bytes": [len(image) for image in code.images]}
+        disk.save(key, disk.Entry(about, b"".join(code.images)))
     return Executable(NativeCode(interface, code, host()), nest.checks, long, look.failure)
 
 

@@ -46,6 +46,7 @@ from tensorexpr.kernels.elementwise.broadcast import (
     div,
     entr,
     eq,
+    float_power,
     floor_divide,
     fmax,
     fmin,
@@ -200,6 +201,7 @@ from tensorexpr.kernels.products.pairwise import (
     kmeans_step,
     laplacian_product,
     nearest_neighbor,
+    pdist,
     sinkhorn_step,
     soft_dtw,
     squared_distance,
@@ -230,14 +232,33 @@ from tensorexpr.kernels.rearranging.indexing import (
     segment_sum,
     take,
     take_along_axis,
+    take_along_dim,
 )
-from tensorexpr.kernels.rearranging.matrices import diag, diag_embed, diagonal, diagonal_scatter, trace, tril, triu
+from tensorexpr.kernels.rearranging.matrices import (
+    corrcoef,
+    cov,
+    diag,
+    diag_embed,
+    diagflat,
+    diagonal,
+    diagonal_scatter,
+    t,
+    trace,
+    tril,
+    triu,
+)
 from tensorexpr.kernels.rearranging.parts import (
+    atleast_1d,
+    atleast_2d,
+    atleast_3d,
+    block_diag,
     cat,
     chunk,
     column_stack,
     concatenate,
+    dsplit,
     dstack,
+    hsplit,
     hstack,
     narrow,
     select,
@@ -248,6 +269,7 @@ from tensorexpr.kernels.rearranging.parts import (
     stack,
     tensor_split,
     unbind,
+    vsplit,
     vstack,
 )
 from tensorexpr.kernels.rearranging.rearrange import (
@@ -284,6 +306,7 @@ from tensorexpr.kernels.reductions.cumulative import (
     linear_recurrence,
     logcumsumexp,
     trapezoid,
+    trapz,
 )
 from tensorexpr.kernels.reductions.normalization import (
     batch_norm,
@@ -304,6 +327,7 @@ from tensorexpr.kernels.reductions.reductions import (
     argmax,
     argmin,
     count_nonzero,
+    dist,
     logsumexp,
     mean,
     nanmean,
@@ -315,9 +339,18 @@ from tensorexpr.kernels.reductions.reductions import (
     sum,
     var,
     var_mean,
+    vector_norm,
 )
 from tensorexpr.kernels.reductions.softmax import log_softmax, masked_softmax, softmax, softmin
-from tensorexpr.kernels.reductions.topk import argsort, kthvalue, median, quantile, sort, topk
+from tensorexpr.kernels.reductions.topk import (
+    argsort,
+    kthvalue,
+    median,
+    msort,
+    quantile,
+    sort,
+    topk,
+)
 from tensorexpr.kernels.windowed.convolution import (
     causal_conv1d,
     conv1d,
@@ -415,22 +448,23 @@ __all__ = [
     "ctc_loss",
     # cumulative
     "cummax", "cummin", "cumprod", "cumsum", "cumulative_trapezoid", "diff", "ema", "linear_recurrence", "logcumsumexp", "trapezoid",
+    "trapz",
     # einsum
     "einsum",
     # elementwise
-    "add", "addcdiv", "addcmul", "atan2", "clamp", "clamp_max", "clamp_min", "copysign", "div", "entr", "eq", "floor_divide", "fmax",
-    "fmin", "fmod", "ge", "gt", "heaviside", "hypot", "isclose", "le", "lerp", "logaddexp", "logaddexp2", "logical_and", "logical_or",
-    "logical_xor", "logit", "lt", "maximum", "minimum", "mul", "nan_to_num", "ne", "pow", "remainder", "rsub", "sinc", "sub", "true_divide",
-    "where", "xlog1py", "xlogy",
+    "add", "addcdiv", "addcmul", "atan2", "clamp", "clamp_max", "clamp_min", "copysign", "div", "entr", "eq", "float_power",
+    "floor_divide", "fmax", "fmin", "fmod", "ge", "gt", "heaviside", "hypot", "isclose", "le", "lerp", "logaddexp", "logaddexp2",
+    "logical_and", "logical_or", "logical_xor", "logit", "lt", "maximum", "minimum", "mul", "nan_to_num", "ne", "pow", "remainder",
+    "rsub", "sinc", "sub", "true_divide", "where", "xlog1py", "xlogy",
     # filters
     "bilateral_filter", "guided_filter", "joint_bilateral_filter", "non_local_means",
     # folding
     "channel_shuffle", "depth_to_space", "fold", "nchw_to_nchwc", "nchwc_to_nchw", "pixel_shuffle", "pixel_unshuffle", "space_to_depth",
     "unfold",
     # indexing
-    "bincount", "csr_matmul", "embedding", "embedding_bag", "gather", "gather_nd", "index_add", "index_copy", "index_fill", "index_select",
-    "masked_fill", "one_hot", "ragged_row_sum", "scatter", "scatter_add", "scatter_reduce", "segment_max", "segment_mean", "segment_min",
-    "segment_prod", "segment_softmax", "segment_sum", "take", "take_along_axis",
+    "bincount", "csr_matmul", "embedding", "embedding_bag", "gather", "gather_nd", "index_add", "index_copy", "index_fill",
+    "index_select", "masked_fill", "one_hot", "ragged_row_sum", "scatter", "scatter_add", "scatter_reduce", "segment_max",
+    "segment_mean", "segment_min", "segment_prod", "segment_softmax", "segment_sum", "take", "take_along_axis", "take_along_dim",
     # interpolation
     "interpolate",
     # linear
@@ -443,17 +477,18 @@ __all__ = [
     "cosine_embedding_loss", "cosine_similarity", "hinge_embedding_loss", "margin_ranking_loss", "pairwise_distance",
     "triplet_margin_loss",
     # matrices
-    "diag", "diag_embed", "diagonal", "diagonal_scatter", "trace", "tril", "triu",
+    "corrcoef", "cov", "diag", "diag_embed", "diagflat", "diagonal", "diagonal_scatter", "t", "trace", "tril", "triu",
     # normalization
     "batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "normalize", "rms_norm", "weight_norm",
     # padding
     "pad",
     # pairwise
     "cauchy_product", "cdist", "gaussian_logsumexp", "gaussian_product", "kmeans_step", "laplacian_product", "nearest_neighbor",
-    "sinkhorn_step", "soft_dtw", "squared_distance",
+    "pdist", "sinkhorn_step", "soft_dtw", "squared_distance",
     # parts
-    "cat", "chunk", "column_stack", "concatenate", "dstack", "hstack", "narrow", "select", "select_scatter", "slice_axis", "slice_scatter",
-    "split", "stack", "tensor_split", "unbind", "vstack",
+    "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "cat", "chunk", "column_stack", "concatenate", "dsplit", "dstack", "hsplit",
+    "hstack", "narrow", "select", "select_scatter", "slice_axis", "slice_scatter", "split", "stack", "tensor_split", "unbind", "vsplit",
+    "vstack",
     # pooling
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d",
     "adaptive_max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "global_avg_pool", "global_max_pool", "lp_pool1d", "lp_pool2d",
@@ -464,8 +499,8 @@ __all__ = [
     # recurrent
     "gru", "gru_cell", "lstm", "lstm_cell", "rnn", "rnn_cell",
     # reductions
-    "all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "count_nonzero", "logsumexp", "mean", "nanmean", "nansum", "norm", "prod",
-    "std", "std_mean", "sum", "var", "var_mean",
+    "all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "count_nonzero", "dist", "logsumexp", "mean", "nanmean", "nansum",
+    "norm", "prod", "std", "std_mean", "sum", "var", "var_mean", "vector_norm",
     # sampling
     "affine_grid", "bilinear_lookup", "deform_conv2d", "grid_sample", "roi_align", "warp",
     # softmax
@@ -474,7 +509,7 @@ __all__ = [
     "box_blur", "divergence", "gaussian_blur", "heat_step", "heat_steps", "laplacian", "sobel", "spatial_gradient", "stencil",
     "wave_step", "wave_steps",
     # topk
-    "argsort", "kthvalue", "median", "quantile", "sort", "topk",
+    "argsort", "kthvalue", "median", "msort", "quantile", "sort", "topk",
     # unary
     "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "deg2rad", "digamma", "erf", "erfc", "erfinv", "exp",
     "exp2", "expm1", "floor", "frac", "isfinite", "isinf", "isnan", "isneginf", "isposinf", "lgamma", "log", "log10", "log1p", "log2",

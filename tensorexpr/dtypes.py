@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tensorexpr.errors import DefinitionError, user_location
-from tensorexpr.hints import suggestion
+from tensorexpr.hints import checked, suggestion
 from tensorexpr.records import field, record
 
 _BFLOAT16_NAME = "bfloat16"
@@ -127,6 +127,7 @@ DTYPES: tuple[DType, ...] = (
 _BY_NAME = {d.name: d for d in DTYPES} | {d.short: d for d in DTYPES}
 
 
+@checked()
 def dtype(value: object) -> DType:
     """The `DType` meant by a name ("float32" or "f32"), a NumPy dtype or scalar type, or a Python type.
 
@@ -147,10 +148,13 @@ def dtype(value: object) -> DType:
             name = getattr(value, "__name__", None)
     if name in _BY_NAME:
         return _BY_NAME[name]
+    known = "use one of " + ", ".join(d.name for d in DTYPES)
+    if name is not None and name.startswith("complex"):
+        known = "a complex number is a pair of floats: one tensor of real parts, one of imaginary parts"
     raise DefinitionError(
         f"expected a dtype of the language, got {value.name if isinstance(value, np.dtype) else repr(value)}",
         location=user_location(),
-        hint=suggestion(value, (d.name for d in DTYPES), "use one of " + ", ".join(d.name for d in DTYPES)),
+        hint=suggestion(value, (d.name for d in DTYPES), known),
     )
 
 

@@ -13,6 +13,7 @@ import sys
 import sysconfig
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from tensorexpr.records import record
 
@@ -157,9 +158,9 @@ class GradientCheckError(DifferentiationError):
 class ScheduleError(TensorExprError):
     """A schedule primitive that would change the result or has no loop to act on; its location is that of the call."""
 
-    def __init__(self, message: str, **details: object) -> None:
+    def __init__(self, message: str, **details: Any) -> None:
         details.setdefault("location", user_location())
-        super().__init__(message, **details)  # type: ignore[arg-type]
+        super().__init__(message, **details)
 
 
 class TargetError(TensorExprError):
@@ -193,9 +194,9 @@ class ReplacementError(TensorExprError):
 class InternalError(TensorExprError):
     """A defect of the compiler. The message asks for a report and says what to send."""
 
-    def __init__(self, message: str, **details: object) -> None:
+    def __init__(self, message: str, **details: Any) -> None:
         details.setdefault("hint", "this is a defect of tensorexpr: please report it with the program that led here")
-        super().__init__(message, **details)  # type: ignore[arg-type]
+        super().__init__(message, **details)
 
 
 class CacheWarning(UserWarning):

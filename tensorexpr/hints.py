@@ -114,8 +114,9 @@ def checked(explain: Callable[..., None] | None = None, instead: Mapping[str, st
 
 
 def _name(function: Callable[..., Any]) -> str:
-    """How users call it: `te.build`, and `split` for the method of a class."""
-    return function.__name__ if "." in function.__qualname__ else f"te.{function.__name__}"
+    """How users call it: `te.build`, `te.Variable`, and `split` for the method of a class."""
+    owner = function.__qualname__.removesuffix(".__init__")
+    return function.__name__ if "." in owner else f"te.{owner}"
 
 
 def _misfit(function: Callable[..., Any], arguments: Sequence[Any], keywords: Mapping[str, Any], instead: Mapping[str, str]) -> CallError:

@@ -14,9 +14,11 @@ from tensorexpr import ops
 from tensorexpr.codegen.llvm.emitter.ops import apply
 from tensorexpr.codegen.llvm.text.builder import Builder, Module
 from tensorexpr.codegen.llvm.text.casts import cast, register_type
-from tensorexpr.codegen.llvm.text.machine import Machine
+from tensorexpr.codegen.llvm.text.machine import Machine, host
 from tensorexpr.codegen.llvm.text.values import Value
 from tensorexpr.dtypes import DType
+from tensorexpr.ir import Access, Apply, Expr
+from tensorexpr.traversal import children
 
 ARITHMETIC, DIVIDE, SHUFFLE, GATHER = "arithmetic", "divide", "shuffle", "gather"
 INTEGER_DIVIDE = "integer divide"
@@ -34,6 +36,8 @@ _RARE = "slow"
 """How labels of blocks begin that hardly ever run."""
 _LANES = 8
 """Lanes of the text that is counted: helpers of any width are the same."""
+COSTLY = 8
+"""Instructions of a term from which on it is cheaper to store and load it in a cache: some of each."""
 
 
 @cache
@@ -56,6 +60,17 @@ def branches(name: str, dtype: DType, machine: Machine) -> bool:
     """Whether an operation has cases that are branched to, so that LLVM makes no vectors of a loop around it."""
     builder, module = _written(name, dtype, machine)
     return any(line.startswith("  br ") for line in _lines(builder, module))
+
+
+def costly(value: Expr) -> Iterator[tuple[Apply, Count]]:
+    """The terms of a value that take `COSTLY` instructions, each operation by itself, with what it takes on this machine."""
+    if isinstance(value, Apply) and value.dtype.is_float and value.op.name != "where":
+        count = instructions(value.op.name, value.args[0].dtype, host())
+        if sum(number for _, number in count) >= COSTLY:
+            yield value, count
+    if not isinstance(value, Access):
+        for child in children(value):
+            yield from costly(child)
 
 
 def _written(name: str, dtype: DType, machine: Machine) -> tuple[Builder, Module]:

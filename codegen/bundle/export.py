@@ -31,6 +31,7 @@ from tensorexpr.codegen.llvm.runtime.pool_text import LIMIT, pool_text
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.stages import made_of_program
 from tensorexpr.errors import ArgumentError, TargetError, user_location
+from tensorexpr.hints import checked
 from tensorexpr.ir import Constant
 from tensorexpr_runtime.files import FILE, FORMAT, VERSION, mark_of
 
@@ -56,6 +57,7 @@ _THREADS = f"""define void @te_bundle_threads(i32 %count) nounwind {{
 """
 
 
+@checked()
 def export(
     path: str | os.PathLike[str],
     /,
@@ -84,8 +86,11 @@ def export(
         raise ArgumentError("export: expected functions by name, got none", location=user_location(), hint="te.export(path, forward=f)")
     for name, function in functions.items():
         if not isinstance(function, CompiledFunction):
+            kind = type(function).__name__
             raise ArgumentError(
-                f"export: expected compiled functions, got a {type(function).__name__} for {name}", location=user_location()
+                f"export: expected compiled functions, got {'an' if kind[0] in 'AEIOUaeiou' else 'a'} {kind} for {name}",
+                location=user_location(),
+                hint="op.compile(*specs) and te.build(outputs, inputs) give them",
             )
     if place.exists() and not (place.is_dir() and (not any(place.iterdir()) or (place / FILE).is_file())):
         raise ArgumentError(f"export: expected a new path or a bundle to replace, got {place}", location=user_location())

@@ -171,6 +171,11 @@ class Arguments:
             raise self._error(f"expected {_count(len(inputs), 'argument')} ({names}), got {len(arrays)}")
         return [self._prepare_one(p, t, a) for p, t, a in zip(inputs, self.input_types, arrays, strict=True)]
 
+    def named(self, keywords: Mapping[str, object]) -> ArgumentError:
+        """The error for keywords in a call."""
+        names = ", ".join(p.name for p in self.signature.inputs) or "none"
+        return self._error(f"expected arrays by position ({names}) and out, got the keyword {next(iter(keywords))}")
+
     def _prepare_one(self, parameter: Parameter, numpy_type: np.dtype, value: object) -> np.ndarray:
         array = value if type(value) is np.ndarray else self._as_array(parameter, numpy_type, value)
         if array.dtype != numpy_type and array.dtype.newbyteorder("=") != numpy_type:
@@ -205,6 +210,8 @@ class Arguments:
         hint = None
         if isinstance(value, (list, tuple, bool, int, float)):
             hint = f"np.asarray(..., {parameter.dtype.name!r}) makes one"
+        elif hasattr(value, "__dlpack__"):
+            hint = "np.from_dlpack(...) is a view of it on the CPU; ops (te.op) take arrays of other libraries"
         raise self._error(f"argument {parameter.name}: expected a NumPy array, got {_kind(value)}", hint=hint)
 
     def _from_scalar(self, parameter: Parameter, numpy_type: np.dtype, value: bool | int | float) -> np.ndarray:

@@ -21,6 +21,7 @@ from tensorexpr.codegen.compiled.arguments import address, shape_text
 from tensorexpr.codegen.llvm.text.abi import ALIGNMENT
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import ArgumentError, user_location
+from tensorexpr.hints import checked
 from tensorexpr.initial import initial_array
 from tensorexpr.ir import Const, Expr, Program
 from tensorexpr.language import Tensor
@@ -110,6 +111,7 @@ class Context:
     array([0., 1., 2.], dtype=float32)
     """
 
+    @checked()
     def __init__(self, bindings: Mapping[str, Any] | None = None, *, workspace: Any = None) -> None:
         self._arrays: dict[str, Any] = {}
         self._symbols: dict[str, Symbol] = {}

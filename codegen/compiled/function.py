@@ -140,9 +140,11 @@ class CompiledFunction(Callable):
             self._native,
         )
 
-    def call(self, *arrays: Any, out: Any = None) -> Any:
+    def call(self, *arrays: Any, out: Any = None, **keywords: Any) -> Any:
         """A call by way of Python: what `f(*arrays, out=out)` does where the arrays do not fit as they are, or a run has failed."""
         raise_pending()
+        if keywords:
+            raise self._arguments.named(keywords)
         results = self._computed(arrays, None if out is None else self._arguments.targets(out), None)
         return results[0] if self.signature.single else tuple(results)
 

@@ -100,8 +100,10 @@ class GpuFunction(CompiledFunction):
 
     # ------------------------------------------------------------------------------------------------------ calls
 
-    def call(self, *arrays: Any, out: Any = None) -> Any:
+    def call(self, *arrays: Any, out: Any = None, **keywords: Any) -> Any:
         """Computes the outputs of the arrays."""
+        if keywords:
+            raise self._arguments.named(keywords)
         results = self._computed(arrays, None if out is None else self._arguments.targets(out), None)
         return results[0] if self.signature.single else tuple(results)
 

@@ -24,6 +24,7 @@ from tensorexpr.codegen.gpu_code import GpuCode
 from tensorexpr.constants import data
 from tensorexpr.constants.freezing import with_constants, with_literals
 from tensorexpr.errors import ArgumentError, DefinitionError, InternalError, user_location
+from tensorexpr.hints import checked
 from tensorexpr.ir import Const, Input, Program, content_of
 from tensorexpr.language import Tensor
 from tensorexpr.language.definitions.modes import MODE_PATH, asked_for
@@ -35,6 +36,7 @@ from tensorexpr.verify import verify
 MODES = ("inference", "training")
 
 
+@checked()
 def compile(
     what: Program | Tensor | Sequence[Tensor],
     inputs: Sequence[Tensor] | None = None,
@@ -161,6 +163,7 @@ def _updated(made: CompiledFunction, mode: str, updates: tuple[str, ...], bare: 
     return made.updated(updates, bare) if updates else made
 
 
+@checked()
 def freeze(
     what: Program | Tensor | Sequence[Tensor], context: Context, names: Sequence[str] | None = None, inputs: Sequence[Tensor] | None = None
 ) -> Program:

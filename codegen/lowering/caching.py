@@ -24,6 +24,8 @@ from math import prod
 from operator import is_
 
 from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, mul
+from tensorexpr.codegen.lowering.rests import Limit, Rest, limits_of, without
+from tensorexpr.codegen.lowering.settled import mapped, with_names, with_values
 from tensorexpr.codegen.nest import Ahead, Alloc, Block, Buffer, Check, For, If, Stmt, Store
 from tensorexpr.codegen.schedule.zeros import zero_beyond
 from tensorexpr.dtypes import DType
@@ -51,6 +53,8 @@ BLOCKS = 2
 """Blocks of a multiprocessor that are to have room beside each other where they ask for memory."""
 PACK = 16
 """Bytes that a thread loads at once."""
+AT_ONCE = 8
+"""Threads that write packs to shared memory at once."""
 ALONE = (4, 8)
 """Bytes of an element that can be copied by itself."""
 MOST_POINTS = 1 << 14
@@ -65,7 +69,7 @@ class Ends(If):
 
 
 def unmarked(block: Block) -> Block:
-    """The statements with plain conditions in place of those that are marked as `Ends`; the same block where there are none."""
+    """The statements with plain conditions in place of those that are marked for tiles; the same block where there are none."""
     made = tuple(map(_unmarked, block))
     return block if all(map(is_, made, block)) else made
 
@@ -77,7 +81,7 @@ def _unmarked(s: Stmt) -> Stmt:
             return s if body is s.body else replace(s, body=body)
         case If():
             then, otherwise = unmarked(s.then), unmarked(s.otherwise)
-            if type(s) is Ends:
+            if type(s) in (Ends, Rest):
                 return If(s.condition, then, otherwise)
             return s if then is s.then and otherwise is s.otherwise else replace(s, then=then, otherwise=otherwise)
     return s
@@ -119,21 +123,22 @@ def with_tiles(loop: For, sources: tuple[Source, ...], fresh: Callable[[str], st
     room = max(DECLARED - OTHER, shared // BLOCKS - SYSTEM)
     lanes = max((_lanes(s) for s in _loops(loop.body) if s.kind == "vectorize"), default=1)
     made: list[_Tile] = []
-    body = loop.body
-    for source in sources:
-        box = _box(body, source)
+    body, numbers = with_names(loop.body, fresh) if lanes >= TEAM else (loop.body, {})
+    boxes = [(source, _box(body, source)) for source in sources]
+    dropped, limits = limits_of(body, frozenset(source.buffer for source, box in boxes if box is not None))
+    for source, box in boxes:
         sizes = tuple(dict.fromkeys(n.name for r in _reads(body, source.buffer, {}, True) for n in walk(r.access) if isinstance(n, Size)))
         if box is not None:
-            made.append(_Tile(source, box, sizes, lanes, fresh, loop.index, room // 2))
+            made.append(_Tile(source, box, limits.get(source.buffer, ()), sizes, lanes, fresh, loop.index, room // 2))
     if not made:
         return (loop,)
     some = constant(loop.start), constant(loop.stop)
     stages = _stages(made, None if some[0] is None or some[1] is None else some[1] - some[0], room)
     for tile in made:
         tile.settle(stages)
-    body = _without_ends(body, frozenset(t.source.buffer for t in made))
+    body = _without_ends(without(body, dropped), frozenset(t.source.buffer for t in made))
     beyond = {t.source.buffer: t.source.shape for t in made if not t.box.certain}
-    body = tuple(_mapped(s, lambda e: _without_zeros(e, beyond)) for s in body)
+    body = tuple(mapped(s, lambda e: _without_zeros(e, beyond)) for s in body)
     for tile in made:
         body = _redirected(body, tile)
     if lanes < TEAM:
@@ -150,7 +155,7 @@ def with_tiles(loop: For, sources: tuple[Source, ...], fresh: Callable[[str], st
     block: Block = (*_loaded(others, loop, loop.start), *first, replace(loop, body=body))
     for tile in reversed(made):
         block = (Alloc(tile.buffer if tile.staged else tile.registers, block),)
-    return block
+    return with_values(block, numbers)
 
 
 def _stages(made: list[_Tile], iterations: int | None, room: int) -> int:
@@ -175,13 +180,22 @@ class _Tile:
     """A tile of one tensor: its buffer and the statements that fill it."""
 
     def __init__(
-        self, source: Source, box: _Box, sizes: tuple[str, ...], lanes: int, fresh: Callable[[str], str], loop: str, most: int
+        self,
+        source: Source,
+        box: _Box,
+        limits: tuple[Limit, ...],
+        sizes: tuple[str, ...],
+        lanes: int,
+        fresh: Callable[[str], str],
+        loop: str,
+        most: int,
     ) -> None:
-        self.source, self.box, self.sizes, self.lanes, self.loop = source, box, sizes, lanes, loop
+        self.source, self.box, self.limits, self.sizes, self.lanes, self.loop = source, box, limits, sizes, lanes, loop
         self.pack = self._pack()
         size = prod(box.extents) * box.dtype.itemsize
-        straight = source.order[-1] == len(source.order) - 1 and self.pack * box.dtype.itemsize == PACK
-        straight = straight or (self.pack == 1 and box.dtype.itemsize in ALONE)
+        together = self.pack * box.dtype.itemsize
+        straight = source.order[-1] == len(source.order) - 1 and together in (PACK, *ALONE)
+        straight = straight or (self.pack == 1 and together in ALONE)
         self.staged = straight and lanes >= TEAM and 2 * size <= most
         row = box.extents[source.order[-1]] * box.dtype.itemsize
         self.bytes = size // row * (row + PACK)
@@ -202,22 +216,32 @@ class _Tile:
         self.buffer = Buffer(self.name, self.box.dtype, tuple(const(n) for n in extents), "local")
 
     def _pack(self) -> int:
-        """How many elements side by side may be loaded at once: the box and every row of the tensor begin at multiples of them."""
-        count, last = PACK // self.box.dtype.itemsize, self.source.shape[-1]
-        start = self.box.start(-1)
-        whole = all(factor % count == 0 for _, factor in start.terms) and start.constant % count == 0
-        return count if whole and self.box.extents[-1] % count == 0 and isinstance(last, Const) and int(last.value) % count == 0 else 1
+        """How many elements side by side may be loaded at once: the box and every row of the tensor begin at multiples of them. What cannot
+        be copied by itself goes in smaller packs, too."""
+        size, last = self.box.dtype.itemsize, self.source.shape[-1]
+        ends = [self.box.start(-1), *(limit.stop for limit in self.limits if limit.axis == len(self.source.shape) - 1)]
+        if not isinstance(last, Const):
+            return 1
+        steps = [int(last.value), self.box.extents[-1], *(n for end in ends for n in (end.constant, *(f for _, f in end.terms)))]
+        packs = [PACK // size, *(n // size for n in reversed(ALONE) if size < min(ALONE))]
+        return next((count for count in packs if all(n % count == 0 for n in steps)), 1)
 
     def element(self, at: list[Expr], moved: dict[str, Expr]) -> tuple[Access, Expr | None]:
         """The element of the tensor at a place of the box, and the condition that there is one."""
-        indices, conditions = [], []
+        indices: list[Expr] = []
+        conditions: list[Expr] = []
         for axis, place in enumerate(at):
-            begin = expression_of(self.box.start(axis), self.sizes)
-            begin = bottom_up(begin, lambda n: moved.get(n.name, n) if isinstance(n, Index) else n)
-            indices.append(add(begin, place))
+            indices.append(add(self._outside(self.box.start(axis), moved), place))
             if not self.box.certain:
                 conditions += [apply("ge", indices[-1], ZERO), apply("lt", indices[-1], self.source.shape[axis])]
+        for limit in self.limits:
+            condition = apply("lt", indices[limit.axis], self._outside(limit.stop, moved, limit.sizes))
+            conditions += [condition] if condition not in conditions else []
         return Access(self.source.buffer, tuple(indices), self.box.dtype), conjunction(tuple(conditions)) if conditions else None
+
+    def _outside(self, form: Affine, moved: dict[str, Expr], sizes: tuple[str, ...] = ()) -> Expr:
+        """What loops outside say, some of them moved."""
+        return bottom_up(expression_of(form, (*self.sizes, *sizes)), lambda n: moved.get(n.name, n) if isinstance(n, Index) else n)
 
     def copy(self) -> Block:
         """The tile, element by element."""
@@ -285,14 +309,22 @@ class _Tile:
         return add(mul(Index(self.names[0]), const(self.lanes)), Index(self.names[1]))
 
     def _places(self, part: Expr) -> list[Expr]:
-        """The place in the box of a part of a pack: packs are numbered along the last axis of the tensor first."""
-        found: list[Expr] = []
-        left, extents = self._number(), list(self.box.extents)
-        extents[-1] //= self.pack
-        for axis in reversed(range(len(extents))):
-            here = left if axis == 0 else apply("mod", left, const(extents[axis]))
-            left = apply("floordiv", left, const(extents[axis]))
-            found.append(add(mul(here, const(self.pack)), part) if axis == len(extents) - 1 else here)
+        """The place in the box of a part of a pack: packs are numbered along the last axis of the tensor first. Where a row is short, eight
+        threads that write at once go down eight rows, which lie in different banks; a warp loads the same lines."""
+        left, (*rows, row) = self._number(), self.box.extents
+        short = row // self.pack
+        straight = self.source.order == tuple(range(len(self.source.order))) and self.pack * self.box.dtype.itemsize == PACK
+        if straight and 1 < short < AT_ONCE and prod(rows) % AT_ONCE == 0:
+            across: Expr = apply("mod", apply("floordiv", left, const(AT_ONCE)), const(short))
+            group = apply("floordiv", left, const(AT_ONCE * short))
+            left = add(mul(group, const(AT_ONCE)), apply("mod", left, const(AT_ONCE)))
+        else:
+            across = apply("mod", left, const(short)) if rows else left
+            left = apply("floordiv", left, const(short))
+        found = [add(mul(across, const(self.pack)), part)]
+        for axis in reversed(range(len(rows))):
+            found.append(left if axis == 0 else apply("mod", left, const(rows[axis])))
+            left = apply("floordiv", left, const(rows[axis]))
         return found[::-1]
 
 
@@ -473,29 +505,8 @@ def _redirected(block: Block, tile: _Tile) -> Block:
         places = (place(axis, n.indices[axis]) for axis in tile.source.order)
         return Access(tile.buffer.name, (*tile.stage(Index(tile.loop)), *places), n.dtype)
 
-    return tuple(_mapped(s, lambda e: bottom_up(e, visit)) for s in block)
+    return tuple(mapped(s, lambda e: bottom_up(e, visit)) for s in block)
 
 
 def _substituted(s: Stmt, values: dict[str, Expr]) -> Stmt:
-    return _mapped(s, lambda e: bottom_up(e, lambda n: values.get(n.name, n) if isinstance(n, Index) else n))
-
-
-def _mapped(s: Stmt, expr: Callable[[Expr], Expr]) -> Stmt:
-    """A statement with its expressions changed."""
-    match s:
-        case For():
-            # An instruction knows how its operands lie: where they are kept otherwise, the loops that it stands for run.
-            kept = s.call is None or all(expr(operand) == operand for operand in s.call.operands)
-            body = tuple(_mapped(b, expr) for b in s.body)
-            nest = replace(s, start=expr(s.start), stop=expr(s.stop), body=body)
-            return nest if kept else replace(nest, kind="serial", call=None)
-        case If():
-            then, otherwise = (tuple(_mapped(b, expr) for b in part) for part in (s.then, s.otherwise))
-            return replace(s, condition=expr(s.condition), then=then, otherwise=otherwise)
-        case Alloc():
-            return replace(s, body=tuple(_mapped(b, expr) for b in s.body))
-        case Store():
-            return Store(s.buffer, tuple(map(expr, s.indices)), expr(s.value))
-        case Check():
-            return replace(s, index=expr(s.index), extent=expr(s.extent))
-    return s
+    return mapped(s, lambda e: bottom_up(e, lambda n: values.get(n.name, n) if isinstance(n, Index) else n))

@@ -19,6 +19,7 @@ from tensorexpr.codegen.lowering.faults import is_safe, known_axes, still_to_run
 from tensorexpr.codegen.lowering.guards import Kept
 from tensorexpr.codegen.lowering.joining import joined
 from tensorexpr.codegen.lowering.reductions import Reductions
+from tensorexpr.codegen.lowering.rests import Rest
 from tensorexpr.codegen.lowering.scope import Scope
 from tensorexpr.codegen.lowering.tasks import Names, Pending, Task
 from tensorexpr.codegen.nest import GRID, LANES, THREADS, Block, Check, CheckSite, For, If
@@ -429,7 +430,7 @@ class Loops(Reductions):
                 if position is not None and whole is not None:
                     condition = apply("lt", position, whole)
                     facts = scope.facts | {condition}
-                    ends = Ends if self.stage.group_of(split.outer) is None else If
+                    ends = Ends if self.stage.group_of(split.outer) is None else Rest
                     return condition, replace(scope, guarded=scope.guarded | {split.outer}, facts=facts, conditional=True), ends
         return None
 

@@ -29,7 +29,6 @@ from tensorexpr.codegen.schedule.auto_scatters import plan_scatter, take_scatter
 from tensorexpr.codegen.schedule.auto_skewing import skew_scans
 from tensorexpr.codegen.schedule.auto_small import plan_small
 from tensorexpr.codegen.schedule.auto_staging import stage_operands
-from tensorexpr.codegen.schedule.auto_streams import plan_stream
 from tensorexpr.codegen.schedule.auto_sweeps import plan_sweep, redirect_copies, sweep_scans
 from tensorexpr.codegen.schedule.auto_together import run_together
 from tensorexpr.codegen.schedule.auto_variants import vary
@@ -94,7 +93,7 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
     for name in s.stages:
         definition = definition_named(s.state.program, name)
         if isinstance(definition, Define):
-            if name not in planned and not plan_nested(s, name, shapes) and not plan_stream(s, name, shapes):
+            if name not in planned and not plan_nested(s, name, shapes):
                 plan(s, name, shapes)
             vary(s, name)
         elif isinstance(definition, Scan):

@@ -78,7 +78,8 @@ def _large(s: Planned) -> set[str]:
 
 
 def _leads_to(s: Planned, name: str, found: set[str]) -> bool:
-    return any(r in found and _bytes(s, r) >= _bytes(s, name) for r in program_facts(s.state.program).readers.get(name, ()))
+    sizes = [_bytes(s, r) for r in program_facts(s.state.program).readers.get(name, ()) if r in found]
+    return any(_bytes(s, name) <= size <= FAR_LARGER * _bytes(s, name) for size in sizes)
 
 
 def _is_reader(s: Planned, reader: str, name: str) -> bool:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from math import ceil, prod
 
 from tensorexpr.codegen.schedule import auto_mma as mma
-from tensorexpr.codegen.schedule.auto_views import View, as_grid, best_view, blocks_of, by_classes, in_squares
+from tensorexpr.codegen.schedule.auto_views import View, as_grid, best_view, blocks_of, by_classes, in_squares, steps_of
 from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.codegen.schedule.work import total_work
 from tensorexpr.codegen.target import Gpu
@@ -104,7 +104,8 @@ def tiles_of(s: Planned, name: str, shapes: Shapes) -> list[Tile]:
         blocks, waste = view.others * prod(across), prod(across) * tile.rows * tile.columns / (lengths[row] * lengths[column])
         if waste > MOST_WASTE or 2 * blocks < s.target.cores or lengths[step] < 2 * tile.depth:
             continue
-        if sizes[2] * sizes[3] > MANY and not (waste == 1 and lengths[step] % depth == 0 and _is_plain(view)):
+        whole = waste == 1 and lengths[step] % depth == 0 and all(stage.extent(x) is not None for x in (row, column, step))
+        if sizes[2] * sizes[3] > MANY and not (whole and _is_plain(view)):
             continue
         rounds = blocks / s.target.cores
         rounds = ceil(rounds) if rounds < FEW_BLOCKS else rounds
@@ -172,7 +173,7 @@ def plan_block(s: Planned, name: str, tile: Tile) -> None:
     grid, points_of = by_classes(s, name, view)
     row_blocks, rows, row_threads = _side(s, name, points_of[view.row], tile.rows, tile.thread_rows)
     column_blocks, columns, column_threads = _side(s, name, points_of[view.column], tile.columns, tile.thread_columns)
-    steps, points = handle.split(view.step, tile.depth)
+    steps, points = steps_of(s, name, view.step, tile.depth)
     rest = [i for i in group.indices if i != view.step]
     sizes = (tile.rows, tile.columns, tile.depth)
     grid += in_squares(s, name, view, row_blocks, column_blocks, sizes, BLOCKS * s.target.cores)

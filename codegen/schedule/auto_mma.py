@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 from tensorexpr import dtypes
-from tensorexpr.codegen.schedule.auto_views import Shapes, View, as_grid, blocks_of, by_classes, in_squares
+from tensorexpr.codegen.schedule.auto_views import Shapes, View, as_grid, blocks_of, by_classes, in_squares, steps_of
 from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.codegen.schedule.zeros import zero_beyond
 from tensorexpr.codegen.target import Gpu
@@ -88,9 +88,10 @@ def mma_tiles(s: Planned, name: str, view: View, shapes: Shapes) -> list[Tile]:
         return []
     wide = dtype is not dtypes.float64
     row, column, step, lengths = view.row, view.column, view.step, view.lengths
-    depth = next((d for d in ((n if dtype.bits == 16 else n // 2) for n in DEPTHS) if lengths[step] % d == 0 and lengths[step] > d), None)
-    if depth is None:
+    depths = [n if dtype.bits == 16 else n // 2 for n in DEPTHS]
+    if lengths[step] < 2 * depths[-1]:
         return []
+    depth = min(depths, key=lambda d: ceil(lengths[step] / d) * d)  # of equals the first
     ranked = []
     for rows, columns, *warps in TILES if wide else TILES_F64:
         across = [ceil(lengths[row] / rows), ceil(lengths[column] / columns)]
@@ -130,7 +131,7 @@ def plan_mma(s: Planned, name: str, tile: Tile) -> None:
     rest, column_lane = handle.split(rest, 4)
     column_warp, tiles = handle.split(rest, row_tiles)
     unrolled += [tiles, neighbor]
-    steps, points = handle.split(view.step, tile.depth)
+    steps, points = steps_of(s, name, view.step, tile.depth)
     sizes = (tile.rows, tile.columns, tile.depth)
     grid += in_squares(s, name, view, row_blocks, column_blocks, sizes, s.target.cores)
     around = [i for i in group.indices if i != view.step]

@@ -22,7 +22,7 @@ from tensorexpr.codegen.schedule.state import Stage
 from tensorexpr.codegen.schedule.strides import Reach, reaches
 from tensorexpr.codegen.schedule.windows import window
 from tensorexpr.codegen.schedule.work import lengths
-from tensorexpr.ir import Axis, Const, Expr, Index, apply
+from tensorexpr.ir import Axis, Const, Expr, Index, apply, const
 from tensorexpr.records import record
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import free_names, substitute
@@ -34,6 +34,8 @@ LINE = 8
 """Elements of a line of memory, of four bytes."""
 GROUPS = (1, 2, 4, 8, 16)
 """Rows of blocks of a grid that may go along together."""
+OPEN = 2048
+"""Points that an axis is taken to have whose extent is known only when it runs."""
 LONG_SIDE = 128
 """Points of an axis beyond which a tile has no use for more."""
 
@@ -71,8 +73,8 @@ def best_view(stage: Stage, shapes: Shapes) -> View | None:
     counts = classes(stage.parts)
     parts = in_class(stage.parts, counts)
     (group,) = parts.groups
-    found = lengths(parts)
-    if any(not isinstance(e, Const) for a in parts.axes for e in (a.start, a.stop)) or min(found.values()) < 1:
+    found = lengths(parts) | {a.index: OPEN for a in (*parts.axes, *group.axes) if _is_open(a)}
+    if any(not _is_fixed(a) and not _is_open(a) for a in parts.axes) or min(found.values()) < 1:
         return None
     axes = [a.index for a in parts.axes if a.index in group.depends]
     best: tuple[float, int, View] | None = None
@@ -84,6 +86,15 @@ def best_view(stage: Stage, shapes: Shapes) -> View | None:
             if best is None or (area, later) > best[:2]:
                 best = (area, later, made)
     return None if best is None else best[2]
+
+
+def _is_fixed(axis: Axis) -> bool:
+    return isinstance(axis.start, Const) and isinstance(axis.stop, Const)
+
+
+def _is_open(axis: Axis) -> bool:
+    """Whether an axis ends where sizes say that are known when it runs."""
+    return axis.start == const(0) and not isinstance(axis.stop, Const) and not free_names(axis.stop)
 
 
 def _view(
@@ -115,8 +126,9 @@ def _view(
 
 
 def _step(group: Group, shapes: Shapes, found: Mapping[str, int]) -> str | None:
-    """The axis of a reduction to take steps along: one with constant bounds, long enough, along which elements lie side by side."""
-    fixed = [a for a in group.axes if isinstance(a.start, Const) and isinstance(a.stop, Const)]
+    """The axis of a reduction to take steps along: one with bounds that depend on no other, long enough, along which elements lie side by
+    side."""
+    fixed = [a for a in group.axes if _is_fixed(a) or _is_open(a)]
     if not fixed:
         return None
     read = reaches(tuple(v for m in group.members for v in m.values), shapes)
@@ -158,13 +170,20 @@ def blocks_of(s: Planned, name: str, loop: str, length: int) -> tuple[list[str],
     return [outer], inner
 
 
+def steps_of(s: Planned, name: str, loop: str, length: int) -> tuple[str, str]:
+    """The loop over steps of so many points of a reduction, and that inside of one; beyond the end tiles have zeros (`lowering.rests`)."""
+    return s[name].split(loop, length, "guard")
+
+
 def in_squares(
     s: Planned, name: str, view: View, rows: list[str], columns: list[str], tile: tuple[int, int, int], at_once: int
 ) -> list[str]:
     """The loops over blocks of a tile's rows and columns in the order of the grid: so many rows of blocks go along together that the
     blocks which run `at_once` read as little of the operands as may be, which then lies in the second cache for others of them. Only
     where tiles are whole: what conditions at the ends take to find their places costs more."""
-    whole = all(view.lengths[axis] % length == 0 for axis, length in zip((view.row, view.column, view.step), tile, strict=True))
+    stage, axes = s.state.stage(name), (view.row, view.column, view.step)
+    fixed = all(stage.extent(axis) is not None for axis in axes)
+    whole = fixed and all(view.lengths[axis] % length == 0 for axis, length in zip(axes, tile, strict=True))
     if not (whole and rows and columns):
         return [*rows, *columns]
     down, across = view.lengths[view.row] // tile[0], view.lengths[view.column] // tile[1]

@@ -18,6 +18,7 @@ from itertools import permutations
 
 from tensorexpr.codegen.schedule.strides import FAR, reach
 from tensorexpr.errors import ScheduleError
+from tensorexpr.hints import checked
 from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Define, Expr, Index, Program, Reduce
 from tensorexpr.language import Tensor, program_of
 from tensorexpr.parse import parse_program
@@ -84,6 +85,7 @@ class Intrinsic:
 _known: dict[str, Intrinsic] = {}
 
 
+@checked()
 def intrinsic(
     name: str,
     result: Tensor | Program,

@@ -247,7 +247,10 @@ def _may_relax(stage: Stage, group: Group, number: int, name: str, is_gpu: bool)
         return True
     # Of a block that stands inside, and begins at what is known outside, the bounds are greatest and least at its ends; the threads of a
     # GPU each have bounds of their own.
-    fused = any(isinstance(r, Fuse) and set(stage.axes_of(r.fused)) & inner for r in stage.relations)
+    within = set(stage.order[first:])
+    fused = any(
+        isinstance(r, Fuse) and set(stage.axes_of(r.fused)) & inner and within & set(stage.leaves(r.fused)) for r in stage.relations
+    )
     return not is_gpu and len(group.axes) == 1 and not fused and has_hull(group.axes[number], inner)
 
 

@@ -105,9 +105,9 @@ def machine_facts(target: Target) -> dict[str, Any]:
     return facts if target.is_gpu else {**facts, **_features(), "threads": default_threads()}
 
 
-def _plain(value: object) -> object:
+def _plain(value: Any) -> object:
     """A fact in JSON's types: names of features are told by a digest."""
-    return value if isinstance(value, str | int | float) else short_digest(" ".join(sorted(map(str, value))))  # type: ignore[call-overload]
+    return value if isinstance(value, str | int | float) else short_digest(" ".join(sorted(map(str, value))))
 
 
 def machine_digest(machine: Mapping[str, Any]) -> str:

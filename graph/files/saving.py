@@ -43,6 +43,7 @@ from tensorexpr.graph.nodes.ir import (
 from tensorexpr.graph.nodes.sizes import sized_program
 from tensorexpr.graph.run.function import Function, Signature
 from tensorexpr.graph.trace.trees import HOLE, leaves
+from tensorexpr.hints import checked
 from tensorexpr.ir import Const, Constant, Expr, Index, Input, TensorType, const
 from tensorexpr.op.rules import article
 from tensorexpr.parse import parse_expr, parse_program
@@ -59,6 +60,7 @@ _MALFORMED = (AttributeError, KeyError, IndexError, TypeError, ValueError, Overf
 _Read = TypeVar("_Read")
 
 
+@checked()
 def save_function(path: Any, function: Function | Loaded, *arguments: Any, **keywords: Any) -> None:
     """Writes a function, traced for arguments like these, to a file. Raises `ArgumentError` for attributes that no text holds."""
     if not isinstance(function, Function | Loaded):
@@ -81,6 +83,7 @@ def save_function(path: Any, function: Function | Loaded, *arguments: Any, **key
     write_tensors(Path(path), tensors, {"function": json.dumps(about)})
 
 
+@checked()
 def load_function(path: Any, variables: Sequence[Variable] | None = None) -> Loaded:
     """The function in a file: called with arrays in the order of its data arguments, in a trace or outside of one.
 

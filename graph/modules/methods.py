@@ -25,6 +25,7 @@ from tensorexpr.graph.nodes.sizes import sized_program
 from tensorexpr.graph.run.compile import forwarded, lowered_graph
 from tensorexpr.graph.run.function import Function, function
 from tensorexpr.graph.trace.trees import filled
+from tensorexpr.hints import checked
 from tensorexpr.ir import Constant, Input, Program
 from tensorexpr.language import Tensor, lift, program_of
 from tensorexpr.language.core.renaming import ProgramRenaming
@@ -110,6 +111,7 @@ class CompiledMethod:
         return CompiledMethod(self._method, compile(frozen, target=self._method.target), (*self.frozen, *chosen))
 
 
+@checked()
 def compile_method(method: Callable[..., Any], *arguments: Any, target: str = "cpu", **static: Any) -> CompiledMethod:
     """Compiles a method of a module for arguments like these (arrays, or placeholders), with its variables as placeholders.
 

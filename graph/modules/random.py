@@ -16,6 +16,7 @@ from tensorexpr import language as te
 from tensorexpr.errors import ArgumentError, user_location
 from tensorexpr.graph.modules.variable import Variable
 from tensorexpr.graph.trace.tracing import current
+from tensorexpr.hints import checked
 from tensorexpr.language import Tensor, compute, constant
 from tensorexpr.op import op
 
@@ -33,6 +34,7 @@ class Generator:
     (2,)
     """
 
+    @checked()
     def __init__(self, seed: int, *, name: str = "generator") -> None:
         if not isinstance(seed, int | np.integer):
             raise ArgumentError(f"te.Generator: expected an integer as seed, got {seed!r}", location=user_location())

@@ -23,11 +23,13 @@ from tensorexpr.errors import ArgumentError, user_location
 from tensorexpr.graph.modules.module import Module, Path, dotted, is_variable
 from tensorexpr.graph.modules.tensor_files import read_tensors, write_tensors
 from tensorexpr.graph.modules.variable import Variable
+from tensorexpr.hints import checked
 from tensorexpr.op.rules import article
 
 _TIED = "tensorexpr.tied"
 
 
+@checked()
 def state_dict(module: Module) -> dict[str, np.ndarray]:
     """The values of all variables by path, as copies; a variable with several paths has one array under all of them.
 
@@ -48,6 +50,7 @@ def state_dict(module: Module) -> dict[str, np.ndarray]:
     return {path: copies[variable] for path, variable in variables.items()}
 
 
+@checked()
 def load_state_dict(module: Module, state: Mapping[str, Any], strict: bool = True) -> Loaded:
     """Gives the variables of a module the values of `state`, by path: all of them or, with an `ArgumentError` that says why, none.
 
@@ -62,6 +65,7 @@ def load_state_dict(module: Module, state: Mapping[str, Any], strict: bool = Tru
     return _load(module, {path: np.asarray(value) for path, value in state.items()}, {}, strict, {})
 
 
+@checked()
 def save_state(module: Module, file: str | os.PathLike[str], metadata: Mapping[str, str] | None = None) -> None:
     """Writes the values of all variables to a safetensors file, with `metadata` (texts by name); the file is whole or as before."""
     texts = dict(metadata or {})
@@ -81,6 +85,7 @@ def save_state(module: Module, file: str | os.PathLike[str], metadata: Mapping[s
     write_tensors(File(file), tensors, texts)
 
 
+@checked()
 def load_state(module: Module, file: str | os.PathLike[str], strict: bool = True) -> Loaded:
     """Gives the variables of a module the values in a safetensors file, as `load_state_dict` does, and ties what was tied there."""
     tensors, metadata = read_tensors(File(file))

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from tensorexpr.graph.modules.module import Module, dotted, is_variable
 from tensorexpr.graph.modules.variable import Variable
+from tensorexpr.hints import checked
 from tensorexpr.markup import amount, listed, page, paragraph, table
 
 _HEADINGS = ("path", "class", "variables", "bytes", "trainable")
@@ -56,6 +57,7 @@ class Summary:
         return page(shown, paragraph(self._total))
 
 
+@checked()
 def summary(module: Module) -> Summary:
     """A table of the module and its submodules: path, class, own variables with their types, bytes, trainable elements."""
     modules: dict[int, tuple[str, Module]] = {id(module): ("", module)}

@@ -20,6 +20,7 @@ from tensorexpr.graph.run.runtime import on_host
 from tensorexpr.graph.trace.naming import scoped
 from tensorexpr.graph.trace.tracing import Operation, current
 from tensorexpr.graph.trace.values import tensor_or_array
+from tensorexpr.hints import checked
 from tensorexpr.ir import TensorType, const
 from tensorexpr.language import Tensor
 from tensorexpr.op.rules import article
@@ -44,6 +45,7 @@ class Variable:
 
     __slots__ = ("__weakref__", "_trainable", "dtype", "name", "shape", "storage")
 
+    @checked()
     def __init__(
         self, value: Any | Callable[[], Any], *, name: str | None = None, trainable: bool = True, dtype: DType | str | None = None
     ) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from tensorexpr.errors import ArgumentError, DefinitionError, Location, user_location
 from tensorexpr.graph.nodes.ir import Call, Composite, Graph, OfComposite, walk_graphs
 from tensorexpr.graph.run.compile import lowered_graph
+from tensorexpr.hints import checked
 from tensorexpr.ir import TensorType
 from tensorexpr.op.rules import article
 
@@ -52,6 +53,7 @@ class Listed(OfComposite):
     body: Graph
 
 
+@checked()
 def list_composites(program: Graph) -> list[Listed]:
     """Every call of a composite in a graph and in all that it runs, in program order, outer ones first."""
     if not isinstance(program, Graph):

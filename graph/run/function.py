@@ -32,6 +32,7 @@ from tensorexpr.graph.trace.control import returned
 from tensorexpr.graph.trace.tracing import Trace, as_tensor, current, current_device
 from tensorexpr.graph.trace.trees import HOLE, filled, form, is_array, leaves, map_tree
 from tensorexpr.graph.trace.values import arithmetic
+from tensorexpr.hints import checked
 from tensorexpr.ir import Const, TensorType, const
 from tensorexpr.language import Tensor
 from tensorexpr.language.core.tensor import whole
@@ -380,6 +381,7 @@ def function(
     inline: bool = True,
     precision: str = "float32",
 ) -> Callable[[Callable[..., Any]], Function]: ...
+@checked()
 def function(
     python: Callable[..., Any] | None = None,
     *,

@@ -31,6 +31,7 @@ from tensorexpr.graph.nodes.effects import graph_effects
 from tensorexpr.graph.nodes.inline import inline, with_graphs
 from tensorexpr.graph.nodes.ir import Backward, Call, Composite, Graph, Node, OfComposite, Renaming, names_in, unused
 from tensorexpr.graph.run.implementations import Implementation, Pair
+from tensorexpr.hints import checked
 from tensorexpr.ir import TensorType
 
 Offer = Callable[["Site"], Any]
@@ -109,6 +110,7 @@ class Registry:
 registry = Registry()
 
 
+@checked()
 def register_replacement(
     name: str,
     target: str = "cpu",

@@ -15,11 +15,13 @@ from tensorexpr.errors import DefinitionError, user_location
 from tensorexpr.graph.nodes.ir import Cond, While
 from tensorexpr.graph.trace.tracing import Operation, Trace, as_tensor, current, truth
 from tensorexpr.graph.trace.trees import HOLE, filled, form, is_array, leaves, map_tree
+from tensorexpr.hints import checked
 from tensorexpr.ir import TensorType
 from tensorexpr.language import Tensor
 from tensorexpr.text import print_type
 
 
+@checked()
 def cond(flag: Any, then: Callable[..., Any], otherwise: Callable[..., Any], *arguments: Any) -> Any:
     """`then(*arguments)` where `flag` holds, else `otherwise(*arguments)`: only what is taken runs, with its effects and errors.
 
@@ -87,6 +89,7 @@ def returned(trace: Trace, result: Any) -> Any:
     return tree
 
 
+@checked()
 def while_loop(condition: Callable[..., Any], body: Callable[..., Any], state: Any) -> Any:
     """The state after the last iteration: `body(*state)` gives the next state as long as `condition(*state)` holds.
 

@@ -10,10 +10,12 @@ from tensorexpr.graph.trace.derive import pull_back
 from tensorexpr.graph.trace.sweep import Sweep, added, zeros
 from tensorexpr.graph.trace.tracing import as_tensor, current
 from tensorexpr.graph.trace.values import value_of
+from tensorexpr.hints import checked
 from tensorexpr.language import Tensor, compute
 from tensorexpr.text import print_type
 
 
+@checked()
 def gradients(loss: Any, wrt: Any, head: Any = None) -> Any:
     """The gradients of `loss` by `wrt`, in the function that is being traced: one for each item, or a bare one for a bare `wrt`.
 

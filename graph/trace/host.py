@@ -11,9 +11,11 @@ import numpy as np
 from tensorexpr.errors import ArgumentError, FailedCheckError, user_location
 from tensorexpr.graph.nodes.ir import Check, Print
 from tensorexpr.graph.trace.tracing import Operation, as_tensor, current, truth
+from tensorexpr.hints import checked
 from tensorexpr.ir import TensorType
 
 
+@checked()
 def print(text: str, *values: Any) -> Operation | None:
     """Writes a line when the function runs: `text` with `values` in place of its `{}`, as `str.format`.
 
@@ -47,6 +49,7 @@ def check_text(text: str, types: Sequence[TensorType]) -> None:
         ) from None
 
 
+@checked()
 def check(flag: Any, text: str) -> Operation | None:
     """Raises `FailedCheckError` with `text` if the scalar `flag` does not hold when the function runs; no variable is then changed.
 

@@ -14,6 +14,7 @@ from types import TracebackType
 
 from tensorexpr.errors import InvalidNameError, user_location
 from tensorexpr.graph.trace import journal as journals
+from tensorexpr.hints import checked
 
 _open: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar("open name scopes", default=())
 
@@ -39,6 +40,7 @@ def _enter(scopes: tuple[str, ...]) -> None:
         journal.note(current_scope())
 
 
+@checked()
 def name_scope(name: str) -> NameScope:
     """The scope of that name inside the one that is current now. Raises `InvalidNameError`, a `ValueError`, unless it is an identifier.
 

@@ -26,6 +26,7 @@ from tensorexpr.graph.trace import journal
 from tensorexpr.graph.trace.journal import Journal
 from tensorexpr.graph.trace.naming import current_scope
 from tensorexpr.graph.trace.values import arithmetic, value_of
+from tensorexpr.hints import checked
 from tensorexpr.ir import Constant, Definition, Input, TensorType
 from tensorexpr.language import Tensor, cast, compute, constant, names_of, program_of
 from tensorexpr.language.core.renaming import ProgramRenaming
@@ -318,6 +319,7 @@ def truth(flag: Any, what: str) -> Tensor:
 
 
 @contextlib.contextmanager
+@checked()
 def device(name: str | None) -> Iterator[None]:
     """What is made inside belongs on a device: "cpu" or "cuda"; None leaves it to the caller. Raises `TargetError` for another name.
 
@@ -350,6 +352,7 @@ def current_device() -> str | None:
 
 
 @contextlib.contextmanager
+@checked()
 def control_dependencies(operations: Iterable[Operation | Tensor]) -> Iterator[None]:
     """What is noted inside runs after `operations`: what assignments, prints and checks gave, or results of calls.
 

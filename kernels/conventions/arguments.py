@@ -21,7 +21,7 @@ _LIBRARY = os.path.dirname(os.path.dirname(__file__)) + os.sep
 def bad(message: str, hint: str | None = None) -> ArgumentError:
     """The error for an argument that does not fit, with the line of the user's call; the message begins with the kernel's name."""
     named = _kernels_called()
-    if named and message.partition(":")[0] not in named:
+    if named and message.partition(":")[0].partition(" ")[0] not in named:
         message = f"{named[-1]}: {message}"
     return ArgumentError(message, location=user_location(), hint=hint)
 
@@ -32,8 +32,9 @@ def _kernels_called() -> list[str]:
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         path = frame.f_code.co_filename
-        if path.startswith(_LIBRARY) and not path.startswith(_CONVENTIONS):
-            found.append(frame.f_code.co_name)
+        name = frame.f_code.co_name
+        if path.startswith(_LIBRARY) and not path.startswith(_CONVENTIONS) and name[0] not in "_<":  # no helper, no comprehension
+            found.append(name)
         frame = frame.f_back
     return found
 

@@ -44,6 +44,16 @@ def along(rest: Sequence[Any], axis: int, item: Any) -> tuple[Any, ...]:
     return (*rest[:axis], item, *rest[axis:])
 
 
+def vector(x: te.Tensor) -> te.Tensor:
+    """A tensor without axes as a vector of one element; any other as it is."""
+    return x if x.ndim else te.compute((1,), lambda _: x[()])
+
+
+def number(x: te.Tensor) -> te.Tensor:
+    """The first element of a vector, as a tensor without axes; any other as it is."""
+    return te.compute((), lambda: x[0]) if x.ndim == 1 else x
+
+
 def numbers_too(kernel: Callable[..., Any]) -> Callable[..., Any]:
     """A kernel along an `axis` of its first tensor that takes tensors without axes too: those have an axis 0 of one element."""
 
@@ -51,8 +61,7 @@ def numbers_too(kernel: Callable[..., Any]) -> Callable[..., Any]:
     def kernel_of_any(x: te.Tensor, *others: Any, **static: Any) -> Any:
         if x.ndim or static["axis"] not in (0, -1):
             return kernel(x, *others, **static)
-        found = kernel(te.compute((1,), lambda _: x[()]), *others, **static)
-        several = tuple(t if t.ndim == 0 else te.compute((), lambda t=t: t[0]) for t in (found if isinstance(found, tuple) else (found,)))
-        return several if isinstance(found, tuple) else several[0]
+        found = kernel(*(t if t is None else vector(t) for t in (x, *others)), **static)
+        return tuple(map(number, found)) if isinstance(found, tuple) else number(found)
 
     return kernel_of_any

@@ -42,9 +42,9 @@ def relu6(x: te.Tensor) -> te.Tensor:
 
 @te.op
 def hardtanh(x: te.Tensor, *, min_val: Any = -1.0, max_val: float = 1.0) -> te.Tensor:
-    """`x` brought into `min_val .. max_val`; derivative 0 at both bounds. `ArgumentError` unless min_val < max_val."""
-    if not min_val < max_val:
-        raise bad(f"hardtanh: expected min_val below max_val, got {min_val!r} and {max_val!r}")
+    """`x` brought into `min_val .. max_val`; derivative 0 at both bounds. `ArgumentError` unless min_val <= max_val."""
+    if not min_val <= max_val:
+        raise bad(f"hardtanh: expected a min_val of at most max_val, got {min_val!r} and {max_val!r}")
     return _each(x, lambda v: _bounded(v, min_val, max_val))
 
 
@@ -91,7 +91,6 @@ def softshrink(x: te.Tensor, *, lambd: float = 0.5) -> te.Tensor:
 @te.op
 def hardshrink(x: te.Tensor, *, lambd: float = 0.5) -> te.Tensor:
     """`x` where `|x| > lambd`, else 0."""
-    _not_negative("lambd", lambd)
     return _each(x, lambda v: te.where(te.abs(v) <= lambd, 0, v))
 
 

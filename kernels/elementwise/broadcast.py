@@ -85,6 +85,12 @@ def pow(x: te.Tensor, y: te.Tensor) -> te.Tensor:
 
 
 @te.op
+def float_power(x: te.Tensor, y: te.Tensor) -> te.Tensor:
+    """`x ** y` in float64, whatever the two are."""
+    return pointwise("float_power", lambda a, b: te.cast(a, "float64") ** te.cast(b, "float64"), x, y)
+
+
+@te.op
 def remainder(x: te.Tensor, y: te.Tensor) -> te.Tensor:
     """`x - floor(x / y) * y`: the remainder with the sign of `y`."""
     return pointwise("remainder", lambda a, b: a % b, x, y)

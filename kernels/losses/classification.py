@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorexpr as te
 from tensorexpr.kernels.conventions.arguments import bad, one_of
-from tensorexpr.kernels.conventions.axes import along, drop
+from tensorexpr.kernels.conventions.axes import along, drop, vector
 from tensorexpr.kernels.conventions.broadcasting import at, broadcast_shape, same
 from tensorexpr.kernels.elementwise.activations import log_sigmoid_of
 from tensorexpr.kernels.losses.losses import REDUCTIONS, reduced
@@ -149,7 +149,14 @@ def cross_entropy(
 def multi_margin_loss(
     input: te.Tensor, target: te.Tensor, weight: te.Tensor | None = None, *, p: Any = 1, margin: float = 1.0, reduction: str = "mean"
 ) -> te.Tensor:
-    """`sum over c != t of max(0, margin - x[t] + x[c])^p * weight[t] / C` for scores x of the classes and the target class t."""
+    """`sum over c != t of max(0, margin - x[t] + x[c])^p * weight[t] / C` for scores x of the classes and the target class t.
+
+    Scores of one axis with a target of one are a batch of one, as in PyTorch.
+    """
+    if input.ndim < 2:
+        input = vector(input)
+        if target.ndim == 1:
+            input = te.compute((1, *input.shape), lambda _, c, x=input: x[c])
     axis = _class_axis("multi_margin_loss", input)
     if input.ndim > 2:
         raise bad(f"multi_margin_loss: expected an input of 1 or 2 axes, got {input.ndim}")
@@ -173,6 +180,7 @@ def multi_margin_loss(
 @te.op
 def multilabel_margin_loss(input: te.Tensor, target: te.Tensor, *, reduction: str = "mean") -> te.Tensor:
     """`sum over j, c of max(0, 1 - x[t[j]] + x[c]) / C`, t the classes of `target` before its first -1, c all others."""
+    input, target = vector(input), vector(target)
     axis = _class_axis("multilabel_margin_loss", input)
     if input.ndim > 2 or target.ndim != input.ndim or not all(map(same, input.shape, target.shape)) or not target.dtype.is_integer:
         raise bad(

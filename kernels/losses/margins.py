@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorexpr as te
 from tensorexpr.kernels.conventions.arguments import bad, is_int
-from tensorexpr.kernels.conventions.axes import along, drop
+from tensorexpr.kernels.conventions.axes import along, drop, vector
 from tensorexpr.kernels.conventions.broadcasting import at, broadcast_shape, pointwise
 from tensorexpr.kernels.losses.losses import paired, reduced
 from tensorexpr.kernels.reductions.reductions import norm
@@ -33,6 +33,7 @@ def pairwise_distance(x1: te.Tensor, x2: te.Tensor, *, p: Any = 2, eps: float = 
 @te.op
 def cosine_similarity(x1: te.Tensor, x2: te.Tensor, *, axis: Any = 1, eps: float = 1e-8) -> te.Tensor:
     """`x1 . x2 / (max(|x1|, eps) max(|x2|, eps))` along `axis`, the other axes broadcast; no gradient through a norm below `eps`."""
+    x1, x2 = vector(x1), vector(x2)
     shape = broadcast_shape("cosine_similarity", x1.shape, x2.shape)
     rank = len(shape)
     if not is_int(axis) or not -rank <= axis < rank:
@@ -62,29 +63,27 @@ def _length(x: te.Tensor, shape: Sequence[Any], axis: int, eps: float) -> te.Ten
     return te.compute(total.shape, lambda *i: te.where(total[i] < eps**2, eps, te.sqrt(total[i])), name="length")
 
 
-def _sided(target: Any, near: Any, far: Any) -> te.Scalar:
-    """`near` for a target of 1, `far` for one of -1."""
-    return te.where(target > 0, near, far)
-
-
 @te.op
 def cosine_embedding_loss(
     input1: te.Tensor, input2: te.Tensor, target: te.Tensor, *, margin: float = 0.0, reduction: str = "mean"
 ) -> te.Tensor:
-    """`1 - cos(x1, x2)` for targets 1, `max(0, cos(x1, x2) - margin)` for -1; vectors along the last axis."""
+    """`1 - cos(x1, x2)` for targets 1, `max(0, cos(x1, x2) - margin)` for -1, 0 for others; vectors along the last axis."""
     likeness = cosine_similarity(input1, input2, axis=-1)
 
     def body(likeness: Any, t: Any) -> te.Scalar:
-        return _sided(t, 1 - likeness, _hinge(likeness - margin))
+        return te.where(t == 1, 1 - likeness, te.where(t == -1, _hinge(likeness - margin), 0))
 
     return reduced(paired("cosine_embedding_loss", body, likeness, target), reduction)
 
 
 @te.op
 def hinge_embedding_loss(input: te.Tensor, target: te.Tensor, *, margin: float = 1.0, reduction: str = "mean") -> te.Tensor:
-    """`input` (a distance) for targets 1, `max(0, margin - input)` for -1."""
-    loss = paired("hinge_embedding_loss", lambda x, t: _sided(t, x, _hinge(margin - x)), input, target)
-    return reduced(loss, reduction)
+    """`input` (a distance) for targets 1, `max(0, margin - input)` for -1, and for others their sum, as in PyTorch."""
+
+    def body(x: Any, t: Any) -> te.Scalar:
+        return te.where(t == -1, 0, x) + te.where(t == 1, 0, _hinge(margin - x))
+
+    return reduced(paired("hinge_embedding_loss", body, input, target), reduction)
 
 
 @te.op

@@ -17,7 +17,7 @@ import numpy as np
 
 import tensorexpr as te
 from tensorexpr.kernels.conventions.arguments import at_least, at_least_axes, bad, is_int, known, same_extent, shaped
-from tensorexpr.kernels.conventions.broadcasting import at
+from tensorexpr.kernels.conventions.broadcasting import at, broadcast_shape
 from tensorexpr.kernels.reductions.normalization import carrier
 
 
@@ -124,15 +124,20 @@ def scaled_dot_product_attention(
 ) -> te.Tensor:
     """`y[.., i, c] = sum_j p[.., i, j] value[.., j, c]`, `p = softmax_j(scale * sum_e query[.., i, e] key[.., j, e] + mask[.., i, j])`.
 
-    query (..., L, E), key (..., S, E), value (..., S, C); y (..., L, C). `attn_mask` broadcasts to (..., L, S): a bool says who
-    counts, a float is added. `is_causal`: only columns j <= i count (with a mask: both must hold). `scale` is 1 / sqrt(E) by
-    default. `enable_gqa`: axis -3 of query has a multiple of the heads of key and value; head h reads theirs at h // multiple.
+    query (..., L, E), key (..., S, E), value (..., S, C); y (..., L, C). Batches are broadcast. `attn_mask` broadcasts to (..., L, S): a
+    bool says who counts, a float is added. `is_causal`: only columns j <= i count (with a mask: both must hold). `scale` is 1 / sqrt(E)
+    by default. `enable_gqa`: axis -3 of query has a multiple of the heads of key and value; head h reads theirs at h // multiple.
     A row of which nothing counts is 0 and passes no gradient. `dropout_p` has to be 0. Vaswani et al. 2017; Ainslie et al. 2023.
     """
     if dropout_p != 0:
         raise bad(
             f"scaled_dot_product_attention: expected a dropout_p of 0, got {dropout_p!r}",
             "an op draws no random numbers: drop with te.random in a te.function",
+        )
+    if not enable_gqa:
+        batch = broadcast_shape("scaled_dot_product_attention", query.shape[:-2], key.shape[:-2], value.shape[:-2])
+        query, key, value = (
+            x if x.shape[:-2] == batch else te.compute((*batch, *x.shape[-2:]), lambda *i, x=x: at(x, i)) for x in (query, key, value)
         )
     counts, added = (_causal if is_causal else None), None
     if attn_mask is not None:

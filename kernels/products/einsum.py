@@ -16,6 +16,7 @@ from typing import Any
 import tensorexpr as te
 from tensorexpr.kernels.conventions.arguments import bad, known, products
 from tensorexpr.kernels.conventions.broadcasting import is_one, same
+from tensorexpr.kernels.conventions.windows import named
 
 _UNKNOWN_EXTENT = 64
 """What an extent known only at run time counts when paths are compared."""
@@ -142,10 +143,7 @@ def _contract(terms: Sequence[_Term], kept: Sequence[str], extents: dict[str, An
 
 def _named(body: Callable[..., Any], labels: Sequence[str]) -> Callable[..., Any]:
     """`body` with parameters called as the labels are, so that programs read like the equation; those of an ellipsis are d0, d1, ..."""
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    names = [f"d{label}" if label.isdigit() else label for label in labels]
-    body.__signature__ = inspect.Signature([inspect.Parameter(n, kind) for n in names])  # type: ignore[attr-defined]
-    return body
+    return named(body, *(f"d{label}" if label.isdigit() else label for label in labels))
 
 
 def _needed(terms: Sequence[_Term], result: Sequence[str]) -> set[str]:

@@ -12,7 +12,7 @@ from typing import Any
 import tensorexpr as te
 from tensorexpr.kernels.conventions.arguments import bad, is_int, known, products
 from tensorexpr.kernels.conventions.axes import along, drop, normalized
-from tensorexpr.kernels.conventions.broadcasting import at, broadcast_shape, pointwise, same, stretches
+from tensorexpr.kernels.conventions.broadcasting import at, broadcast_shape, is_one, pointwise, same, stretches
 
 
 def _agree(name: str, what: str, a: Any, b: Any) -> Any:
@@ -241,18 +241,28 @@ def tensordot(x: te.Tensor, y: te.Tensor, *, axes: Any = 2) -> te.Tensor:
     The result has the other axes of `x`, then those of `y`.
     """
     first, second = _pairs(x, y, axes)
-    extents = [_agree("tensordot", f"axes {p} of x and {q} of y", x.shape[p], y.shape[q]) for p, q in zip(first, second, strict=True)]
+    pairs = [(x.shape[p], y.shape[q]) for p, q in zip(first, second, strict=True)]
+    extents = [
+        (n if is_one(m) else m) if is_one(n) or is_one(m) else _agree("tensordot", f"axes {p} of x and {q} of y", n, m)
+        for p, q, (n, m) in zip(first, second, pairs, strict=True)
+    ]
     ours, theirs = ([d for d in range(t.ndim) if d not in taken] for t, taken in ((x, first), (y, second)))
 
     def place(rank: int, free: Sequence[int], taken: Sequence[int], outer: Sequence[Any], k: Sequence[Any]) -> tuple[Any, ...]:
         found = dict(zip(free, outer, strict=True)) | dict(zip(taken, k, strict=True))
         return tuple(found[d] for d in range(rank))
 
+    def stretched(k: Sequence[Any], own: int) -> list[Any]:
+        """Places along the axes of one operand: always the first where its extent is 1, as in PyTorch."""
+        return [0 if is_one(pair[own]) else i for pair, i in zip(pairs, k, strict=True)]
+
     def body(*i: Any) -> Any:
         a, b = i[: len(ours)], i[len(ours) :]
         if not extents:
             return x[a] * y[b]
-        return products(lambda *k: x[place(x.ndim, ours, first, a, k)] * y[place(y.ndim, theirs, second, b, k)], extents)
+        return products(
+            lambda *k: x[place(x.ndim, ours, first, a, stretched(k, 0))] * y[place(y.ndim, theirs, second, b, stretched(k, 1))], extents
+        )
 
     return te.compute((*(x.shape[d] for d in ours), *(y.shape[d] for d in theirs)), body)
 

@@ -7,12 +7,17 @@ products, so near points do not cancel. At distance 0 roots have gradient 0, as 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 import tensorexpr as te
-from tensorexpr.kernels.conventions.arguments import at_least_axes, bad, ranked, same_extent, shaped
+from tensorexpr.kernels.conventions.arguments import at_least_axes, bad, known, ranked, same_extent, shaped
+from tensorexpr.kernels.conventions.broadcasting import broadcast_shape, is_one
+from tensorexpr.kernels.reductions.reductions import norm
 
 
 def _points(name: str, x: te.Tensor, y: te.Tensor) -> None:
@@ -47,16 +52,23 @@ def cdist(x: te.Tensor, y: te.Tensor, *, p: float = 2.0, compute_mode: str | Non
     """`r[.., i, j] = (sum_k |x[.., i, k] - y[.., j, k]|^p)^(1/p)`, `p` positive or inf; x (..., N, D), y (..., M, D).
 
     p = 0 counts the coordinates that differ. At a distance of 0 the gradient is 0; for p = inf the first of equal coordinates gets it.
-    `compute_mode` is PyTorch's and changes nothing: distances are sums of squared differences.
+    Batches are broadcast. `compute_mode` is PyTorch's and changes nothing: distances are sums of squared differences.
     """
-    _points("cdist", x, y)
+    for points in (x, y):
+        at_least_axes("cdist", points, 2, "..., points, coordinates")
+    same_extent(f"axis {y.ndim - 1} of {y.name}", y.shape[-1], x.shape[-1])
+    batch = broadcast_shape("cdist", x.shape[:-2], y.shape[:-2])
     if isinstance(p, bool) or not isinstance(p, (int, float)) or not p >= 0:
         raise bad(f"p: expected a number of at least 0 or infinity, got {p!r}")
 
     def gap(i: tuple[Any, ...], k: Any) -> Any:
-        return x[(*i[:-1], k)] - y[(*i[:-2], i[-1], k)]
+        return read(x, i[:-2], i[-2], k) - read(y, i[:-2], i[-1], k)
 
-    shape, features = (*x.shape[:-1], y.shape[-2]), x.shape[-1]
+    def read(points: te.Tensor, b: tuple[Any, ...], i: Any, k: Any) -> Any:
+        own = zip(points.shape[:-2], b[len(b) - points.ndim + 2 :], strict=True)
+        return points[(*(0 if is_one(n) else j for n, j in own), i, k)]
+
+    shape, features = (*batch, x.shape[-2], y.shape[-2]), x.shape[-1]
     if p == 0:
         return te.compute(shape, lambda *i: te.sum(lambda k: te.cast(gap(i, k) != 0, x.dtype), features))
     if p == 1:
@@ -71,6 +83,21 @@ def cdist(x: te.Tensor, y: te.Tensor, *, p: float = 2.0, compute_mode: str | Non
     if p == 2:
         return te.compute(shape, lambda *i: _root(total[i]))
     return te.compute(shape, lambda *i: te.where(total[i] > 0, te.power(total[i], 1 / p), 0.0))
+
+
+@te.op
+def pdist(x: te.Tensor, *, p: float = 2.0) -> te.Tensor:
+    """`cdist(x, x)` above the diagonal, row by row, as one vector: the distances of all pairs of rows of a matrix."""
+    ranked(x, 2)
+    rows = x.shape[0]
+    if not known(rows):
+        raise bad(f"pdist: expected a number of rows known when the op is traced, got {x.shape}")
+    if isinstance(p, bool) or not isinstance(p, (int, float)) or not p >= 0:
+        raise bad(f"p: expected a number of at least 0 or infinity, got {p!r}")
+    pairs = list(itertools.combinations(range(rows), 2))
+    first, second = (te.constant(np.array([pair[k] for pair in pairs], "int64")) for k in (0, 1))
+    apart = te.compute((len(pairs), x.shape[1]), lambda n, k: x[first[n], k] - x[second[n], k], name="apart")
+    return norm.function(apart, p=p, axis=1)
 
 
 # --------------------------------------------------------------------------------------------------- kernel products

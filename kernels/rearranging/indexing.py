@@ -11,9 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorexpr as te
-from tensorexpr.kernels.conventions.arguments import at_least, bad, integral, known, one_of, product, ranked, same_extent, shaped
-from tensorexpr.kernels.conventions.axes import along, drop, normalized
+from tensorexpr.kernels.conventions.arguments import at_least, bad, integral, is_int, known, one_of, product, ranked, same_extent, shaped
+from tensorexpr.kernels.conventions.axes import along, drop, normalized, number, numbers_too, vector
 from tensorexpr.kernels.conventions.broadcasting import at, broadcast_shape
+from tensorexpr.kernels.reductions.reductions import norm
 
 Place = Callable[[tuple[Any, ...]], tuple[Any, ...]]
 """Indices of what is sent, to the place that receives it."""
@@ -22,25 +23,67 @@ Place = Callable[[tuple[Any, ...]], tuple[Any, ...]]
 # ------------------------------------------------------------------------------------------------------- reading
 
 
+def _padding(row: Any, rows: Any) -> Any:
+    """A row of a table that is padding, counted from the front."""
+    if not is_int(row) or (known(rows) and not -rows <= row < rows) or (row < 0 and not known(rows)):
+        raise bad(f"padding_idx: expected a row of weight, between -{rows} and {rows} - 1, got {row!r}")
+    return row + rows if row < 0 else row
+
+
+def _table(weight: te.Tensor, input: te.Tensor, max_norm: Any, norm_type: Any, scale_grad_by_freq: bool) -> te.Tensor:
+    """The rows of `weight` as they are looked up: not longer than `max_norm`, their gradients divided by how often each is read.
+
+    Rows that are shortened pass their gradients on as they are, as in PyTorch (which shortens them in place).
+    """
+    still = te.stop_gradient(weight)
+    if scale_grad_by_freq:
+        counts = _counts((weight.shape[0],), lambda i: (input[i],), input.shape)
+        own = weight
+
+        def shared(v: Any, d: Any) -> Any:
+            return still[v, d] + (own[v, d] - still[v, d]) / te.cast(te.maximum(counts[v], 1), own.dtype)
+
+        weight = te.compute(weight.shape, shared, name="shared")
+    if max_norm is None:
+        return weight
+    length = te.stop_gradient(norm.function(weight, p=norm_type, axis=1))
+
+    def short(v: Any, d: Any) -> Any:
+        value = still[v, d]
+        return te.where(length[v] > max_norm, value * (max_norm / (length[v] + 1e-7)), value) + (weight[v, d] - value)
+
+    return te.compute(weight.shape, short, name="short")
+
+
 @te.op
-def embedding(input: te.Tensor, weight: te.Tensor, *, padding_idx: Any = None) -> te.Tensor:
+def embedding(
+    input: te.Tensor,
+    weight: te.Tensor,
+    *,
+    padding_idx: Any = None,
+    max_norm: Any = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> te.Tensor:
     """`y[.., d] = weight[input[..], d]` for integers `input` of any shape and a table `weight` (V, D).
 
-    The row `padding_idx` is read like any other, but receives no gradient.
+    The row `padding_idx` is read like any other, but receives no gradient. Rows longer than `max_norm` (in the norm of `norm_type`) are
+    read as if they had this length. `scale_grad_by_freq` divides the gradient of a row by how often it is read. Gradients are dense
+    whatever `sparse` says.
     """
     integral(input, "rows of weight")
     ranked(weight, 2)
     rows, features = weight.shape
+    weight = _table(weight, input, max_norm, norm_type, scale_grad_by_freq)
     if padding_idx is None:
         return te.compute((*input.shape, features), lambda *i: weight[input[i[:-1]], i[-1]])
-    at_least("padding_idx", padding_idx, 0)
-    if known(rows) and padding_idx >= rows:
-        raise bad(f"padding_idx: expected a row of weight, below {rows}, got {padding_idx}")
+    padding = _padding(padding_idx, rows)
     still = te.stop_gradient(weight)
 
     def row(*i: Any) -> Any:
         number = input[i[:-1]]
-        return te.where(number == padding_idx, still[padding_idx, i[-1]], weight[number, i[-1]])
+        return te.where(number == padding, still[padding, i[-1]], weight[number, i[-1]])
 
     return te.compute((*input.shape, features), row)
 
@@ -52,14 +95,19 @@ def embedding_bag(
     offsets: te.Tensor | None = None,
     per_sample_weights: te.Tensor | None = None,
     *,
+    max_norm: Any = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
     mode: str = "mean",
+    sparse: bool = False,
     include_last_offset: bool = False,
+    padding_idx: Any = None,
 ) -> te.Tensor:
     """`y[b, d]` = the sum, mean or max over the bag b of `weight[input[t], d]`, never storing the rows; 0 for an empty bag.
 
     `input` (B, T): each row is a bag. Or `input` (N,) with `offsets` (B,): bag b is `offsets[b] <= t < offsets[b + 1]`, the last one
     up to N (with `include_last_offset` the last offset says where the last bag ends). `per_sample_weights`, of the shape of
-    `input`, multiplies the rows of a sum.
+    `input`, multiplies the rows of a sum. What is the row `padding_idx` is not in the bag. Other options are those of `embedding`.
     """
     integral(input, "rows of weight")
     ranked(input, 1, 2)
@@ -71,6 +119,8 @@ def embedding_bag(
         shaped(per_sample_weights, input.shape, "one weight per item")
         if mode != "sum":
             raise bad(f"per_sample_weights: expected mode 'sum', got {mode!r}")
+    padding = None if padding_idx is None else _padding(padding_idx, weight.shape[0])
+    weight = _table(weight, input, max_norm, norm_type, scale_grad_by_freq)
 
     if offsets is None:
         bags = input.shape[0]
@@ -87,12 +137,19 @@ def embedding_bag(
         value = weight[input[item(b, k)], d]
         return value if per_sample_weights is None else value * per_sample_weights[item(b, k)]
 
+    def inside(b: Any) -> Any:
+        """Which items of a bag count."""
+        return None if padding is None else lambda k: input[item(b, k)] != padding
+
+    def size(b: Any) -> Any:
+        return length(b) if padding is None else te.sum(lambda k: te.cast(input[item(b, k)] != padding, "int64"), length(b))
+
     def bag(b: Any, d: Any) -> Any:
         reduction = te.max if mode == "max" else te.sum
-        value = reduction(lambda k: row(b, k, d), length(b))
+        value = reduction(lambda k: row(b, k, d), length(b), where=inside(b))
         if mode == "max":
-            return te.where(length(b) > 0, value, 0.0) if offsets is not None else value
-        return value / te.cast(te.maximum(length(b), 1), weight.dtype) if mode == "mean" else value
+            return te.where(size(b) > 0, value, 0.0) if offsets is not None or padding is not None else value
+        return value / te.cast(te.maximum(size(b), 1), weight.dtype) if mode == "mean" else value
 
     return te.compute((bags, weight.shape[1]), bag)
 
@@ -115,7 +172,12 @@ def gather(x: te.Tensor, index: te.Tensor, *, axis: Any) -> te.Tensor:
 
     `index` has the rank of `x` and, on the other axes, at most its extents.
     """
+    if x.ndim == 0 or index.ndim == 0:  # numbers are vectors of one element, as in PyTorch
+        found = gather.function(vector(x), vector(index), axis=axis)
+        return found if index.ndim else number(found)
     axis = normalized(axis, x)
+    if any(known(n) and n == 0 for n in index.shape):
+        return te.compute(index.shape, lambda *i: te.cast(0, x.dtype))
     _fits("index", index, x, axis)
     return te.compute(index.shape, lambda *i: x[along(drop(i, axis), axis, index[i])])
 
@@ -151,6 +213,20 @@ def take_along_axis(x: te.Tensor, index: te.Tensor, *, axis: Any) -> te.Tensor:
 
 
 @te.op
+def take_along_dim(x: te.Tensor, index: te.Tensor, *, axis: Any = None) -> te.Tensor:
+    """`take_along_axis`; without an axis `x` and `index` count as flattened."""
+    if axis is None:
+        return take.function(x, _flat(index))
+    return take_along_axis.function(x, index, axis=axis)
+
+
+def _flat(x: te.Tensor) -> te.Tensor:
+    """The elements along one axis, in row-major order."""
+    inner = [product(x.shape[d + 1 :]) for d in range(x.ndim)]
+    return te.compute((product(x.shape),), lambda f: x[tuple(f // step % n for step, n in zip(inner, x.shape, strict=True))])
+
+
+@te.op
 def take(x: te.Tensor, index: te.Tensor, *, axis: Any = None) -> te.Tensor:
     """`y[.., *i, ..] = x[.., index[*i], ..]` along `axis`; without an axis `x` counts as flattened. `numpy.take`. Negative positions count
     from the end."""
@@ -178,6 +254,7 @@ def _from_the_end(position: Any, extent: Any) -> te.Scalar:
 
 
 @te.op
+@numbers_too
 def index_select(x: te.Tensor, index: te.Tensor, *, axis: Any) -> te.Tensor:
     """`y[.., i, ..] = x[.., index[i], ..]` along `axis`, for a vector `index`."""
     axis = normalized(axis, x)
@@ -207,12 +284,11 @@ def one_hot(input: te.Tensor, *, num_classes: Any) -> te.Tensor:
 
 @te.op
 def masked_fill(x: te.Tensor, mask: te.Tensor, *, value: Any) -> te.Tensor:
-    """`y[i] = value where mask[i] else x[i]`; `mask`, of bools, broadcasts to the shape of `x`."""
+    """`y[i] = value where mask[i] else x[i]`; `x` and `mask`, of bools, are broadcast."""
     if not mask.dtype.is_bool:
         raise bad(f"mask: expected bools, got {mask.dtype.name}")
-    if len(broadcast_shape("masked_fill", x.shape, mask.shape)) != x.ndim or broadcast_shape("masked_fill", x.shape, mask.shape) != x.shape:
-        raise bad(f"mask: expected a shape that broadcasts to {x.shape}, got {mask.shape}")
-    return te.compute(x.shape, lambda *i: te.where(at(mask, i), te.cast(value, x.dtype), x[i]))
+    shape = broadcast_shape("masked_fill", x.shape, mask.shape)
+    return te.compute(shape, lambda *i: te.where(at(mask, i), te.cast(value, x.dtype), at(x, i)))
 
 
 # ------------------------------------------------------------------------------------------------------- sending
@@ -245,6 +321,7 @@ def _by_index(x: te.Tensor, index: te.Tensor, src: te.Tensor, axis: int) -> tupl
 
 
 @te.op
+@numbers_too
 def scatter(x: te.Tensor, index: te.Tensor, src: te.Tensor, *, axis: Any, reduce: str | None = None) -> te.Tensor:
     """`y = x`, then `y[.., index[.., i, ..], ..] = src[.., i, ..]` along `axis`; where several meet, the last one stays.
 
@@ -264,6 +341,7 @@ def scatter(x: te.Tensor, index: te.Tensor, src: te.Tensor, *, axis: Any, reduce
 
 
 @te.op
+@numbers_too
 def scatter_add(x: te.Tensor, index: te.Tensor, src: te.Tensor, *, axis: Any) -> te.Tensor:
     """`y = x`, then `y[.., index[.., i, ..], ..] += src[.., i, ..]` along `axis`; shapes as in `scatter`."""
     axis, place = _by_index(x, index, src, axis)
@@ -272,6 +350,7 @@ def scatter_add(x: te.Tensor, index: te.Tensor, src: te.Tensor, *, axis: Any) ->
 
 
 @te.op
+@numbers_too
 def scatter_reduce(x: te.Tensor, index: te.Tensor, src: te.Tensor, *, axis: Any, reduce: Any, include_self: bool = True) -> te.Tensor:
     """`y[p]` = `reduce` ("sum", "prod", "mean", "amax", "amin") of `x[p]` and all `src` sent to p along `axis`; shapes as in `scatter`.
 
@@ -313,6 +392,7 @@ def _by_vector(x: te.Tensor, index: te.Tensor, source: te.Tensor, axis: int) -> 
 
 
 @te.op
+@numbers_too
 def index_add(x: te.Tensor, index: te.Tensor, source: te.Tensor, *, axis: Any, alpha: Any = 1) -> te.Tensor:
     """`y = x`, then `y[.., index[i], ..] += alpha * source[.., i, ..]` along `axis`, for a vector `index`."""
     axis, place = _by_vector(x, index, source, axis)
@@ -321,6 +401,7 @@ def index_add(x: te.Tensor, index: te.Tensor, source: te.Tensor, *, axis: Any, a
 
 
 @te.op
+@numbers_too
 def index_copy(x: te.Tensor, index: te.Tensor, source: te.Tensor, *, axis: Any) -> te.Tensor:
     """`y = x`, then `y[.., index[i], ..] = source[.., i, ..]` along `axis`, for a vector `index`; of those that meet, the last stays."""
     axis, place = _by_vector(x, index, source, axis)
@@ -328,6 +409,7 @@ def index_copy(x: te.Tensor, index: te.Tensor, source: te.Tensor, *, axis: Any) 
 
 
 @te.op
+@numbers_too
 def index_fill(x: te.Tensor, index: te.Tensor, *, axis: Any, value: Any) -> te.Tensor:
     """`y = x`, then `y[.., index[i], ..] = value` along `axis`, for a vector `index`; negative positions count from the end."""
     axis = normalized(axis, x)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorexpr as te
-from tensorexpr.kernels.conventions.arguments import bad, is_int, known, shaped
+from tensorexpr.kernels.conventions.arguments import bad, is_int, known, product, shaped
 from tensorexpr.kernels.conventions.axes import normalized
 
 
@@ -129,3 +129,64 @@ def _triangle(name: str, x: te.Tensor, diagonal: Any, keep: Callable[[Any], Any]
     if x.ndim < 2:
         raise bad(f"{name}: expected an x of at least 2 axes, got {x.ndim}")
     return te.compute(x.shape, lambda *i: te.where(keep(i[-1] - i[-2] - offset), x[i], te.cast(0, x.dtype)))
+
+
+@te.op
+def diagflat(x: te.Tensor, *, offset: Any = 0) -> te.Tensor:
+    """The matrix whose diagonal has the elements of `x`, in row-major order; 0 elsewhere."""
+    inner = [product(x.shape[d + 1 :]) for d in range(x.ndim)]
+    flat = te.compute((product(x.shape),), lambda f: x[tuple(f // step % n for step, n in zip(inner, x.shape, strict=True))])
+    return diag_embed(flat, offset=offset)
+
+
+@te.op
+def t(x: te.Tensor) -> te.Tensor:
+    """A matrix transposed; a vector or a number as it is."""
+    if x.ndim > 2:
+        raise bad(f"t: expected at most 2 axes, got {x.ndim}", "transpose exchanges two axes of a tensor")
+    return te.compute(x.shape[::-1], lambda *i: x[i[::-1]])
+
+
+@te.op
+def cov(x: te.Tensor, fweights: te.Tensor | None = None, aweights: te.Tensor | None = None, *, correction: Any = 1) -> te.Tensor:
+    """The covariances of the rows of a matrix, each column an observation; of one row, a vector or a number its variance alone.
+
+    `fweights` says how often a column counts, `aweights` how much: `sum_k w[k] d[i, k] d[j, k] / max(0, n - correction)` with w the product
+    of both, d the distance from the weighted mean, n the sum of w. With `aweights` the correction is multiplied by `sum(w * aweights) / n`.
+    """
+    if x.ndim > 2 or not is_int(correction):
+        raise bad(f"cov: expected at most 2 axes and an integer correction, got shape {x.shape} and {correction!r}")
+    rows = x if x.ndim == 2 else te.compute((1, *(x.shape or (1,))), lambda _, k: x[(k,) if x.ndim else ()])
+    variables, count = rows.shape
+    for given in (fweights, aweights):
+        if given is not None:
+            shaped(given, (count,), "one weight per column")
+
+    def weight(k: Any) -> Any:
+        own = te.cast(1, x.dtype)
+        return own * (1 if fweights is None else te.cast(fweights[k], x.dtype)) * (1 if aweights is None else te.cast(aweights[k], x.dtype))
+
+    def by_weight(value: Any) -> te.Tensor:
+        return te.compute((), lambda: te.sum(lambda k: weight(k) * value(k), count))
+
+    total = by_weight(lambda k: 1)
+    freedom = by_weight(lambda k: te.cast(aweights[k], x.dtype)) if aweights is not None and correction else None
+    mean = te.compute((variables,), lambda i: te.sum(lambda k: weight(k) * rows[i, k], count) / total[()], name="mean")
+
+    def covariance(i: Any, j: Any) -> Any:
+        both = te.sum(lambda k: weight(k) * (rows[i, k] - mean[i]) * (rows[j, k] - mean[j]), count)
+        taken = correction if freedom is None else correction * freedom[()] / total[()]
+        return both / te.maximum(total[()] - taken, te.cast(0, x.dtype))
+
+    found = te.compute((variables, variables), covariance)
+    return te.compute((), lambda: found[0, 0]) if known(variables) and variables == 1 else found
+
+
+@te.op
+def corrcoef(x: te.Tensor) -> te.Tensor:
+    """The correlations of the rows of a matrix: covariances over the square roots of the variances, from -1 to 1; of one row 1."""
+    both = cov.function(x)
+    if not both.ndim:
+        return te.compute((), lambda: both[()] / both[()])
+    spread = te.compute(both.shape[:1], lambda i: te.sqrt(both[i, i]), name="spread")
+    return te.compute(both.shape, lambda i, j: te.maximum(te.minimum(both[i, j] / spread[i] / spread[j], 1), -1))

@@ -6,6 +6,7 @@ needs a copy when it is composed.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -212,6 +213,79 @@ def tensor_split(x: te.Tensor, *, sections: Any, axis: Any = 0) -> tuple[te.Tens
     else:
         raise bad(f"tensor_split: expected a number of sections or the places of the cuts, got {sections!r}")
     return tuple(_part(x, axis, low, max(high - low, 0)) for low, high in itertools.pairwise(cuts))
+
+
+@te.op
+def hsplit(x: te.Tensor, *, sections: Any) -> tuple[te.Tensor, ...]:
+    """`tensor_split` along axis 1, of a vector along axis 0: the opposite of `hstack`."""
+    return _split_along("hsplit", x, sections, 0 if x.ndim == 1 else 1)
+
+
+@te.op
+def vsplit(x: te.Tensor, *, sections: Any) -> tuple[te.Tensor, ...]:
+    """`tensor_split` along axis 0: the opposite of `vstack`."""
+    return _split_along("vsplit", x, sections, 0, 2)
+
+
+@te.op
+def dsplit(x: te.Tensor, *, sections: Any) -> tuple[te.Tensor, ...]:
+    """`tensor_split` along axis 2: the opposite of `dstack`."""
+    return _split_along("dsplit", x, sections, 2)
+
+
+def _split_along(name: str, x: te.Tensor, sections: Any, axis: int, rank: int = 0) -> tuple[te.Tensor, ...]:
+    """`tensor_split` along a fixed axis, whose extent the number of sections divides."""
+    if x.ndim < max(rank, axis + 1):
+        raise bad(f"{name}: expected a tensor of at least {max(rank, axis + 1)} axes, got {x.name} of {x.ndim}")
+    if is_int(sections) and known(x.shape[axis]) and sections > 0 and x.shape[axis] % sections:
+        raise bad(f"{name}: expected a number of sections that divides {x.shape[axis]}, the extent of axis {axis}, got {sections}")
+    return tensor_split.function(x, sections=sections, axis=axis)
+
+
+def _each_with_axes(tensors: Any, rank: int, behind: bool = False) -> Any:
+    if isinstance(tensors, (tuple, list)):
+        return tuple(_each_with_axes(t, rank, behind) for t in tensors)
+    return te.compute(tensors.shape, lambda *i: tensors[i]) if tensors.ndim >= rank else _with_axes(tensors, rank, behind)
+
+
+@te.op
+def atleast_1d(tensors: te.Tensor) -> Any:
+    """A number as a vector of one element, others as they are; of several tensors each."""
+    return _each_with_axes(tensors, 1)
+
+
+@te.op
+def atleast_2d(tensors: te.Tensor) -> Any:
+    """A vector as a matrix of one row, others as they are; of several tensors each."""
+    return _each_with_axes(tensors, 2)
+
+
+@te.op
+def atleast_3d(tensors: te.Tensor) -> Any:
+    """A matrix with a last axis of extent 1, a vector as one row of it, others as they are; of several tensors each."""
+    return _each_with_axes(tensors, 3, behind=True)
+
+
+@te.op
+def block_diag(tensors: te.Tensor) -> te.Tensor:
+    """The matrices (vectors are rows, numbers have one element) one after the other along the diagonal, 0 elsewhere."""
+    given = [_with_axes(t, 2) for t in tensors_of(tensors)]
+    wide = next((t for t in given if t.ndim > 2), None)
+    if wide is not None:
+        raise bad(f"block_diag: expected tensors of at most 2 axes, got {wide.name} of {wide.ndim}")
+    starts: list[list[Any]] = [[0], [0]]
+    for t in given:
+        for axis in (0, 1):
+            starts[axis].append(starts[axis][-1] + t.shape[axis])
+
+    def element(i: Any, j: Any) -> Any:
+        def block(k: int) -> Any:
+            column = j - starts[1][k]
+            return te.where((column >= 0) & (column < given[k].shape[1]), given[k][i - starts[0][k], column], 0)
+
+        return choose(i, starts[0], [functools.partial(block, k) for k in range(len(given))])
+
+    return te.compute((starts[0][-1], starts[1][-1]), element)
 
 
 def _place(name: str, x: te.Tensor, axis: int, index: Any) -> Any:

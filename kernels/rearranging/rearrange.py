@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorexpr as te
 from tensorexpr.kernels.conventions.arguments import at_least, bad, is_int, known, one_of, per_axis, product
-from tensorexpr.kernels.conventions.axes import along, drop, normalized
+from tensorexpr.kernels.conventions.axes import along, drop, normalized, several, vector
 from tensorexpr.kernels.rearranging.parts import choose, tensors_of
 
 
@@ -224,12 +224,12 @@ def expand(x: te.Tensor, *, shape: Any) -> te.Tensor:
 
 @te.op
 def meshgrid(tensors: te.Tensor, *, indexing: str = "ij") -> tuple[te.Tensor, ...]:
-    """One tensor per vector, all of the shape of their product: `y_d[i_0, ..] = tensors[d][i_d]`.
+    """One tensor per vector (or number), all of the shape of their product: `y_d[i_0, ..] = tensors[d][i_d]`.
 
     `indexing` "ij", or "xy" with the first two axes exchanged, as `numpy.meshgrid` and `torch.meshgrid`.
     """
     one_of("indexing", indexing, ("ij", "xy"))
-    given = tensors_of(tensors)
+    given = [vector(t) for t in tensors_of(tensors)]
     if any(t.ndim != 1 for t in given):
         raise bad(f"meshgrid: expected vectors, got {', '.join(f'{t.name} of {t.ndim} axes' for t in given)}")
     order = list(range(len(given)))
@@ -357,7 +357,7 @@ def _compare(a: Any, b: Any) -> int:
 @te.op
 def squeeze(x: te.Tensor, *, axis: Any = None) -> te.Tensor:
     """`x` without `axis` (one or several) where its extent is 1; None: without every axis of extent 1."""
-    axes = _axes(axis, x)
+    axes = several(axis, x)
     gone = {d for d in axes if _is_one(x.shape[d])}
     kept = [d for d in range(x.ndim) if d not in gone]
     return te.compute(tuple(x.shape[d] for d in kept), lambda *i: x[tuple(i[kept.index(d)] if d in kept else 0 for d in range(x.ndim))])

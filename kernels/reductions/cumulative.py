@@ -15,6 +15,7 @@ import numpy as np
 import tensorexpr as te
 from tensorexpr.kernels.conventions.arguments import at_least, bad, in_dtype, known, shaped
 from tensorexpr.kernels.conventions.axes import along, drop, normalized, numbers_too
+from tensorexpr.kernels.conventions.broadcasting import at, stretches
 
 
 def _extreme(x: te.Tensor, greatest: bool) -> float | int:
@@ -214,15 +215,14 @@ def diff(x: te.Tensor, prepend: te.Tensor | None = None, append: te.Tensor | Non
 
 def _panels(y: te.Tensor, x: te.Tensor | None, dx: float, axis: int) -> tuple[Any, Callable[[tuple[Any, ...]], Any]]:
     """How many panels lie between the points of `axis`, and the area of the one at an index."""
-    if x is not None:
-        vector = x.ndim == 1
-        shaped(x, (y.shape[axis],) if vector else y.shape, "one point per value along the axis, or the shape of y")
+    if x is not None and (x.ndim == 1 or x.ndim != y.ndim or not stretches(drop(x.shape, axis), drop(y.shape, axis))):
+        shaped(x, (y.shape[axis],) if x.ndim == 1 else y.shape, "one point per value along the axis, or what broadcasts to the shape of y")
 
     def area(i: tuple[Any, ...]) -> Any:
         after = along(drop(i, axis), axis, i[axis] + 1)
         if x is None:
             return (y[i] + y[after]) * (dx / 2)
-        width = x[i[axis] + 1] - x[i[axis]] if x.ndim == 1 else x[after] - x[i]
+        width = x[i[axis] + 1] - x[i[axis]] if x.ndim == 1 else at(x, after) - at(x, i)
         return (y[i] + y[after]) * width * 0.5
 
     extent = y.shape[axis]
@@ -244,3 +244,9 @@ def cumulative_trapezoid(y: te.Tensor, x: te.Tensor | None = None, *, dx: float 
     panels, area = _panels(y, x, dx, axis)
     areas = te.compute(along(drop(y.shape, axis), axis, panels), lambda *i: area(i), name="areas")
     return _running(areas, axis, (te.cast(0, y.dtype),), lambda s, p, _: (s[0] + areas[p],), ("sums",))[0]
+
+
+@te.op
+def trapz(y: te.Tensor, x: te.Tensor | None = None, *, dx: float = 1.0, axis: Any = -1) -> te.Tensor:
+    """`trapezoid` under its older name."""
+    return trapezoid.function(y, x, dx=dx, axis=axis)

@@ -15,6 +15,7 @@ import numpy as np
 import tensorexpr as te
 from tensorexpr.kernels.conventions.arguments import at_least, at_least_axes, bad, is_int, known, product, shaped
 from tensorexpr.kernels.conventions.axes import along, drop, normalized, numbers_too
+from tensorexpr.kernels.reductions.reductions import norm
 
 Place = Callable[[tuple[Any, ...], tuple[Any, ...]], tuple[Any, ...]]
 """Indices of a statistic and of what it is taken over, to indices of the input."""
@@ -238,11 +239,12 @@ def norms(x: te.Tensor, p: float, kept: Any, over: Any, place: Place, name: str)
 @te.op
 @numbers_too
 def normalize(x: te.Tensor, *, p: float = 2.0, axis: Any = 1, eps: float = 1e-12) -> te.Tensor:
-    """`y[.., i, ..] = x[.., i, ..] / max(norm, eps)`, `norm = (sum_k |x[.., k, ..]|^p)^(1/p)` along `axis`; `p` positive or inf."""
-    if not p > 0:
-        raise bad(f"p: expected a positive number or infinity, got {p!r}")
+    """`y[.., i, ..] = x[.., i, ..] / max(norm, eps)`, `norm = (sum_k |x[.., k, ..]|^p)^(1/p)` along `axis`; any `p` of `norm`."""
     axis = normalized(axis, x)
-    length = norms(x, p, drop(x.shape, axis), (x.shape[axis],), lambda i, k: along(i, axis, k[0]), "length")
+    if p > 0:
+        length = norms(x, p, drop(x.shape, axis), (x.shape[axis],), lambda i, k: along(i, axis, k[0]), "length")
+    else:
+        length = norm.function(x, p=p, axis=axis)
     return te.compute(x.shape, lambda *i: x[i] / te.maximum(length[drop(i, axis)], eps))
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import tensorexpr as te
 from tensorexpr.kernels.conventions.arguments import bad, in_dtype, known, product
 from tensorexpr.kernels.conventions.axes import several
+from tensorexpr.kernels.conventions.broadcasting import pointwise
 
 
 class Fold:
@@ -202,8 +203,8 @@ def _squares(x: te.Tensor, fold: Fold) -> te.Tensor:
 
 
 def _correction(correction: Any, unbiased: Any) -> Any:
-    """What is taken from the number of elements; `unbiased` goes before."""
-    found = correction if unbiased is None else unbiased
+    """What is taken from the number of elements, 1 where neither says; `unbiased` goes before."""
+    found = (1 if correction is None else correction) if unbiased is None else unbiased
     return int(found) if isinstance(found, bool) else found
 
 
@@ -284,7 +285,14 @@ def _spread(
     fold = Fold(x, axis, keepdims)
     mean = _running_mean(x, axis=fold.axes)
     squares = _running_squares(x, mean, axis=fold.axes)
-    found: tuple[te.Tensor, ...] = fold.each(lambda row: (value(over(squares[row], _freedom(fold.count, correction))), mean[row]), names)
+
+    def of(row: Sequence[Any]) -> tuple[Any, Any]:
+        middle = mean[row]
+        if not known(fold.count) or fold.count == 0:  # running sums are 0 over nothing
+            middle = te.where(fold.count == 0, te.cast(math.nan, middle.dtype), middle)
+        return value(over(squares[row], _freedom(fold.count, correction))), middle
+
+    found: tuple[te.Tensor, ...] = fold.each(of, names)
     return found
 
 
@@ -317,6 +325,18 @@ def norm(x: te.Tensor, *, p: Any = 2, axis: Any = None, keepdims: bool = False) 
     if p == 2:
         return fold.each(lambda row: like(_root(total[row]), x))
     return fold.each(lambda row: like(te.where(total[row] > 0, total[row] ** (1 / p), total[row]), x))
+
+
+@te.op
+def vector_norm(x: te.Tensor, *, ord: Any = 2, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> te.Tensor:
+    """`norm` under PyTorch's other name; elements are cast to `dtype` first."""
+    return norm.function(in_dtype(x, dtype), p=ord, axis=axis, keepdims=keepdims)
+
+
+@te.op
+def dist(x: te.Tensor, y: te.Tensor, *, p: Any = 2) -> te.Tensor:
+    """The `norm` of `x - y`, the two broadcast."""
+    return norm.function(pointwise("dist", lambda a, b: a - b, x, y, result="apart"), p=p)
 
 
 @te.op

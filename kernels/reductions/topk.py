@@ -55,6 +55,7 @@ def _placed(x: te.Tensor, rank: te.Tensor, axis: int, count: Any, first: Any = 0
 
 
 @te.op
+@numbers_too
 def sort(x: te.Tensor, *, axis: Any = -1, descending: bool = False, stable: bool = True) -> tuple[te.Tensor, te.Tensor]:
     """`(values, indices)`: the elements along `axis` in order, and where they stood (int64). Always stable; n^2 comparisons."""
     axis = normalized(axis, x)
@@ -62,6 +63,13 @@ def sort(x: te.Tensor, *, axis: Any = -1, descending: bool = False, stable: bool
 
 
 @te.op
+def msort(x: te.Tensor) -> te.Tensor:
+    """The elements along axis 0 in order."""
+    return sort.function(x, axis=0)[0]
+
+
+@te.op
+@numbers_too
 def argsort(x: te.Tensor, *, axis: Any = -1, descending: bool = False, stable: bool = True) -> te.Tensor:
     """The positions (int64) of the elements along `axis` in order; see `sort`."""
     axis = normalized(axis, x)
@@ -69,6 +77,7 @@ def argsort(x: te.Tensor, *, axis: Any = -1, descending: bool = False, stable: b
 
 
 @te.op
+@numbers_too
 def topk(x: te.Tensor, *, k: Any, axis: Any = -1, largest: bool = True, sorted: bool = True) -> tuple[te.Tensor, te.Tensor]:
     """`(values, indices)`: the `k` greatest (or least) elements along `axis` in order, and where they stood (int64).
 
@@ -102,6 +111,7 @@ def _flat(x: te.Tensor) -> te.Tensor:
 
 
 @te.op
+@numbers_too
 def kthvalue(x: te.Tensor, *, k: Any, axis: Any = -1, keepdims: bool = False) -> tuple[te.Tensor, te.Tensor]:
     """`(values, indices)`: the k-th least element along `axis` (k counted from 1) and its position; the axis is left out or kept as 1."""
     axis = normalized(axis, x)
@@ -112,6 +122,7 @@ def kthvalue(x: te.Tensor, *, k: Any, axis: Any = -1, keepdims: bool = False) ->
 
 
 @te.op
+@numbers_too
 def median(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor | tuple[te.Tensor, te.Tensor]:
     """`(values, indices)`: the element in the middle along `axis`, of two the lower, and its position; the axis is left out or kept as 1.
 
@@ -126,13 +137,25 @@ def median(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tens
 
 
 @te.op
-@numbers_too
-def quantile(x: te.Tensor, *, q: Any, axis: Any = -1, keepdims: bool = False, interpolation: str = "linear") -> te.Tensor:
-    """The value below which a share `q` of the elements along `axis` lies; the axis is left out or kept as 1.
+def quantile(x: te.Tensor, *, q: Any, axis: Any = None, keepdims: bool = False, interpolation: str = "linear") -> te.Tensor:
+    """The value below which a share `q` of the elements along `axis` (None: of all) lies; the axis is left out or kept as 1.
 
-    Between two elements `interpolation` is "linear", "lower", "higher", "midpoint" or "nearest".
+    A tuple `q` gives one more axis, in front. Between two elements `interpolation` is "linear", "lower", "higher", "midpoint" or "nearest".
     """
     one_of("interpolation", interpolation, ("linear", "lower", "higher", "midpoint", "nearest"))
+    if axis is None or (x.ndim == 0 and axis in (0, -1)):
+        found = quantile.function(_flat(x), q=q, axis=0, interpolation=interpolation)
+        return te.compute((*found.shape, *(1,) * x.ndim), lambda *i: found[i[: found.ndim]]) if keepdims else found
+    if isinstance(q, tuple) and q:
+        parts = [quantile.function(x, q=one, axis=axis, keepdims=keepdims, interpolation=interpolation) for one in q]
+
+        def one_of_them(n: Any, *i: Any) -> Any:
+            value = parts[-1][i]
+            for k in reversed(range(len(parts) - 1)):
+                value = te.where(n == k, parts[k][i], value)
+            return value
+
+        return te.compute((len(parts), *parts[0].shape), one_of_them)
     if isinstance(q, bool) or not isinstance(q, (int, float)) or not 0 <= q <= 1:
         raise bad(f"q: expected a number from 0 to 1, got {q!r}")
     axis = normalized(axis, x)

@@ -28,7 +28,9 @@ class _Pool:
         for width, taps, step in zip(border, self.size, spread, strict=True):
             if 2 * width > (taps - 1) * step + 1:
                 raise bad(f"padding: expected at most half of the window of {(taps - 1) * step + 1}, got {width}")
-        self.windows = Windows(x.shape[x.ndim - rank :], self.size, size if stride is None else stride, spread, border, border, ceil)
+        self.windows = Windows(
+            x.shape[x.ndim - rank :], self.size, stride if stride or is_int(stride) else size, spread, border, border, ceil
+        )
         self.shape = (*self.lead, *self.windows.extents)
 
     def each(self, body: Callable[[Sequence[Any], Sequence[Any]], Any], name: str | None = None) -> te.Tensor:
@@ -144,7 +146,7 @@ def _unpool(what: str, x: Any, indices: Any, rank: int, size: Any, stride: Any, 
     if not indices.dtype.is_integer:
         raise bad(f"{what}: expected indices of an integer dtype, got {indices.dtype.name}")
     sizes = per_axis("kernel_size", size, rank, 1)
-    steps, border = per_axis("stride", size if stride is None else stride, rank, 1), per_axis("padding", padding, rank, 0)
+    steps, border = per_axis("stride", stride if stride or is_int(stride) else size, rank, 1), per_axis("padding", padding, rank, 0)
     first = x.ndim - rank
     if output_size is None:
         extents = tuple((x.shape[first + d] - 1) * steps[d] - 2 * border[d] + sizes[d] for d in range(rank))

@@ -23,6 +23,7 @@ import numpy as np
 
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import DefinitionError, user_location
+from tensorexpr.hints import checked
 from tensorexpr.ir import (
     Access,
     Apply,
@@ -77,6 +78,7 @@ _SCATTERED = {"sum": "+", "prod": r"\times"}
 Formula = tuple[str, int]
 
 
+@checked()
 def latex(value: Program | Tensor | Sequence[Tensor]) -> str:
     r"""What defines tensors, as LaTeX: an `aligned` environment, to stand inside `\[ ... \]` or `$$ ... $$`.
 

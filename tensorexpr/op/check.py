@@ -15,6 +15,7 @@ import numpy as np
 
 from tensorexpr.dtypes import DType, dtype, float64
 from tensorexpr.errors import GradientCheckError, user_location
+from tensorexpr.hints import checked
 from tensorexpr.ir import Program
 from tensorexpr.markup import listing
 from tensorexpr.op import Op
@@ -62,6 +63,7 @@ class GradientCheck:
         return listing(str(self))
 
 
+@checked()
 def check_gradient(operation: Op, *arrays: Any, **keywords: Any) -> GradientCheck:
     """Compares the op's derivatives at these arrays with finite differences; gives what was found.
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
+import numpy as np
+
 OTHER_NAMES = {
     "dim": ("axis", "axes"), "dims": ("axes", "axis"), "axis": ("axes",), "axes": ("axis",), "keepdim": ("keepdims",),
     "dim0": ("axis0",), "dim1": ("axis1",), "dim2": ("axis2",), "start_dim": ("start_axis",), "end_dim": ("end_axis",), "pad": ("pads",),
@@ -27,25 +29,43 @@ def fixed(value: Any) -> Any:
     return tuple(map(fixed, value)) if type(value) in (list, tuple) else value
 
 
+def numbers_of(value: Any) -> Any:
+    """What a static argument holds: Python's numbers for an array of NumPy's or PyTorch's with at most one axis, else the value itself.
+
+    A tensor whose gradient is recorded stays one: nothing would come back to it.
+    """
+    kind = type(value)
+    if isinstance(value, (np.ndarray, np.generic)) or (kind.__module__, kind.__name__) == ("torch", "Tensor"):
+        return value if value.ndim > 1 or getattr(value, "requires_grad", False) else value.tolist()
+    return value
+
+
 def is_plain(values: Sequence[Any]) -> bool:
     """Whether values are none of them arrays or tensors, which static arguments are not."""
     return not any(hasattr(value, "shape") or hasattr(type(value), "__tensor__") for value in values)
 
 
-def apart(values: Sequence[Any], tensors: int, required: int, named: bool) -> tuple[list[Any], list[Any]]:
+def apart(values: Sequence[Any], tensors: int, required: int, named: bool, lacking: int) -> tuple[list[Any], list[Any]]:
     """Positional arguments as tensors and static ones, for `tensors` places of tensors, of which `required` have to be there.
 
     What fits is all tensors, since numbers and tuples may be. Where there are more values than places, where a keyword has one of the
     places (`named`), or where a text or a shape stands in a place that may be left out, those that are no tensors are static: behind
-    tensors, or between them, as axes stand in PyTorch's calls.
+    tensors, or between them, as axes stand in PyTorch's calls. So are tensors for which there is no place any more, and numbers in places
+    that may be left out where static arguments have to be given (`lacking` of them).
     """
-    given = list(values)
-    if len(given) <= tensors and not named and not any(map(_is_shape, given[required:])):
+    given, spare = list(values), values[required:]
+    if len(given) <= tensors and not named and not any(map(_is_shape, spare)) and not (lacking and not all(map(_is_tensor, spare))):
         return given, []
-    found = [value for value in given if _is_tensor(value)]
-    if len(found) < required:  # numbers in the places of tensors
-        return given[:tensors], given[tensors:]
-    return found, [value for value in given if not _is_tensor(value)]
+    found = sum(map(_is_tensor, given))
+    if found < required:  # numbers in the places of tensors; an axis stands in front of a tensor
+        ahead = [k for k, value in enumerate(given[:-1]) if type(value) is int and any(map(_is_tensor, given[k + 1 :]))][:lacking]
+        places = [value for k, value in enumerate(given) if k not in ahead]
+        return places[:tensors], [given[k] for k in ahead] + places[tensors:]
+    places = []
+    behind: list[Any] = []
+    for value in given:
+        (places if _is_tensor(value) and len(places) < tensors else behind).append(value)
+    return places, behind
 
 
 def _is_tensor(value: Any) -> bool:

@@ -26,12 +26,12 @@ from tensorexpr.codegen.llvm.process.call import link, native_calls
 from tensorexpr.codegen.memo import Memo
 from tensorexpr.dtypes import dtype
 from tensorexpr.errors import ArgumentError, DefinitionError, Location, failure_location, user_location
-from tensorexpr.hints import suggestion
+from tensorexpr.hints import checked, suggestion
 from tensorexpr.ir import Program
 from tensorexpr.language import Tensor, constant, program_of
 from tensorexpr.markup import code, formula, listed, or_reason, page, paragraph, table
 from tensorexpr.op.arguments import check_integer, static_key, tree_text, weak_floats
-from tensorexpr.op.conventions import apart, fixed, is_plain, own_name
+from tensorexpr.op.conventions import apart, fixed, is_plain, numbers_of, own_name
 from tensorexpr.op.hosts import host_of
 from tensorexpr.op.names import imported, name_of
 from tensorexpr.op.results import identity, name_results
@@ -40,6 +40,7 @@ from tensorexpr.op.signatures import REQUIRED, read_signature
 from tensorexpr.op.specs import Spec, argument_error, dtype_of, is_scalar, opened, placeholders_of, spec_of
 from tensorexpr.op.trees import form_of, leaves, map_tree, rebuild, stood_for
 from tensorexpr.sharding import Sharding
+from tensorexpr.traversal import fresh_name
 
 _SIGNATURES_KEPT = 1024
 _LINKED = 8  # signatures that are tried one after the other before Python looks them up
@@ -259,7 +260,10 @@ class Op(Entered):
             keywords = self._own_names(keywords)
         if self.static and self.rest is None and self.derived is None:
             covered = any(name in keywords for name in self.parameters[: len(given)])
-            tensors, behind = apart(given, len(self.parameters), len(self.parameters) - len(self.optional), covered)
+            lacking = sum(default is REQUIRED and name not in keywords for name, default in static.items())
+            tensors, behind = apart(given, len(self.parameters), len(self.parameters) - len(self.optional), covered, lacking)
+            names = zip(static.items(), behind, strict=False)
+            behind = [numbers_of(value) if default is REQUIRED else value for (_, default), value in names] + behind[len(static) :]
             if len(behind) > len(static) or not is_plain(behind):
                 tensors, behind = given, []
             given = tensors
@@ -269,7 +273,7 @@ class Op(Entered):
                 static[name] = fixed(value)
         for name, value in keywords.items():
             if name in static:
-                static[name] = fixed(value)
+                static[name] = fixed(numbers_of(value))
             elif name in self.parameters:
                 named[name] = value
             else:
@@ -371,16 +375,13 @@ class Op(Entered):
     def _term(self) -> str:
         return f"{self.name}{self.__signature__}"
 
-    def _name(self, position: int) -> str:
-        count = len(self.parameters)
-        return self.parameters[position] if position < count else f"{self.rest}_{position - count}"
-
     def _named(self, trees: Sequence[Any]) -> Iterator[tuple[str, Any]]:
-        return ((self._name(position), tree) for position, tree in enumerate(trees))
+        return zip(self.argument_names(len(trees)), trees, strict=True)
 
     def argument_names(self, number: int) -> list[str]:
-        """The names of `number` tensor arguments."""
-        return [self._name(position) for position in range(number)]
+        """The names of `number` tensor arguments, no two alike."""
+        taken = set(self.parameters)
+        return [*self.parameters[:number], *(fresh_name(f"{self.rest}_{k}", taken) for k in range(number - len(self.parameters)))]
 
     def arrays(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """The tensor arguments of a call as (trees of) arrays, checked as a call checks them, and its static arguments."""
@@ -416,7 +417,8 @@ class Op(Entered):
 
     def _traced(self, specs: Sequence[Any], static: Mapping[str, Any]) -> tuple[list[Tensor], Any]:
         """Placeholders for a tree of specs per parameter, flat, and the tree of results on them."""
-        inputs = [placeholders_of(name, tree) for name, tree in self._named(specs)]
+        taken = set(self.argument_names(len(specs)))
+        inputs = [placeholders_of(name, tree, taken) for name, tree in self._named(specs)]
         return list(leaves(inputs)), self.compose(inputs, static)
 
     def _make(self, specs: Sequence[Any], static: Mapping[str, Any], target: str = "cpu", precision: str = "float32") -> _Ready:
@@ -484,6 +486,7 @@ def op(function: Callable[..., Any], *, gradient: Callable[..., Any] | None = No
 def op(
     function: None = None, *, gradient: Callable[..., Any] | None = None, differentiable: bool = True
 ) -> Callable[[Callable[..., Any]], Op]: ...
+@checked()
 def op(function: Callable[..., Any] | None = None, *, gradient: Callable[..., Any] | None = None, differentiable: bool = True) -> Any:
     """Makes an operation of a Python function on tensors: `@te.op`, or `@te.op(gradient=rule)`.
 

@@ -31,11 +31,11 @@ def is_scalar(value: object) -> bool:
     return isinstance(value, (bool, int, float, np.generic))
 
 
-def placeholders_of(name: str, tree: Any) -> Any:
-    """A tree of placeholders for a tree of specs."""
+def placeholders_of(name: str, tree: Any, taken: set[str]) -> Any:
+    """A tree of placeholders for a tree of specs; those inside of tuples have names that are not `taken`."""
     if isinstance(tree, Spec):
         return placeholder(tree.shape, tree.dtype.name, name=name)
-    return tuple(placeholders_of(f"{name}_{position}", item) for position, item in enumerate(tree))
+    return tuple(placeholders_of(fresh_name(f"{name}_{position}", taken), item, taken) for position, item in enumerate(tree))
 
 
 def spec_of(op: str, name: str, value: object) -> Any:

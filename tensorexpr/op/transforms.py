@@ -234,7 +234,11 @@ def _split_tangents(name: str, arguments: Sequence[Any], operation: Op, named: i
             inputs = arguments[:count]
             return inputs if operation.rest is not None else operation.filled(inputs), arguments[count:]
     wanted = "its inputs" if operation.rest is not None else f"{number} inputs"
-    raise _error(f"{name}: expected {wanted} and one tangent per floating input, got {len(arguments)} arguments")
+    tangents = [f"{n}_tangent" for n, floats in zip(operation.parameters, floating, strict=False) if floats]
+    raise _error(
+        f"{name}: expected {wanted} and one tangent per floating input, got {len(arguments)} arguments",
+        hint=None if operation.rest is not None else f"{name}({', '.join((*operation.parameters, *tangents))})",
+    )
 
 
 def _is_floating(tree: Any) -> bool:

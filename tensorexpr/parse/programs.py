@@ -15,10 +15,12 @@ import numpy as np
 from tensorexpr import dtypes
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import DefinitionError, Location, user_location
+from tensorexpr.hints import checked
 from tensorexpr.ir import Axis, Const, Constant, Define, Definition, Expr, Input, Program, Scan, Scatter, Segments, TensorType, const
 from tensorexpr.parse.scalars import ScalarReader, arguments_of, called, items_of, shown, syntax
 
 
+@checked()
 def parse_program(text: str, constants: Mapping[str, np.ndarray] | None = None) -> Program:
     """The program that `print_program` printed as `text`.
 

@@ -244,7 +244,8 @@ def test_many_writers_at_once(cache: Path) -> None:
     assert [path.name for path in cache.iterdir()] == ["same.teo"]
 
 
-def test_the_key_depends_on_all_that_the_code_depends_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_depends_on_all_that_the_code_depends_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TENSOREXPR_CACHE_DIR", str(tmp_path / "kept"))
     te.build(te.compute((64, 64), lambda i, j: te.exp(1.0 * i * j)))()  # the pool's code and that of calls is kept as well
     pool()
     seen: list[str] = []
@@ -272,8 +273,9 @@ def test_the_key_depends_on_all_that_the_code_depends_on(monkeypatch: pytest.Mon
     assert seen[-1] == seen[-2]
 
 
-def test_every_key_depends_on_what_makes_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_key_depends_on_what_makes_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Of programs, of texts of LLVM, of kernels: code that an older version of this package made is not found."""
+    monkeypatch.setenv("TENSOREXPR_CACHE_DIR", str(tmp_path / "kept"))
     made, seen = disk.makers(), []
     monkeypatch.setattr(disk, "load", lambda key: seen.append(key))
     monkeypatch.setattr(executable, "_executables", executable.Memo(8))

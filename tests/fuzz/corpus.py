@@ -104,4 +104,16 @@ below = {'K2': a, 'K3': b, 'K6': b}""",
         ),
         ("searched",),
     ),
+    "an index divided by the extent of an empty tensor": Plan(
+        Sample(
+            """b = 0
+X1 = te.placeholder((b,), 'float64', name='X1')
+T2 = te.compute((b,), lambda i: X1[(i - 2) % b], name='T2')
+T6 = te.compute((b // 2, 2), lambda i, j: T2[i * 2 + j], name='T6')
+inputs = [X1]
+outputs = [T6]""",
+            seed=777054,
+        ),
+        ("searched",),
+    ),
 }

@@ -13,10 +13,10 @@ Q, K, V = (np.random.default_rng(k).standard_normal(shape) for k, shape in enume
     ("op", "arrays", "static", "message"),
     [
         (kernels.scaled_dot_product_attention, (Q, K, V), {},
-         "scaled_dot_product_attention: axis 0 of key: expected an extent of 4, got 2"),
+         "scaled_dot_product_attention: expected shapes that broadcast, got (4,) and (2,) and (2,)"),
         (
-            kernels.scaled_dot_product_attention, (Q, K[0], V[0]), {},
-            "scaled_dot_product_attention: attention: expected query, key and value of one rank, got (4, 6, 2), (5, 2) and (5, 3)",
+            kernels.sliding_window_attention, (Q, K[0], V[0]), {"left": 1},
+            "sliding_window_attention: attention: expected query, key and value of one rank, got (4, 6, 2), (5, 2) and (5, 3)",
         ),
         (kernels.scaled_dot_product_attention, (Q[:2], K, K[:, :4]), {},
          "scaled_dot_product_attention: rows of value: expected an extent of 5, got 4"),

@@ -17,7 +17,7 @@ X = np.arange(12.0).reshape(3, 4)
         (kernels.ema, (X,), {"alpha": 0}, "ema: alpha: expected a number above 0 and at most 1, got 0"),
         (kernels.diff, (X,), {"n": -1}, "diff: n: expected an integer of at least 0, got -1"),
         (kernels.trapezoid, (X, X[0, :2]), {},
-         "trapezoid: x: expected shape (4,) (one point per value along the axis, or the shape of y), got (2,)"),
+         "trapezoid: x: expected shape (4,) (one point per value along the axis, or what broadcasts to the shape of y), got (2,)"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused(op, arrays, static, message):

@@ -7,6 +7,7 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr import kernels
+from tests.messages import said
 
 
 def arrays(*shapes: tuple[int, ...]) -> list[np.ndarray]:
@@ -21,6 +22,11 @@ def test_the_equation_stands_in_front_or_is_an_argument_by_name():
     assert kernels.einsum("ij->ji", te.placeholder((3, 4))).shape == (4, 3)
     out = np.empty((3, 2))
     assert kernels.einsum("ij,jk", a, b, out=out) is out
+
+
+def test_errors_say_the_equation():
+    lines = said(te.ArgumentError, lambda: kernels.einsum("ij,jk->il", *arrays((2, 3), (3, 4))))
+    assert lines[0] == "einsum 'ij,jk->il': expected result labels of the operands, got 'l'"
 
 
 def test_gradients_come_as_the_operands_do():

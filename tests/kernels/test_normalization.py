@@ -28,7 +28,6 @@ C = np.ones(4)
             kernels.instance_norm, (X,), {"use_input_stats": False},
             "instance_norm: expected running_mean and running_var, got None",
         ),
-        (kernels.normalize, (X,), {"p": 0}, "normalize: p: expected a positive number or infinity, got 0"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused(op, arrays, static, message):

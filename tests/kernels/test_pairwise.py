@@ -13,7 +13,8 @@ X, Y = np.zeros((4, 3)), np.zeros((5, 3))
     ("op", "arrays", "static", "message"),
     [
         (kernels.cdist, (X, Y[:, :2]), {}, "cdist: axis 1 of y: expected an extent of 3, got 2"),
-        (kernels.cdist, (X, Y[None]), {}, "cdist: expected x and y of one rank, got (4, 3) and (1, 5, 3)"),
+        (kernels.squared_distance, (X, Y[None]), {}, "squared_distance: expected x and y of one rank, got (4, 3) and (1, 5, 3)"),
+        (kernels.pdist, (X,), {"p": -1}, "pdist: p: expected a number of at least 0 or infinity, got -1"),
         (kernels.cdist, (X, Y), {"p": -1}, "cdist: p: expected a number of at least 0 or infinity, got -1"),
         (kernels.gaussian_product, (X, Y, np.zeros(())), {},
          "gaussian_product: expected b of shape (5,), or with an axis more, got ()"),

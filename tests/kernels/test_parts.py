@@ -27,6 +27,11 @@ X = np.arange(12.0).reshape(3, 4)
             lambda: kernels.select_scatter(X, np.zeros(4), axis=1, index=0),
             "select_scatter: expected a src of float64 and shape (3,), the part it goes to, got float64 of (4,)",
         ),
+        (lambda: kernels.vsplit(X[0], 2), "vsplit: expected a tensor of at least 2 axes, got x of 1"),
+        (lambda: kernels.hsplit(X, 3), "hsplit: expected a number of sections that divides 4, the extent of axis 1, got 3"),
+        (lambda: kernels.block_diag((X, X[None])), "block_diag: expected tensors of at most 2 axes, got tensors_1 of 3"),
+        (lambda: kernels.t(X[None]), "t: expected at most 2 axes, got 3"),
+        (lambda: kernels.cov(X[None]), "cov: expected at most 2 axes and an integer correction, got shape (1, 3, 4) and 1"),
         (lambda: kernels.hstack((X, np.zeros((2, 4)))), "hstack: tensors_1, axis 0: expected an extent of 3, got 2"),
     ],
 )
@@ -57,3 +62,8 @@ def test_calls_are_those_of_pytorch():
     np.testing.assert_array_equal(kernels.mm(input=X, mat2=X.T), X @ X.T)
     np.testing.assert_array_equal(kernels.cat([X, X], -1), np.concatenate([X, X], 1))
     assert kernels.sum(X, 0, dtype="float32").dtype == np.float32
+
+
+def test_pairs_of_rows_are_known():
+    with pytest.raises(te.ArgumentError, match="pdist: expected a number of rows known when the op is traced, got "):
+        kernels.pdist.compile(te.placeholder((te.dim("n"), 2), "float64"))

@@ -17,7 +17,7 @@ X = np.arange(12.0).reshape(3, 4)
         (kernels.median, X[:, :0], {"axis": 1}, "median: expected at least one element on axis 1 of x, got shape (3, 0)"),
         (kernels.quantile, X, {"q": 1.5}, "quantile: q: expected a number from 0 to 1, got 1.5"),
         (
-            kernels.quantile, X[:, :0], {"q": 0.5},
+            kernels.quantile, X[:, :0], {"q": 0.5, "axis": 1},
             "quantile: expected a known number of elements on axis 1 of x, at least 1, got shape (3, 0)",
         ),
     ],

@@ -114,6 +114,55 @@ def test_calls_that_do_not_fit():
     assert issubclass(CallError, TypeError) and issubclass(UnknownNameError, AttributeError)
 
 
+FUNCTIONS = [name for name in dir(te) if callable(getattr(te, name)) and not isinstance(getattr(te, name), type)]
+CLASSES = ["Context", "Generator", "Variable"]
+
+
+@pytest.mark.parametrize("name", [n for n in FUNCTIONS if n != "load"] + CLASSES)  # `load` is that of tensorexpr_runtime
+def test_every_public_function_explains_a_call_that_does_not_fit(name):
+    lines = said(CallError, lambda: getattr(te, name)(unheard_of=1))
+    assert lines[0].startswith("te.") and ", got " in lines[0]
+
+
+def test_functions_of_scalars_count_their_arguments():
+    assert said(CallError, lambda: te.where(True, 1.0))[0] == "te.where: expected a value for b, got none"
+    assert said(CallError, lambda: te.round(0.5, 2))[0] == "te.round: expected at most 1 arguments by position, got 2"
+
+
+@pytest.mark.parametrize(
+    ("kind", "use", "hint"),
+    [
+        (te.DefinitionError, lambda: te.compute((3,), lambda i: X[X[i] > 0]), "te.where(condition, a, b) chooses one of two values"),
+        (te.DefinitionError, lambda: te.compute((3,), lambda i: X[i] * 1j), "a complex number is a pair of scalars"),
+        (te.DefinitionError, lambda: te.placeholder((3,), "complex64"), "a complex number is a pair of floats"),
+        (te.DefinitionError, lambda: te.reduce(0.0, te.minimum, lambda k: X[k], 3), "te.reduce(combine, identity, body, extents)"),
+        (te.DefinitionError, lambda: te.build(C, [np.ones(3)]), "placeholders stand for arrays"),
+        (te.DifferentiationError, lambda: te.jvp(add)(np.ones(3), np.ones(3), np.ones(3)), "jvp(add)(a, b, a_tangent, b_tangent)"),
+        (te.ArgumentError, lambda: te.export("nowhere", f=add), "op.compile(*specs) and te.build(outputs, inputs) give them"),
+    ],
+)
+def test_remedies(kind, use, hint):
+    assert said(kind, use)[-1].startswith(f"  hint: {hint}")
+
+
+def test_the_identity_of_a_combiner_is_a_number():
+    lines = said(te.DefinitionError, lambda: te.reduce(0.0, te.maximum, lambda k: X[k], 3))
+    assert lines[0] == "te.reduce: expected an identity made of numbers, got a function"
+
+
+def test_compiled_functions_take_arrays_by_position():
+    a, b = (np.ones(t.shape, t.dtype.name) for t in (A, B))
+    text = said(te.ArgumentError, lambda: te.build(C, [A, B])(A=a, B=b))[0]
+    assert text == "C: expected arrays by position (A, B) and out, got the keyword A"
+
+    class Other:
+        def __dlpack__(self): ...
+
+    lines = said(te.ArgumentError, lambda: te.build(C, [A, B])(Other(), b))
+    assert lines[0] == "C: argument A: expected a NumPy array, got a Other"
+    assert lines[-1].startswith("  hint: np.from_dlpack(...) is a view of it")
+
+
 def test_what_fails_inside_of_a_function_is_its_own():
     @checked()
     def calls(f):

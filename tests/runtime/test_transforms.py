@@ -119,6 +119,16 @@ def test_several_outputs_take_a_tuple_of_heads():
     np.testing.assert_allclose((dx, dy), (np.cos(t), np.sin(t)))
 
 
+def test_names_inside_of_tuples_are_nobody_elses():
+    """The second of two heads of `vjp(polar)` and the head of `vjp(vjp(polar))` were both called `head_1`."""
+    r, t, heads, zeros = normal(4), normal(4), (np.ones(4), np.zeros(4)), np.zeros(4)
+    dr, dt, (dx, dy) = te.vjp(te.vjp(polar))(r, t, heads, (np.ones(4), zeros))  # of cos(t) . 1
+    np.testing.assert_allclose((dr, dt), (zeros, -np.sin(t)))
+    np.testing.assert_allclose((dx, dy), (np.cos(t), np.sin(t)))
+    pair = te.op(lambda w, w_0: te.compute((4,), lambda i: w[0][i] - w[1][i] * w_0[i]))
+    np.testing.assert_allclose(pair((r, t), dt), r - t * dt)
+
+
 def test_a_tuple_argument_has_a_tuple_of_gradients():
     @te.op
     def norm(pair, scale):

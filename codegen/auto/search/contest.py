@@ -10,6 +10,9 @@ thousand calls, and no more than some seconds; what it does is counted (`auto.ca
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
+
 from tensorexpr.codegen.auto.candidate import UNIT, Candidate, Spent, effort, plain
 from tensorexpr.codegen.auto.cost import Model
 from tensorexpr.codegen.auto.machine import Facts
@@ -18,16 +21,17 @@ from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.auto.search.digits import in_digits
 from tensorexpr.codegen.auto.search.searching import searched
 from tensorexpr.codegen.auto.tiles.bound import least
+from tensorexpr.codegen.auto.tiles.one_pass import in_one_pass
 from tensorexpr.codegen.auto.tiles.pieces import cut_up
-from tensorexpr.codegen.nest import LoopNest
+from tensorexpr.codegen.nest import Buffer, LoopNest
 from tensorexpr.codegen.rewrites.cuts import statements_of
 from tensorexpr.codegen.rewrites.kernels import in_memory
-from tensorexpr.ir import Access, Definition, Program, Scatter
+from tensorexpr.ir import Access, Const, Definition, Program, Scatter
 from tensorexpr.traversal import walk
 
 MARGIN = 1.3
 """How much faster a nest has to be predicted: the model's error on one nest beside another of the same program (`bench model`)."""
-CLOSE = 1.5
+CLOSE = 1.4
 """How far above the least a nest is still as good as it gets: real nests have loops, rests, and loads beside their arithmetic."""
 SEVERAL = 8
 """Threads of the second prediction: enough that a nest that leaves cores without work is seen."""
@@ -45,6 +49,10 @@ FAR = 3.0
 A_PAIR = 6.0
 """Units of effort for each pair of statements: from 2 for long products of many factors to 23 for several attentions; a search that is
 expected to take too long is not begun."""
+
+MOST_BETWEEN = 8
+"""How many times the memory of inputs and results the search may take for what lies between, where planners take less and caches do not
+hold it: terms as large as rows times columns are computed again, not stored, however fast that is."""
 
 
 def faster(program: Program, planned: LoopNest) -> Candidate | None:
@@ -71,16 +79,23 @@ def faster(program: Program, planned: LoopNest) -> Candidate | None:
             found = searched(program, facts)
     except Spent:
         return None
+    if _bytes(found.nest.workspace) > max(_bytes(planned.workspace), MOST_BETWEEN * _bytes(planned.parameters), facts.caches[-1]):
+        return None
     ours = Model(summary_of(in_memory(found.nest)), facts)
     alone, together = (float(theirs.times(None, n)[0]) / float(ours.times(None, n)[0]) for n in (1, SEVERAL))
     return found if alone >= MARGIN and together >= 1.0 else None
 
 
 def _least(start: Candidate, facts: Facts) -> float:
-    """What no nest goes below, whichever branches of choices it leaves out."""
+    """What no nest goes below, whichever branches of choices it leaves out, and however many sums share what they add up."""
     for kernel in range(len(start.nest.kernels)):
-        start = cut_up(start, kernel)
-    return least(summary_of(start.nest), facts, {b.name for b in start.nest.parameters})
+        start = cut_up(in_one_pass(start, kernel), kernel)
+    return least(start.nest, facts, {b.name for b in start.nest.parameters})
+
+
+def _bytes(buffers: Sequence[Buffer]) -> int:
+    """The bytes of buffers whose extents are known."""
+    return sum(prod(int(e.value) for e in b.shape if isinstance(e, Const)) * b.dtype.itemsize for b in buffers)
 
 
 def _sends_rows_of_data(d: Definition) -> bool:

@@ -41,7 +41,7 @@ def _digits(kernel: Kernel) -> tuple[str, int, tuple[str, ...]] | None:
     for _, s in walk_block(kernel.body):
         if isinstance(s, For) and s.kind == "serial" and s.start == ZERO:
             length = constant(s.stop)
-            moduli = [] if length is None else [m for m in _moduli(s) if LEAST <= m < length and length % m == 0]
+            moduli = [] if length is None else [m for m in _moduli(s) if m < length and length % m == 0]
             if moduli:
                 return s.index, max(moduli), tuple(sorted(buffers_written(kernel.body)))
     return None
@@ -53,5 +53,7 @@ def _moduli(s: For) -> Iterator[int]:
     for node in nodes:
         if isinstance(node, Apply) and node.op.name in ("floordiv", "mod") and isinstance(node.args[1], Const):
             form, modulus = affine_of(node.args[0]), int(node.args[1].value)
-            if form is not None and form.coefficient(s.index) == 1 and all(a == s.index or n % modulus == 0 for a, n in form.terms):
+            if form is None or modulus < LEAST or form.coefficient(s.index) != 1:  # in an empty tensor it may be 0
+                continue
+            if all(a == s.index or n % modulus == 0 for a, n in form.terms):
                 yield modulus

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tensorexpr.codegen.auto.candidate import Candidate
-from tensorexpr.codegen.auto.operations import instructions
-from tensorexpr.codegen.llvm.text.machine import host
+from tensorexpr.codegen.auto.operations import costly
 from tensorexpr.codegen.nest import Alloc, Block, For, Store
 from tensorexpr.codegen.rewrites.data.keep import shape_of
 from tensorexpr.codegen.rewrites.kernels.room import MOST, bytes_of
@@ -18,9 +17,6 @@ from tensorexpr.codegen.rewrites.paths import walk_nest
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Apply, Expr
 from tensorexpr.traversal import children
-
-COSTLY = 8
-"""Instructions of a term from which on it is cheaper to store and load it in a cache: some of each."""
 
 
 def kept(made: Candidate, at: str) -> Candidate:
@@ -40,7 +36,7 @@ def kept(made: Candidate, at: str) -> Candidate:
 def _repeated(body: Block) -> Iterator[tuple[str, Expr]]:
     """Costly terms of a statement that another one behind it repeats, the largest ones, with the statement's outermost loop."""
     statements = list(_flat(body))
-    shapes = [{shape_of(term) for store in _stores((s,)) for term in _costly(store.value)} for s in statements]
+    shapes = [{shape_of(term) for store in _stores((s,)) for term, _ in costly(store.value)} for s in statements]
     for place, s in enumerate(statements):
         later = {shape for others in shapes[place + 1 :] for shape in others}
         if isinstance(s, For) and shapes[place] & later:
@@ -64,16 +60,6 @@ def _stores(block: Block) -> Iterator[Store]:
             yield s
         else:
             yield from _stores(s.body)
-
-
-def _costly(value: Expr) -> Iterator[Expr]:
-    """The terms of a value that take so many instructions, each operation by itself."""
-    if isinstance(value, Apply) and value.dtype.is_float and value.op.name != "where":
-        if sum(count for _, count in instructions(value.op.name, value.args[0].dtype, host())) >= COSTLY:
-            yield value
-    if not isinstance(value, Access):
-        for child in children(value):
-            yield from _costly(child)
 
 
 def _largest(value: Expr, shapes: set[object]) -> Iterator[Expr]:

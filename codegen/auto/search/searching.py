@@ -92,7 +92,7 @@ class _Choice:
         part = part_of(self.nest, Group(members, {}), ())
         made = {name for member in members for name in member.stored}
         seen = {b.name for b in (*part.parameters, *part.workspace) if b.name not in made or b.name in part.writes}
-        bound = least(summary_of(part), self.facts, seen)
+        bound = least(part, self.facts, seen)
         found: list[tuple[float, Sequence[Group]]] = []
         for groups in manners:
             times = [best[1] for group in groups if (best := self.best(group)) is not None]

@@ -5,6 +5,7 @@
 | module | what it holds |
 |---|---|
 | `straight` | loops that run over one range in each iteration of those around them |
+| `one_pass` | sums that load the same in one loop |
 | `pieces` | loops cut where a choice inside changes |
 | `survey` | loops of a kernel, how their iterations depend on each other, which may be lanes |
 | `sketch` | the summary of a kernel with a tile, before any rewrite |
@@ -23,6 +24,7 @@ from tensorexpr.codegen.auto.machine import Facts
 from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.auto.tiles.choose import choices, copying
 from tensorexpr.codegen.auto.tiles.making import bordered, shared, tiled_by
+from tensorexpr.codegen.auto.tiles.one_pass import in_one_pass
 from tensorexpr.codegen.auto.tiles.pieces import cut_up
 from tensorexpr.codegen.auto.tiles.straight import straightened
 from tensorexpr.codegen.auto.tiles.survey import Survey, alone
@@ -50,14 +52,14 @@ def tiled(candidate: Candidate, kernel: int, facts: Facts, threads: int = 1) -> 
     straight = straightened(candidate, kernel)
     if straight is not None:
         candidate, survey = straight, Survey(straight.nest, kernel)
-    cut = cut_up(candidate, kernel)
+    joined = in_one_pass(candidate, kernel)
     best, time = candidate, inf
-    for one in (candidate,) if cut is candidate else (cut, candidate):
+    for one in {id(way): way for way in (cut_up(joined, kernel), joined, candidate)}.values():
         inside = survey if one is candidate else Survey(one.nest, kernel)
         found, took = _best(one, inside, kernel, facts, time)
         if not took:
             return found
-        if took < time or one is cut:
+        if took < time or time == inf:
             best, time, begun = found, took, (one, inside)
     candidate, survey = begun
     for name in survey.uneven:

@@ -1,22 +1,30 @@
 """What no nest of some kernels goes below, by the model of cost: where one comes close, a search is over.
 
 Buffers come once through the level of memory that holds them all, and arithmetic is done in whole registers as the program has it. That of
-indices does not count: between borders there is none. Where terms are shared there may be less to do: such nests are not looked for.
+indices does not count: between borders there is none. Costly terms that several statements compute, give or take indices, count
+once: one loop may serve all of them, or one of them keep it for the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterator
 from math import prod
 
 from tensorexpr.codegen.auto.features import LINE
 from tensorexpr.codegen.auto.machine import Facts
-from tensorexpr.codegen.auto.operations import ARITHMETIC
+from tensorexpr.codegen.auto.operations import ARITHMETIC, costly
+from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.auto.summary import Summary, Touch
+from tensorexpr.codegen.lowering.arithmetic import constant, sub
+from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest, Store
+from tensorexpr.codegen.rewrites.data.keep import shape_of
+from tensorexpr.ir import Expr
+from tensorexpr.traversal import free_names
 
 
-def least(summary: Summary, facts: Facts, buffers: Container[str]) -> float:
+def least(nest: LoopNest, facts: Facts, buffers: Container[str]) -> float:
     """Nanoseconds on one thread that no nest of the same work goes below, of whose buffers those are in memory."""
+    summary = summary_of(nest)
     touched: dict[int, float] = {}
     for touch in summary.touches:
         memory = summary.buffers[touch.buffer]
@@ -30,10 +38,36 @@ def least(summary: Summary, facts: Facts, buffers: Container[str]) -> float:
         if work.kind == ARITHMETIC:
             often = prod(summary.loops[loop].extent for loop in work.path if loop in work.changed or summary.loops[loop].extent < 1)
             arithmetic += often * work.share * work.instructions * work.size * 8 / facts.vector_bits * facts.arithmetic
-    return max(moved, arithmetic)
+    return max(moved, arithmetic - _repeated(nest) * 8 / facts.vector_bits * facts.arithmetic)
 
 
 def _elements(summary: Summary, touch: Touch) -> float:
     """The elements that an access touches, at most."""
     axes = {axis for moves in touch.moves for axis, step in moves if step}
     return prod(summary.loops[n].extent for n in touch.path if summary.loops[n].axis in axes or n in touch.random) * touch.share
+
+
+def _repeated(nest: LoopNest) -> float:
+    """Instructions, each times the bytes of an element, of costly terms that the statement that computes most of them computes as well."""
+    found: dict[object, list[float]] = {}
+    for kernel in nest.kernels:
+        for value, loops in _values(kernel.body, ()):
+            for term, count in costly(value):
+                names = set(free_names(term))
+                often = prod(constant(sub(s.stop, s.start)) or 1 for s in loops if s.index in names)
+                found.setdefault(shape_of(term), []).append(often * term.dtype.itemsize * dict(count).get(ARITHMETIC, 0.0))
+    return sum(sum(times) - max(times) for times in found.values())
+
+
+def _values(block: Block, loops: tuple[For, ...]) -> Iterator[tuple[Expr, tuple[For, ...]]]:
+    """What is stored in a block, each with the loops around it."""
+    for s in block:
+        match s:
+            case For():
+                yield from _values(s.body, (*loops, s))
+            case Alloc():
+                yield from _values(s.body, loops)
+            case If():
+                yield from _values((*s.then, *s.otherwise), loops)
+            case Store():
+                yield s.value, loops

@@ -24,7 +24,6 @@ from tensorexpr.codegen.auto.cost import Model
 from tensorexpr.codegen.auto.features import LINE, Numbers
 from tensorexpr.codegen.auto.machine import Facts
 from tensorexpr.codegen.auto.points import OPEN
-from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.auto.summary import Summary
 from tensorexpr.codegen.auto.tiles.bound import least
 from tensorexpr.codegen.auto.tiles.sketch import Level, Packed, Tile, sketch
@@ -89,7 +88,7 @@ def choices(survey: Survey, facts: Facts) -> list[Choice]:
     sunk = (tile for tile in _skeletons(survey, facts) if outside.isdisjoint(level.loop for level in tile.levels))
     few = len(survey.leaves) <= FEW_LEAVES
     most = MOST_SKELETONS if few else max(LEAST_SKELETONS, MOST_SKELETONS * FEW_LEAVES // len(survey.leaves))
-    enough = 0.0 if few else NEAR * least(summary_of(survey.nest), facts, survey.buffers.keys() - survey.locals.keys())
+    enough = 0.0 if few else NEAR * least(survey.nest, facts, survey.buffers.keys() - survey.locals.keys())
     for tile in islice(sunk, most):
         found.append(_sized(survey, facts, tile))
         if found[-1].time <= enough:

@@ -199,7 +199,8 @@ class Survey:
         for leaf in self.leaves:
             for loop in leaf.loops:
                 name = loop.index
-                if constant(sub(loop.stop, loop.start)) == 1:
+                length = constant(sub(loop.stop, loop.start)) or NARROW
+                if length == 1 or length < min(NARROW, self.length(name) or NARROW):
                     continue  # cut off at a border
                 strides = [self.stride(a, name) for a in leaf.accesses]
                 if any(x != x for x in strides) and self.kind(name) == DATA:

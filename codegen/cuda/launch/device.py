@@ -37,6 +37,7 @@ from tensorexpr.codegen.cuda.launch.run import Ready
 from tensorexpr.codegen.cuda.nvidia.nvrtc import Compiled, version
 from tensorexpr.codegen.cuda.thread.packs import ALIGNMENT
 from tensorexpr.errors import InternalError, TargetError, user_location
+from tensorexpr.hints import checked
 from tensorexpr.records import replace
 
 _CHOICE = "TENSOREXPR_CUDA"
@@ -404,6 +405,7 @@ def _host() -> HostDevice:
 _devices: dict[int, CupyDevice] = {}
 
 
+@checked()
 def synchronize() -> None:
     """Waits for all that compiled functions have launched on GPUs, and raises the first `OutOfBoundsError` that their checks have found.
 

@@ -104,7 +104,7 @@ def copied(loop: For, buffers: dict[str, Buffer], shared: dict[str, int]) -> tup
         return None
     if lanes > 1 or size not in ALONE:
         last = affine_of(store.indices[-1])
-        if size != ALIGNMENT or last is None or not _from_aligned(last, loop.index, lanes) or shared[store.buffer] % lanes:
+        if size not in (ALIGNMENT, *ALONE) or last is None or not _from_aligned(last, loop.index, lanes) or shared[store.buffer] % lanes:
             return None
         if any(loop.index in free_names(i) for i in store.indices[:-1]):
             return None

@@ -32,6 +32,7 @@ from tensorexpr.records import record
 from tensorexpr.traversal import walk
 
 _NAME = re.compile(r"%[-\w$.]+|^[-\w$.]+:", re.MULTILINE)
+NUMBERS = "%numbers"
 MOST_CALLS = 128
 """Kernels that one function calls."""
 _CHUNK_WORK = 20_000.0  # units of Op.cost that make a chunk worth handing over: some microseconds
@@ -74,11 +75,12 @@ def _known(emitter: Statements, array: Array) -> tuple[int, int] | None:
 
 @record
 class KernelCall:
-    """A kernel as the entry point calls it: its symbol, the arrays that it takes, and whether it may fail."""
+    """A kernel as the entry point calls it: its symbol, the arrays it takes, whether it may fail, and the table of its numbers."""
 
     symbol: str
     names: tuple[str, ...]
     checked: bool
+    numbers: str | None = None
 
 
 def has_checks(kernel: Kernel) -> bool:
@@ -104,6 +106,8 @@ class ModuleEmitter:
     """The text of one module for a whole nest. Kernels and their parallel loops are `linkage` functions of it."""
 
     linkage = "internal"
+    numbered = False
+    """Whether kernels and their ranges take a table of numbers behind all else."""
 
     def __init__(self, nest: LoopNest, machine: Machine, stamped: bool = False) -> None:
         self.nest = nest
@@ -178,7 +182,7 @@ class ModuleEmitter:
         arguments += [f"i64 {self._size_value(size).text}" for size in self.nest.sizes]
         if self.checked:
             arguments += ["ptr %status", "ptr %error"]
-        return arguments
+        return [*arguments, f"ptr noalias readonly {NUMBERS}"] if self.numbered else arguments
 
     @staticmethod
     def _alignment(array: Array) -> int:
@@ -190,7 +194,7 @@ class ModuleEmitter:
         words += [("i64", self._size_value(size).text) for size in self.nest.sizes]
         if checked:
             words += [("ptr", "%status"), ("ptr", "%error")]
-        return words
+        return [*words, ("ptr", NUMBERS)] if self.numbered else words
 
     def _attributes(self) -> str:
         return f'nounwind "prefer-vector-width"="{self.machine.vector_bits}" "no-trapping-math"="true"'
@@ -450,7 +454,7 @@ class ModuleEmitter:
         if self.stamped and first == 0:
             self._stamp(b, 0)
         for number, call in enumerate(calls, first):
-            words = self._words(call.names, call.checked)
+            words = self._words(call.names, call.checked) + ([] if call.numbers is None else [("ptr", call.numbers)])
             b.line(f"call void @{call.symbol}({', '.join(f'{type_} {text}' for type_, text in words)})")
             if self.stamped:
                 self._stamp(b, number + 1)

@@ -117,6 +117,16 @@ def withdraw(jobs: Iterable[Job]) -> None:
         _jobs.extend(kept)
 
 
+def taken_back(job: Job) -> bool:
+    """Takes back a job; says whether it had not begun."""
+    with _lock:
+        if job.done.is_set() or (_jobs and _jobs[0] is job):
+            return False
+        if job in _jobs:
+            _jobs.remove(job)
+        return True
+
+
 def _at_exit() -> None:
     """LLVM must not be taken down while it works."""
     with _lock:

@@ -3,8 +3,8 @@
 A kernel with its parallel loops is a *unit*, a module of its own; one more has the entry point, which calls the units.
 
 - A unit's symbol is a digest of its text without names, so kernels of any programs that are equal but for names are one unit of the
-  process, compiled once. For that a unit knows of buffers only what it shows itself: no alignment beyond that of an element, and
-  "not written" where it does not write.
+  process, compiled once; those that differ in numbers alone share code as well (`numbers`). For that a unit knows of buffers only what
+  it shows itself: no alignment beyond that of an element, and "not written" where it does not write.
 - `compile_ahead` is told of parts of a nest as they stand, and hands their units to LLVM (`background`); `nest_in_units` then has little
   left to wait for. Kernels that differ in names alone are written once, too.
 - The function of thousands of calls is made without optimization: LLVM takes a tenth of a millisecond for each pointer that is passed
@@ -15,34 +15,23 @@ from __future__ import annotations
 
 from weakref import WeakKeyDictionary
 
-from tensorexpr.codegen import disk
 from tensorexpr.codegen.llvm.emitter.module import MOST_CALLS, Array, KernelCall, ModuleEmitter, entry_name, has_checks
 from tensorexpr.codegen.llvm.emitter.statements import statements
 from tensorexpr.codegen.llvm.process.background import Job, image_of, submit, withdraw
 from tensorexpr.codegen.llvm.process.jit import ObjectCode
 from tensorexpr.codegen.llvm.process.load import kernel_passes
+from tensorexpr.codegen.llvm.process.numbers import UNIT, Code, Unit, unit_of
+from tensorexpr.codegen.llvm.runtime.pool_trials import SITE
 from tensorexpr.codegen.llvm.text.machine import Machine
 from tensorexpr.codegen.memo import Memo
 from tensorexpr.codegen.nest import Buffer, Kernel, LoopNest, Store
 from tensorexpr.codegen.nest.names import canonical
-from tensorexpr.records import record, replace
+from tensorexpr.records import replace
 
 MOST_TOGETHER = 8
 """Kernels of a nest that is one module."""
 _KEPT = 2048
-_UNIT = "te.unit"
 
-
-@record(eq=False)
-class Unit:
-    """A kernel that is compiled by itself: its symbol, whether it may fail, and the work of LLVM."""
-
-    symbol: str
-    checked: bool
-    job: Job
-
-
-_units: Memo[Unit] = Memo(_KEPT)
 _emitted: Memo[Unit] = Memo(_KEPT)
 _forms: WeakKeyDictionary[Kernel, Kernel] = WeakKeyDictionary()
 
@@ -51,6 +40,7 @@ class _UnitEmitter(ModuleEmitter):
     """Kernels of a nest, each as a module, and the entry point as another."""
 
     linkage = "hidden"
+    numbered = True
 
     def __init__(self, nest: LoopNest, machine: Machine) -> None:
         super().__init__(nest, machine)
@@ -64,7 +54,7 @@ class _UnitEmitter(ModuleEmitter):
             form = _forms[first] = canonical(first)
         key = (form, self.machine, self.nest.sizes, *map(self._facts, kernel.buffers))
         unit = _emitted.get(key, lambda: self._of(kernel))
-        submit(unit.job)
+        submit(unit.code.job)
         return unit
 
     def _of(self, kernel: Kernel) -> Unit:
@@ -72,23 +62,33 @@ class _UnitEmitter(ModuleEmitter):
         self.checked = has_checks(kernel)
         stored = {s.buffer for s in statements(kernel.body) if isinstance(s, Store)}
         self.arrays = {n: replace(self.known_arrays[n], written=n in stored) for n in kernel.buffers}
-        self._new_kernel(_UNIT, kernel, kernel.buffers)
+        self._new_kernel(UNIT, kernel, kernel.buffers)
         self.arrays = self.known_arrays
-        passes = kernel_passes(kernel)
-        told = (passes, repr(self.machine), *self.known, *self.module.declarations.values(), *self.module.helpers.values())
-        symbol = f"{_UNIT}.{disk.digest(*told)[:32]}"
-        text = self.written().replace(f"@{_UNIT}", f"@{symbol}")
-        return _units.get(symbol, lambda: Unit(symbol, self.checked, Job(text, self.machine, passes)))
+        told = (*self.known, *self.module.declarations.values(), *self.module.helpers.values())
+        return unit_of(told, self.written(), self.checked, self.machine, kernel_passes(kernel))
 
-    def entry(self, units: list[Unit]) -> Job:
-        """The module of the entry point, which calls the units of all kernels in order."""
-        self.module = self.new_module()
+    def entry(self, units: list[Unit], codes: dict[int, Code]) -> Job:
+        """The module of the entry point, which calls the units of all kernels in order; `codes` are those of the units, by identity."""
+        self.module, self.numbered = self.new_module(), False
         self.checked = any(unit.checked for unit in units)
-        calls = [KernelCall(u.symbol, k.buffers, u.checked) for u, k in zip(units, self.nest.kernels, strict=True)]
+        tables = {key: self._table(number, code) for number, (key, code) in enumerate(codes.items())}
+        calls = [
+            KernelCall(codes[id(u)].symbol, k.buffers, u.checked, tables[id(u)]) for u, k in zip(units, self.nest.kernels, strict=True)
+        ]
         self._entry(calls)
-        declared = {c.symbol: ", ".join(type_ for type_, _ in self._words(c.names, c.checked)) for c in calls}
+        declared = {c.symbol: ", ".join([type_ for type_, _ in self._words(c.names, c.checked)] + ["ptr"]) for c in calls}
         text = [self.written(fails=False), *(f"declare hidden void @{name}({types})" for name, types in declared.items()), ""]
         return Job("\n".join(text), self.machine, "registers" if len(calls) <= MOST_CALLS else "calls")
+
+    def _table(self, number: int, code: Code) -> str:
+        """The numbers that a unit is called with, and places for what the pool finds out about its loops."""
+        if not code.values:
+            return "null"
+        sites = [f"@te.site.{number}.{place}" for place in range(code.sites)]
+        self.module.functions += [f"{site} = internal global {SITE} zeroinitializer, align 64" for site in sites]
+        words = [*(f"i64 {value}" for value in code.values), *(f"i64 ptrtoint (ptr {site} to i64)" for site in sites)]
+        self.module.functions.append(f"@te.numbers.{number} = internal constant [{len(words)} x i64] [{', '.join(words)}], align 16")
+        return f"@te.numbers.{number}"
 
     def _facts(self, name: str) -> tuple[object, ...]:
         array = self.known_arrays[name]
@@ -117,10 +117,11 @@ def nest_in_units(nest: LoopNest, machine: Machine) -> ObjectCode:
     try:
         for kernel in nest.kernels:
             units.append(emitter.unit(kernel))
-        entry = emitter.entry(units)
+        codes = {id(unit): unit.code for unit in units}
+        entry = emitter.entry(units, codes)
         submit(entry)
-        images = {unit.symbol: image_of(unit.job) for unit in units}
+        images = {code.symbol: image_of(code.job) for code in codes.values()}
         return ObjectCode(image_of(entry), (entry_name(nest),), tuple(images.values()))
     except BaseException:
-        withdraw(unit.job for unit in units)
+        withdraw(unit.code.job for unit in units)
         raise

@@ -107,6 +107,10 @@ def distributed(s: For, facts: Facts, deps: Dependences, inner: str | None = Non
     buffers, parts = taken_apart(s, inner)
     if s.kind not in ("serial", "unroll", "vectorize"):
         raise NotAlone(f"expected a serial loop to distribute, got {s.kind} {s.index}")
+    inside = {x.buffer.name for part in parts for _, x in walk_block((part.statement,)) if isinstance(x, Alloc)}
+    for buffer in buffers:
+        if buffer.name in inside:
+            raise NotAlone(f"expected {buffer.name} of {s.index} once, got a copy of it in a statement beside")
     changed = buffers_written(s.body)
     if any(isinstance(n, Access) and n.tensor in changed for e in (s.start, s.stop) for n in walk(e)):
         raise NotAlone(f"expected bounds of {s.index} that its iterations do not change")

@@ -203,11 +203,13 @@ def propagate(rows: Rows, width: int) -> list[tuple[int | None, int | None]]:
                 room = total - (terms[place] or 0)  # factor * x >= -room
                 if factor > 0:
                     bound = -(room // factor)
-                    if low[at] is None or bound > low[at]:  # type: ignore[operator]
+                    least = low[at]
+                    if least is None or bound > least:
                         low[at], changed = bound, True
                 else:
                     bound = room // -factor
-                    if high[at] is None or bound < high[at]:  # type: ignore[operator]
+                    most = high[at]
+                    if most is None or bound < most:
                         high[at], changed = bound, True
         if not changed:
             break

@@ -34,6 +34,7 @@ class _Graph:
     sizes: tuple[str, ...]
 
 
+@checked()
 def program_of(outputs: Sequence[Tensor], inputs: Sequence[Tensor] | None = None, keys: bool = False) -> Program:
     """The program that computes `outputs`.
 
@@ -64,6 +65,7 @@ def program_of(outputs: Sequence[Tensor], inputs: Sequence[Tensor] | None = None
     return program if keys else _with_own_outputs(program)
 
 
+@checked()
 def names_of(outputs: Sequence[Tensor], inputs: Sequence[Tensor] | None = None) -> dict[str, str]:
     """The name that every tensor of the graph has in `program_of(outputs, inputs)`, by its key.
 
@@ -75,6 +77,7 @@ def names_of(outputs: Sequence[Tensor], inputs: Sequence[Tensor] | None = None) 
     return _names(_graph(outputs, inputs))
 
 
+@checked()
 def lift(program: Program, known: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Tensors for everything the program names: those in `known` as they are, the others new, reading each other.
 

@@ -39,6 +39,8 @@ class ProgramRenaming:
 
 def renamed(definition: Definition, tensors: Mapping[str, str], indices: Mapping[str, str]) -> Definition:
     """The definition with tensors and indices renamed, bound ones too; names that are not in the tables stay."""
+    if not tensors and not indices:
+        return definition
     rename = Renaming(tensors, indices)
 
     def name(old: str) -> str:

@@ -324,9 +324,10 @@ def operand(value: Any) -> Scalar | Weak:
             location=user_location(),
             hint="make it a tensor and index it: c = te.constant(array), then c[i, j]",
         )
-    hint = (
-        getattr(value, "scalar_hint", None)
-        or "scalars are Python and NumPy numbers, indices, sizes, elements A[i, j] and what is computed from them"
+    hint = getattr(value, "scalar_hint", None) or (
+        "a complex number is a pair of scalars, its real and its imaginary part"
+        if isinstance(value, complex)
+        else "scalars are Python and NumPy numbers, indices, sizes, elements A[i, j] and what is computed from them"
     )
     raise DefinitionError(
         f"expected a scalar, got {_kind(value)}", term=None if value is None else _short(value), location=user_location(), hint=hint
@@ -493,7 +494,7 @@ def binary(name: str, left: Any, right: Any) -> Scalar:
         elif name == "sub":
             raise DefinitionError(
                 "expected numbers to subtract, got bools",
-                term=f"{left!r} - {right!r}",
+                term=f"({left!r}) - ({right!r})",
                 location=user_location(),
                 hint="a ^ b says where two bools differ",
             )

@@ -369,11 +369,14 @@ def as_index(value: Any, what: str) -> Scalar:
             raise DefinitionError(f"{what}: expected an integer of 64 bits, got {found}", location=user_location())
         return Scalar(const(found))
     kind = found.dtype.name if isinstance(found, Scalar) else type(found).__name__
+    hint = 'i // 2 divides to an integer; te.cast(x, "int64") makes one (it truncates toward zero; te.floor rounds down first)'
+    if kind == "bool":
+        hint = "te.where(condition, a, b) chooses one of two values; where=lambda k: ... says which points a reduction takes"
     raise DefinitionError(
         f"{what}: expected an integer index, got a {kind}",
         term=repr(value),
         location=user_location(),
-        hint='i // 2 divides to an integer; te.cast(x, "int64") makes one (it truncates toward zero; te.floor rounds down first)',
+        hint=hint,
     )
 
 

@@ -41,6 +41,12 @@ def reduce(
     >>> bool(np.allclose(te.evaluate(log_add, {A: np.zeros((2, 3), np.float32)}), np.log(3.0)))
     True
     """
+    if callable(identity) and not isinstance(identity, Scalar):
+        raise DefinitionError(
+            f"{_WHAT}: expected an identity made of numbers, got a function",
+            location=user_location(),
+            hint="te.reduce(combine, identity, body, extents)",
+        )
     single = not isinstance(identity, tuple | list)
     count = None if single else len(identity)
     neutral = [operand(i) for i in _tuple(identity, count, "the identity to be")]

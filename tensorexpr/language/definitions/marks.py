@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tensorexpr.errors import DefinitionError, user_location
+from tensorexpr.hints import checked
 from tensorexpr.ir import Program
 from tensorexpr.language.core.programs import lift
 from tensorexpr.language.core.renaming import local_names
@@ -14,6 +15,7 @@ from tensorexpr.language.definitions.compute import compute
 from tensorexpr.records import replace
 
 
+@checked()
 def stop_gradient(value: Any) -> Any:
     """A tensor or scalar equal to `value` through which no derivative passes, in reverse and in forward mode, at any order.
 
@@ -32,6 +34,7 @@ def stop_gradient(value: Any) -> Any:
     return compute(value.shape, lambda *at: unary("stop_gradient", value[at]), name=value.name if value.named else None)
 
 
+@checked()
 def checkpoint(tensor: Tensor) -> Tensor:
     """A tensor equal to `tensor` that gradients compute again instead of keeping it: less memory for more work.
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from tensorexpr import dtypes
+from tensorexpr.hints import checked
 from tensorexpr.language.core.scalar import Scalar
 from tensorexpr.language.core.tensor import Tensor
 
@@ -36,6 +37,7 @@ def asked_for(outputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
     return ()
 
 
+@checked()
 def training() -> Scalar:
     """Whether the program is compiled for training: a bool scalar, `te.where(te.training(), dropped, x[i])`.
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from tensorexpr import dtypes
 from tensorexpr.errors import DefinitionError, user_location
+from tensorexpr.hints import checked
 from tensorexpr.ir import Axis, Cast, Expr, Segments, TensorType, const, product
 from tensorexpr.language.core.scalar import Scalar
 from tensorexpr.language.core.tensor import Tensor, as_shape, fresh_key
@@ -17,6 +18,7 @@ from tensorexpr.text import print_type
 _PLAN, _PLANNED = "te.sort_plan", "te.planned"
 
 
+@checked()
 def sort_plan(ids: Tensor, extent: Any, batch: int = 0, name: str | None = None) -> tuple[Tensor, Tensor]:
     """The places at which each index stands in `ids`: `(offsets, order)`, both int64.
 
@@ -58,6 +60,7 @@ def sort_plan(ids: Tensor, extent: Any, batch: int = 0, name: str | None = None)
     return found[0], found[1]
 
 
+@checked()
 def planned(ids: Tensor, offsets: Tensor, order: Tensor) -> Tensor:
     """A tensor equal to `ids` that knows its plan: gradients of what reads by it go through `offsets` and `order`.
 

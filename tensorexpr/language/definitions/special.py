@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tensorexpr.hints import checked
 from tensorexpr.language.core.scalar import Scalar
 from tensorexpr.language.definitions.functions import abs as absolute
 from tensorexpr.language.definitions.functions import (
@@ -75,6 +76,7 @@ def _polynomial(x: Scalar, coefficients: Sequence[float]) -> Scalar:
     return total
 
 
+@checked()
 def erfc(x: Any) -> Scalar:
     """1 - erf(x), accurate where that is small."""
     return _computed(_erfc, x)
@@ -97,6 +99,7 @@ def _bell(size: Scalar, factor: float) -> Scalar:
     return exp(-factor * (high * high)) * exp(-factor * ((size - high) * (size + high)))
 
 
+@checked()
 def erfinv(x: Any) -> Scalar:
     """The number whose error function is x: infinite at -1 and 1, NaN beyond."""
     return _computed(_erfinv, x)
@@ -116,6 +119,7 @@ def _erfinv(x: Scalar) -> Scalar:
     return where(absolute(x) == 1, x * math.inf, where(absolute(x) > 1, math.nan, inside))
 
 
+@checked()
 def ndtr(x: Any) -> Scalar:
     """The distribution function of the normal distribution."""
 
@@ -127,6 +131,7 @@ def ndtr(x: Any) -> Scalar:
     return _computed(wide, x)
 
 
+@checked()
 def lgamma(x: Any) -> Scalar:
     """The logarithm of the absolute value of the gamma function: infinite at 0, -1, -2, ..."""
     return _computed(_lgamma, x)
@@ -152,6 +157,7 @@ def _lgamma(x: Scalar) -> Scalar:
     return where(isinf(x), math.inf, where(x < 0.5, reflected, positive))
 
 
+@checked()
 def digamma(x: Any) -> Scalar:
     """The derivative of `lgamma`: minus infinity at 0, NaN at -1, -2, ..."""
     return _computed(_digamma, x)
@@ -171,6 +177,7 @@ def _digamma(x: Scalar) -> Scalar:
     return where(x < 0.5, where(turn == 0, at_pole, reflected), positive)
 
 
+@checked()
 def trigamma(x: Any) -> Scalar:
     """The derivative of `digamma`: infinite at 0, -1, -2, ..."""
     return _computed(_trigamma, x)
@@ -188,6 +195,7 @@ def _trigamma(x: Scalar) -> Scalar:
     return where(x < 0.5, ratio * ratio - positive, positive)
 
 
+@checked()
 def asinh(x: Any) -> Scalar:
     """The inverse of sinh."""
 
@@ -200,6 +208,7 @@ def asinh(x: Any) -> Scalar:
     return _computed(wide, x)
 
 
+@checked()
 def acosh(x: Any) -> Scalar:
     """The inverse of cosh: NaN below 1."""
 
@@ -210,11 +219,13 @@ def acosh(x: Any) -> Scalar:
     return _computed(wide, x)
 
 
+@checked()
 def atanh(x: Any) -> Scalar:
     """The inverse of tanh: infinite at -1 and 1, NaN beyond."""
     return _computed(lambda wide: 0.5 * sign(wide) * log1p(2 * absolute(wide) / (1 - absolute(wide))), x)
 
 
+@checked()
 def log10(x: Any) -> Scalar:
     """The logarithm to base 10."""
     return _computed(lambda wide: log(wide) * (1 / math.log(10)), x)

@@ -19,6 +19,7 @@ need too is computed by each of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import count
 from typing import TypeGuard
 from weakref import WeakKeyDictionary
@@ -318,27 +319,36 @@ def _demand(
             return None
         last = max((at for at, axis in enumerate(axes) if axis.index in about.free), default=-1)
         axes = axes[: last + 1]
-    found = term_of(node, axes, types)
+    around, least = points(axes), 1 if fixed else REPEATED
+    found = term_of(node, axes, types, lambda size: around >= least * size)
     if found is None:
-        return None
-    size, around = points(found.define.axes), points(axes)
-    if around < (1 if fixed else REPEATED) * size:
         return None
     form = form_of(found.define)
     if fixed:
         around, computed[form] = max(around - computed.get(form, 0.0), 0.0), max(around, computed.get(form, 0.0))
-    return form, Demand(found, size, cost(node)), around
+    return form, Demand(found, points(found.define.axes), cost(node)), around
 
 
 def _is_marked(node: Expr) -> bool:
     return isinstance(node, Apply) and node.op.name == "recompute"
 
 
-def term_of(node: Expr, axes: Sequence[Axis], types: Mapping[str, TensorType]) -> Term | None:
-    """A node, inside these axes, as a tensor that can be computed everywhere; None where there is none."""
+def term_of(
+    node: Expr, axes: Sequence[Axis], types: Mapping[str, TensorType], fits: Callable[[float], bool] = lambda size: True
+) -> Term | None:
+    """A node, inside these axes, as a tensor that can be computed everywhere; None where there is none, or it does not have a number of
+    elements that `fits`."""
+    large: list[Term] = []  # proofs take the time: none is made for what is too large in any case
     for whole in (True, False):
         keys = _keys(node, axes, types, whole)
-        if keys is not None and (found := _over(node, keys)) is not None and _exists(found, types):
+        found = None if keys is None else _over(node, keys)
+        if found is None:
+            continue
+        if not fits(points(found.define.axes)):
+            large.append(found)
+        elif any(_exists(term, types) for term in large):
+            return None
+        elif _exists(found, types):
             return found
     return None
 
@@ -395,8 +405,17 @@ def _over(node: Expr, keys: Mapping[Expr, Expr]) -> Term | None:
 
 def _exists(term: Term, types: Mapping[str, TensorType]) -> bool:
     """Whether each element that is read exists wherever the tensor does."""
+    value = term.define.value
+    names = dict.fromkeys(node.tensor for node in walk(value) if isinstance(node, Access))
+    return _all_exist(term.define.axes, value, tuple((name, types[name].shape) for name in names))
+
+
+@lru_cache(4096)
+def _all_exist(axes: tuple[Axis, ...], value: Expr, shapes: tuple[tuple[str, tuple[Expr, ...]], ...]) -> bool:
+    """As `_exists`, which asks for equal terms at every place where they stand, and again in each round of the simplifier."""
+    shape = dict(shapes)
     return all(
         verdict is PROVED
-        for access, around, guards in read_occurrences(term.define.value, term.define.axes)
-        for verdict in check_access(access.indices, types[access.tensor].shape, around, guards)
+        for access, around, guards in read_occurrences(value, axes)
+        for verdict in check_access(access.indices, shape[access.tensor], around, guards)
     )

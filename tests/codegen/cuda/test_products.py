@@ -8,6 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import tensorexpr as te
+from tensorexpr import dtypes
 from tensorexpr.codegen.cuda.emitter.nest import emit
 from tensorexpr.codegen.cuda.nvidia import nvrtc
 from tensorexpr.codegen.lowering import lower
@@ -20,6 +22,7 @@ from tensorexpr.codegen.target import H200
 from tensorexpr.errors import InternalError, TargetError
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.parse import parse_program
+from tensorexpr.simplify import simplify
 from tests.codegen.cuda.device import Program, compiled_together, needs_compiler
 from tests.codegen.cuda.grids import evaluated
 from tests.codegen.cuda.test_blocks import batched, matmul
@@ -60,6 +63,13 @@ W: bf16[32, 32, 3] = input()
 Y[n, k, o]: bf16[4, 32, 64] = sum(W[k, c, r] * X[n, c, o + r] for c in range(32) for r in range(3))
 return Y
 """
+RESTS = """
+X: bf16[2, 32, 60] = input()
+G: bf16[2, 64, 43] = input()
+W[o, c, r]: f32[64, 32, 3] = sum(f32(G[n, o, x]) * f32(X[n, c, x + r]) for n in range(2) for x in range(41))
+return W
+"""
+"""Weights of a convolution whose steps end where neither tensor does."""
 WINDOW = """
 W: bf16[32, 32, 2] = input()
 G: bf16[32, 63] = input()
@@ -102,6 +112,35 @@ def test_the_oracle_of_products_is_the_interpreter():
 
 
 @needs_compiler
+def test_what_lies_behind_the_last_step_is_not_read():
+    """Tiles have zeros there: an infinity in the tensor would not be multiplied away."""
+    program = parse_program(RESTS)
+    inputs = {name: np.round(a.astype(np.float32) * 2) / 2 for name, a in random_inputs(program, 7).items()}
+    (want,) = evaluated(program, {i.name: inputs[i.name].astype(i.type.dtype.numpy) for i in program.inputs}).values()
+    inputs["X"][:, :, 43:], inputs["G"][:, :, 41:] = np.inf, np.nan
+    made = Program(verify_nest(lower(autoschedule(program, SMALL))))
+    (got,) = made({i.name: inputs[i.name].astype(i.type.dtype.numpy) for i in program.inputs}).values()
+    np.testing.assert_array_equal(got, want)
+    assert "te_mma_bf16(" in made.source.text
+
+
+@needs_compiler
+@pytest.mark.parametrize(("dtype", "word"), [("float32", "a_tile"), ("bfloat16", "te_mma_bf16(")])
+def test_open_extents_have_tiles_too(dtype, word):
+    m, k, n = te.dim("m"), te.dim("k"), te.dim("n")
+    a, b = te.placeholder((m, k), dtype, name="a"), te.placeholder((k, n), dtype, name="b")
+    c = te.compute((m, n), lambda i, j: te.sum(lambda q: a[i, q] * b[q, j], k), name="c")
+    made = Program(verify_nest(lower(autoschedule(simplify(te.program_of([c], [a, b])), SMALL))))
+    assert word in made.source.text
+    rng = np.random.default_rng(0)
+    for sizes in ((130, 33, 129), (5, 1, 7), (3, 0, 2), (128, 64, 256)):
+        first, second = rng.integers(-2, 3, (sizes[0], sizes[1])), rng.integers(-2, 3, (sizes[1], sizes[2]))
+        kind = dtypes.dtype(dtype).numpy
+        (got,) = made({"a": first.astype(kind), "b": second.astype(kind)}, dict(zip("mkn", sizes, strict=True))).values()
+        np.testing.assert_array_equal(got.astype(np.float64), (first @ second).astype(kind).astype(np.float64))
+
+
+@needs_compiler
 @pytest.mark.parametrize(
     ("text", "word", "loads"),
     [
@@ -114,11 +153,17 @@ def test_the_oracle_of_products_is_the_interpreter():
         (BIASED, "te_mma_bf16(", ("te_matrices<false>(a", "te_matrices<true>(b")),
         (matmul(60, 64, 48, "f64"), "te_mma_f64(", ()),
         (PADDED, "te_mma_bf16(", ("te_matrices<true>(x",)),
+        (matmul(61, 63, 75, "bf16"), "te_mma_bf16(", ("te_matrices<false>(a", "te_matrices<true>(b")),
+        (matmul(61, 62, 76, "bf16"), "te_copy_async<8>(&A", ("te_matrices<false>(a", "te_matrices<true>(b")),
+        (matmul(61, 62, 76, "f16"), "te_copy_async<4>(&B", ("te_matrices<false>(a", "te_matrices<true>(b")),
+        (matmul(60, 64, 70, "f64"), "te_mma_f64(", ()),
+        (RESTS, "te_mma_bf16(", ("te_matrices<false>(g",)),
         (BATCH, "te_mma_bf16(", ("te_matrices<true>(x", "te_matrices<true>(w")),
         (WINDOW, "te_mma_bf16_columns(", ("te_matrices<true>(g",)),
         (WINDOW.replace("bf16", "f64"), "te_mma_f64_columns(", ()),
     ],
-    ids=["bf16", "f16 with ends", "f16 transposed", "batched", "both transposed", "strided", "with a bias", "f64", "padded", "staged",
+    ids=["bf16", "f16 with ends", "f16 transposed", "batched", "both transposed", "strided", "with a bias", "f64", "padded",
+         "no extent is whole", "packs of four", "packs of two", "f64 with ends", "steps that end inside", "staged",
          "columns that count", "columns that count in f64"],
 )  # fmt: skip
 def test_results_are_those_of_the_interpreter(text, word, loads):

@@ -250,7 +250,21 @@ HELD = """\
             z[i, j] = x[i, j] + z[i - 1, 63]
         z[i, 63] = 0.0
 """
+COPIED = """\
+    for i in range(0, 8):
+        s: local(f32[()])
+        s[()] = 0.0
+        for j in range(0, 8):
+            s[()] = s[()] + x[i, j]
+        y[i] = s[()]
+        del s
+        for k in range(0, 2):
+            s: local(f32[()])
+            s[()] = x[i, k]
+            z[i, k] = s[()] * 2.0
+"""
 STAYING = [
+    (COPIED, "expected s of i once, got a copy of it in a statement beside"),
     (HELD, "expected j alone in i, where it cannot be taken apart"),
     (BOTH, "expected j right inside of i"),
     (TABLE, "expected bounds of j that its iterations do not change"),

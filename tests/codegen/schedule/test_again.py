@@ -119,6 +119,36 @@ def test_attention_of_any_layout_stores_nothing_of_rows_times_columns(order, kin
         np.testing.assert_allclose(got, expected, rtol=2e-4, atol=2e-5)
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_many_rows_are_not_stored_either_where_what_is_made_of_them_is_large_too(causal):
+    """Adjoints of means are larger than the second cache, and heads that are too few for the cores run in one loop with blocks of rows."""
+    heads, rows, inner = 2, 640, 32
+    q, k, v, head = (te.placeholder((heads, rows, inner), name=n) for n in ("q", "k", "v", "head"))
+
+    def score(h, i, j):
+        found = te.sum(lambda e: q[h, i, e] * k[h, j, e], inner) * 0.25
+        return te.where(j <= i, found, -1e30) if causal else found
+
+    s = te.compute((heads, rows, rows), score, name="s")
+    m = te.compute((heads, rows), lambda h, i: te.max(lambda j: s[h, i, j], rows), name="m")
+    p = te.compute(s.shape, lambda h, i, j: te.exp(s[h, i, j] - m[h, i]), name="p")
+    n = te.compute(m.shape, lambda h, i: te.sum(lambda j: p[h, i, j], rows), name="n")
+    o = te.compute(q.shape, lambda h, i, c: te.sum(lambda j: p[h, i, j] * v[h, j, c], rows) / n[h, i], name="o")
+    schedule = autoschedule(as_built(list(te.gradient(o, [q, k, v], head=head)), [q, k, v, head]), SMALL)
+    assert not [b.name for b in lower(schedule).workspace if [int(e.value) for e in b.shape].count(rows) > 1]
+    rng = np.random.default_rng(5)
+    arrays = [rng.standard_normal(q.shape).astype("f") for _ in range(4)]
+    scores = np.einsum("hie,hje->hij", *(a.astype("d") for a in arrays[:2])) * 0.25
+    scores = np.where(np.tri(rows, dtype=bool), scores, -np.inf) if causal else scores
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    weights /= weights.sum(-1, keepdims=True)
+    up = arrays[3] @ arrays[2].astype("d").swapaxes(-1, -2)
+    down = weights * (up - (weights * up).sum(-1, keepdims=True)) * 0.25
+    want = down @ arrays[1], down.swapaxes(-1, -2) @ arrays[0], weights.swapaxes(-1, -2) @ arrays[3]
+    for got, expected in zip(te.build(schedule, [q, k, v, head])(*arrays), want, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=2e-4, atol=2e-5)
+
+
 PAIRS = """
 X: f32[70, 9] = input()
 Y: f32[90, 9] = input()

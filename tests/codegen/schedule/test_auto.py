@@ -3,7 +3,6 @@
 import inspect
 import sys
 
-import numpy as np
 import pytest
 
 import tensorexpr as te
@@ -202,18 +201,6 @@ def test_a_softmax_and_its_gradient_share_their_rows():
     norm = nest_of(kernels.layer_norm, (64, 48), (48,), (48,))
     assert sum("layer_norm" in repr(k.body) and "x0_bar" in repr(k.body) for k in norm.kernels) == 1
     assert all(len(b.shape) == 1 for b in norm.workspace)
-
-
-def test_sums_down_columns_walk_through_memory_in_order():
-    """Accumulators for a long piece of a row, the rows outside of the pieces' vectors; same bits as one column after the other."""
-    text = (
-        "A: f32[700, 1030] = input()\nB: f32[700, 1030] = input()\nY[j]: f32[1030] = sum(A[i, j] * B[i, j] for i in range(700))\nreturn Y"
-    )
-    s = autoschedule(parse_program(text), WIDE)
-    assert s["Y"].loops == ("j_o", "i", "j_i_o", "j_i_i")
-    rng = np.random.default_rng(0)
-    a, b = (rng.integers(-3, 4, (700, 1030)).astype(np.float32) for _ in "ab")
-    np.testing.assert_array_equal(te.build(s)(a, b)[0], (a * b).sum(0))
 
 
 def test_columns_that_share_what_they_load_get_tiles_instead():

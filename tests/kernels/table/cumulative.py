@@ -58,4 +58,5 @@ CASES = [
     Case("trapezoid dx", kernels.trapezoid, ((5, 3), None), "lambda y: torch.trapezoid(y, dx=0.5, dim=0)", static={"dx": 0.5, "axis": 0}),
     Case("trapezoid points of one shape", kernels.trapezoid, ((3, 5), (3, 5)), "torch.trapezoid"),
     Case("cumulative_trapezoid", kernels.cumulative_trapezoid, ((3, 5), (5,)), "torch.cumulative_trapezoid"),
+    Case("trapz", kernels.trapz, ((2, 4), (2, 4)), "torch.trapz"),
 ]  # fmt: skip

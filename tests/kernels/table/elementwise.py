@@ -98,4 +98,5 @@ CASES = [
     Case("logit eps", kernels.logit, (Data((7,), np.linspace(-0.1, 1.1, 7)),), "lambda x: torch.logit(x, 0.2)", None, {"eps": 0.2}),
     Case("sinc", kernels.sinc, (Data((9,), np.array([-2.5, -1.1, -0.3, -0.1, 4e-3, 0.12, 0.2, 0.8, 3.7])),), "torch.sinc"),
     far("sinc", kernels.sinc, "torch.sinc", [0.0, 1.0]),
+    Case("float_power", kernels.float_power, (Data((2, 3), "positive"), (3,)), "torch.float_power", float32=None),
 ]  # fmt: skip

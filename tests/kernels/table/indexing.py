@@ -113,4 +113,9 @@ CASES = [
     Case("ragged_row_sum", kernels.ragged_row_sum, ((7, 3), ENDS), ROW_SUM, scatters=True),
     Case("csr_matmul", kernels.csr_matmul, ((7,), Data((7,), (0, 5)), ENDS, (5, 3)), CSR, scatters=True),
     Case("csr_matmul vector", kernels.csr_matmul, ((7,), Data((7,), (0, 5)), ENDS, (5,)), CSR, scatters=True),
+    Case("take_along_dim flat", kernels.take_along_dim, ((2, 3), Data((4,), np.array([5, 0, 2, 2]))), "torch.take_along_dim",
+         scatters=True),
+    Case("embedding of short rows", kernels.embedding, (Data((2, 2), np.array([[1, 3], [1, 0]])), (5, 4)),
+         "lambda i, w: F.embedding(i, w, None, 0.5, 2.0, True)",
+         static={"max_norm": 0.5, "scale_grad_by_freq": True}, scatters=True, kinks=True),
 ]  # fmt: skip

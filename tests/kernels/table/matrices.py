@@ -1,7 +1,9 @@
 """Diagonals, traces and triangles."""
 
+import numpy as np
+
 from tensorexpr import kernels
-from tests.kernels.case import Case
+from tests.kernels.case import Case, Data
 
 PLANE = {"offset": 1, "axis1": 2, "axis2": 0}
 
@@ -25,4 +27,12 @@ CASES = [
     Case("diag of a vector", kernels.diag, ((3,),), "torch.diag"),
     Case("triu", kernels.triu, ((2, 3, 4),), "lambda x: torch.triu(x, 1)", None, {"diagonal": 1}),
     Case("tril", kernels.tril, ((3, 4),), "lambda x: torch.tril(x, -1)", None, {"diagonal": -1}),
+    Case("diagflat", kernels.diagflat, ((2, 2),), "lambda x: torch.diagflat(x, 1)", None, {"offset": 1}),
+    Case("t", kernels.t, ((2, 3),), "torch.t"),
+    Case("cov", kernels.cov, ((3, 4),), "torch.cov"),
+    Case(
+        "cov with weights", kernels.cov, ((2, 4), Data((4,), np.array([1, 3, 2, 1])), Data((4,), "positive")),
+        "lambda x, f, a: torch.cov(x, fweights=f, aweights=a)",
+    ),
+    Case("corrcoef", kernels.corrcoef, ((3, 4),), "torch.corrcoef"),
 ]  # fmt: skip

@@ -59,4 +59,5 @@ CASES = [
     Case("kmeans_step", kernels.kmeans_step, ((6, 2), (4, 2)), numpy=lloyd),
     Case("soft_dtw", kernels.soft_dtw, (Data((4, 5), "unit"),), numpy=lambda c: warped(c, 0.5), static={"gamma": 0.5}),
     Case("soft_dtw batched", kernels.soft_dtw, (Data((2, 3, 2), "unit"),), numpy=lambda c: np.stack([warped(m, 1.0) for m in c])),
+    Case("pdist", kernels.pdist, ((4, 3),), "lambda x: F.pdist(x, 3.0)", static={"p": 3.0}, scatters=True),
 ]  # fmt: skip

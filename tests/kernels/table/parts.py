@@ -37,4 +37,11 @@ CASES = [
         "slice_scatter", kernels.slice_scatter, ((2, 7), (2, 2)), "lambda x, y: torch.slice_scatter(x, y, 1, 1, -1, 3)", None,
         {"axis": 1, "start": 1, "stop": -1, "step": 3},
     ),
+    Case("hsplit", kernels.hsplit, ((2, 4),), "lambda x: torch.hsplit(x, 2)", None, {"sections": 2}),
+    Case("vsplit", kernels.vsplit, ((4, 2),), "lambda x: torch.vsplit(x, (1, 3))", None, {"sections": (1, 3)}),
+    Case("dsplit", kernels.dsplit, ((1, 2, 4),), "lambda x: torch.dsplit(x, 2)", None, {"sections": 2}),
+    Case("atleast_1d", kernels.atleast_1d, (((), (2,)),), "lambda *t: torch.atleast_1d(*t)"),
+    Case("atleast_2d", kernels.atleast_2d, ((3,),), "torch.atleast_2d"),
+    Case("atleast_3d", kernels.atleast_3d, (((), (3,), (2, 3)),), "lambda *t: torch.atleast_3d(*t)"),
+    Case("block_diag", kernels.block_diag, (((2, 1), (3,), ()),), "lambda *t: torch.block_diag(*t)"),
 ]  # fmt: skip

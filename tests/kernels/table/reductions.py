@@ -81,4 +81,6 @@ CASES = [
     Case("logsumexp axis kept", kernels.logsumexp, B, "lambda x: x.logsumexp(1, True)", None, {"axis": 1, "keepdims": True}),
     Case("logsumexp far", kernels.logsumexp, LARGE, "lambda x: x.logsumexp(1)", None, {"axis": 1}, float32=None),
     values("logsumexp limits", kernels.logsumexp, INFINITE, lambda x: np.array([np.inf, -np.inf, 2.0, np.nan]), axis=1),
+    Case("vector_norm", kernels.vector_norm, A, "lambda x: torch.linalg.vector_norm(x, 3, 1)", None, {"ord": 3, "axis": 1}),
+    Case("dist", kernels.dist, ((3, 4), (4,)), "lambda x, y: torch.dist(x, y, 3)", None, {"p": 3}),
 ]  # fmt: skip

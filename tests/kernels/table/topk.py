@@ -29,7 +29,7 @@ CASES = [
     Case("median", kernels.median, (X,), "lambda x: x.median(1)", static={"axis": 1}),
     Case("median of all", kernels.median, (X,), "torch.median"),
     Case("median odd, axis 0", kernels.median, (X,), "lambda x: x.median(0)", static={"axis": 0}),
-    Case("quantile", kernels.quantile, (X,), "lambda x: x.quantile(0.3, 1)", static={"q": 0.3}),
+    Case("quantile", kernels.quantile, (X,), "lambda x: x.quantile(0.3, 1)", static={"q": 0.3, "axis": 1}),
     Case("kthvalue kept", kernels.kthvalue, (X,), "lambda x: x.kthvalue(2, 0, True)", static={"k": 2, "axis": 0, "keepdims": True}),
     Case("median kept", kernels.median, (X,), "lambda x: x.median(1, True)", static={"axis": 1, "keepdims": True}),
     Case("quantile midpoint", kernels.quantile, (X,), "lambda x: x.quantile(0.3, 1, interpolation='midpoint')",
@@ -38,5 +38,8 @@ CASES = [
          static={"q": 0.3, "interpolation": "nearest"}),
     Case("quantile kept", kernels.quantile, (X,), "lambda x: x.quantile(0.3, 0, True)", static={"q": 0.3, "axis": 0, "keepdims": True}),
     Case("quantile the last", kernels.quantile, (X,), "lambda x: x.quantile(1.0, 0)", static={"q": 1.0, "axis": 0}),
-    Case("quantile of one", kernels.quantile, ((3, 1),), "lambda x: x.quantile(0.5, 1)", static={"q": 0.5}),
+    Case("quantile of one", kernels.quantile, ((3, 1),), "lambda x: x.quantile(0.5)", static={"q": 0.5}),
+    Case("msort", kernels.msort, (X,), "torch.msort"),
+    Case("quantiles", kernels.quantile, (X,), "lambda x: x.quantile(torch.tensor((0.2, 0.9), dtype=x.dtype), 0)",
+         static={"q": (0.2, 0.9), "axis": 0}),
 ]  # fmt: skip

@@ -4,7 +4,7 @@
 // s['c'].split('i_i_o', 16, 'peel')
 // s['c'].split('j', 64, 'guard')
 // s['c'].split('j_i', 4, 'peel')
-// s['c'].split('k', 8, 'peel')
+// s['c'].split('k', 8, 'guard')
 // s['c'].reorder('i_o', 'j_o', 'k_o', 'k_i', 'i_i_o_o', 'i_i_i', 'j_i_i', 'i_i_o_i', 'j_i_o')
 // s['c'].fuse('i_i_o_i', 'j_i_o')
 // s['c'].unroll('k_i')

@@ -7,7 +7,7 @@
 // s['c'].split('j_i', 2, 'peel')
 // s['c'].split('j_i_o', 4, 'peel')
 // s['c'].split('j_i_o_o', 4, 'peel')
-// s['c'].split('k', 32, 'peel')
+// s['c'].split('k', 32, 'guard')
 // s['c'].reorder('i_o', 'j_o', 'k_o', 'k_i', 'i_i_o_o_i', 'i_i_o_i', 'j_i_o_o_i', 'j_i_i', 'i_i_o_o_o', 'j_i_o_o_o', 'i_i_i', 'j_i_o_i')
 // s['c'].fuse('i_i_o_o_o', 'j_i_o_o_o')
 // s['c'].fuse('i_i_o_o_o_j_i_o_o_o', 'i_i_i')
@@ -51,7 +51,8 @@ extern "C" __global__ void __launch_bounds__(256) k0_c(
     const int lane = (int)threadIdx.x;
     #pragma unroll
     for (int step = 0; step < 2; ++step) {
-      te_copy_async<16>(&a_tile[0][(lane + step * 256) / 4][lane % 4 * 8], &a[lane * 8 + step * 65536 + i_o_j_o / 16 * 131072 + lane / 4 * 992]);
+      const int t1 = lane / 8 * 8 - lane / 32 * 32;
+      te_copy_async<16>(&a_tile[0][step * 64 + lane / 32 * 8 + lane % 8][t1], &a[lane + step * 65536 + i_o_j_o / 16 * 131072 + lane / 32 * 8160 + lane % 8 * 1023]);
     }
   }
   {
@@ -63,7 +64,8 @@ extern "C" __global__ void __launch_bounds__(256) k0_c(
     const int lane = (int)threadIdx.x;
     #pragma unroll
     for (int step = 0; step < 2; ++step) {
-      te_copy_async<16>(&a_tile[1][(lane + step * 256) / 4][lane % 4 * 8], &a[lane * 8 + step * 65536 + i_o_j_o / 16 * 131072 + lane / 4 * 992 + 32]);
+      const int t2 = lane / 8 * 8 - lane / 32 * 32;
+      te_copy_async<16>(&a_tile[1][step * 64 + lane / 32 * 8 + lane % 8][t2], &a[lane + step * 65536 + i_o_j_o / 16 * 131072 + lane / 32 * 8160 + lane % 8 * 1023 + 32]);
     }
   }
   {
@@ -79,7 +81,7 @@ extern "C" __global__ void __launch_bounds__(256) k0_c(
         const int lane = (int)threadIdx.x;
         #pragma unroll
         for (int step = 0; step < 2; ++step) {
-          te_copy_async<16>(&a_tile[(k_o + 2) % 3][(lane + step * 256) / 4][lane % 4 * 8], &a[k_o * 32 + lane * 8 + step * 65536 + i_o_j_o / 16 * 131072 + lane / 4 * 992 + 64]);
+          te_copy_async<16>(&a_tile[(k_o + 2) % 3][step * 64 + lane / 32 * 8 + lane % 8][lane / 8 * 8 - lane / 32 * 32], &a[k_o * 32 + lane + step * 65536 + i_o_j_o / 16 * 131072 + lane / 32 * 8160 + lane % 8 * 1023 + 64]);
         }
       }
       {
@@ -92,21 +94,21 @@ extern "C" __global__ void __launch_bounds__(256) k0_c(
       const int thread = (int)threadIdx.x;
       #pragma unroll
       for (int k_i = 0; k_i < 32; k_i += 16) {
-        uint32_t a_tile_fragment_0[2][4];
-        uint32_t b_tile_fragment_0[4][2];
+        uint32_t a_tile_fragment_3[2][4];
+        uint32_t b_tile_fragment_3[4][2];
         #pragma unroll
         for (int i_i_o_o_i = 0; i_i_o_o_i < 2; ++i_i_o_o_i) {
-          te_matrices<false>(a_tile_fragment_0[i_i_o_o_i], &a_tile[k_o % 3][i_i_o_o_i * 16 + thread / 64 * 32 + thread % 16][k_i + thread / 16 * 8 - thread / 32 * 16]);
+          te_matrices<false>(a_tile_fragment_3[i_i_o_o_i], &a_tile[k_o % 3][i_i_o_o_i * 16 + thread / 64 * 32 + thread % 16][k_i + thread / 16 * 8 - thread / 32 * 16]);
         }
         #pragma unroll
         for (int j_i_o_o_i = 0; j_i_o_o_i < 4; j_i_o_o_i += 2) {
-          te_matrices<true>(b_tile_fragment_0[j_i_o_o_i], b_tile_fragment_0[j_i_o_o_i + 1], &b_tile[k_o % 3][k_i + thread % 16][j_i_o_o_i * 8 + thread / 16 * 8 + thread / 32 * 16 - thread / 64 * 64]);
+          te_matrices<true>(b_tile_fragment_3[j_i_o_o_i], b_tile_fragment_3[j_i_o_o_i + 1], &b_tile[k_o % 3][k_i + thread % 16][j_i_o_o_i * 8 + thread / 16 * 8 + thread / 32 * 16 - thread / 64 * 64]);
         }
         #pragma unroll
         for (int i_i_o_o_i = 0; i_i_o_o_i < 2; ++i_i_o_o_i) {
           #pragma unroll
           for (int j_i_o_o_i = 0; j_i_o_o_i < 4; ++j_i_o_o_i) {
-            te_mma_bf16(c_sum[i_i_o_o_i][0][j_i_o_o_i][0], c_sum[i_i_o_o_i][0][j_i_o_o_i][1], c_sum[i_i_o_o_i][1][j_i_o_o_i][0], c_sum[i_i_o_o_i][1][j_i_o_o_i][1], a_tile_fragment_0[i_i_o_o_i], b_tile_fragment_0[j_i_o_o_i]);
+            te_mma_bf16(c_sum[i_i_o_o_i][0][j_i_o_o_i][0], c_sum[i_i_o_o_i][0][j_i_o_o_i][1], c_sum[i_i_o_o_i][1][j_i_o_o_i][0], c_sum[i_i_o_o_i][1][j_i_o_o_i][1], a_tile_fragment_3[i_i_o_o_i], b_tile_fragment_3[j_i_o_o_i]);
           }
         }
       }
@@ -120,12 +122,12 @@ extern "C" __global__ void __launch_bounds__(256) k0_c(
       for (int j_i_o_o_i = 0; j_i_o_o_i < 4; ++j_i_o_o_i) {
         {
           const int thread = (int)threadIdx.x;
-          te_bf16 t0[2];
+          te_bf16 t3[2];
           #pragma unroll
           for (int j_i_i = 0; j_i_i < 2; ++j_i_i) {
-            t0[j_i_i] = te_to_bf16(c_sum[i_i_o_o_i][i_i_o_i][j_i_o_o_i][j_i_i]);
+            t3[j_i_i] = te_to_bf16(c_sum[i_i_o_o_i][i_i_o_i][j_i_o_o_i][j_i_i]);
           }
-          te_store(&c[i_i_o_i * 8192 + i_i_o_o_i * 16384 + thread * 2 + i_o_j_o * 64 + j_i_o_o_i * 8 + thread / 4 * 1016 + thread / 64 * 32704 + i_o_j_o / 16 * 130048 - thread / 32 * 8160], t0);
+          te_store(&c[i_i_o_i * 8192 + i_i_o_o_i * 16384 + thread * 2 + i_o_j_o * 64 + j_i_o_o_i * 8 + thread / 4 * 1016 + thread / 64 * 32704 + i_o_j_o / 16 * 130048 - thread / 32 * 8160], t3);
         }
       }
     }

@@ -90,6 +90,15 @@ def test_open_sizes_are_said():
 
 
 @with_nvrtc
+def test_copies_of_short_rows_meet_in_no_bank():
+    a, b = (te.placeholder((1024, 256), "bfloat16", name=name) for name in "ab")
+    outputs = [te.compute((1024, 1024), lambda i, j: te.sum(lambda k: a[i, k] * b[j, k], 256), name="c")]
+    (one,) = predicted(outputs, [a, b])
+    shared = [x for x in one.accesses if x.space == "shared"]
+    assert shared and all(x.units == x.least for x in shared) and "bank conflicts" not in explained([one], H200)
+
+
+@with_nvrtc
 def test_launches_of_a_scan_are_counted_and_looked_at_once():
     u = te.placeholder((4096,), name="u")
     states = te.scan(lambda t, v: te.compute((4096,), lambda i: 0.5 * (v[(i + 1) % 4096] + v[i])), u, 300)
