@@ -3,17 +3,21 @@
 The points of a reduction become a row-major sequence of steps. A bound that depends on data gives no length, but where every
 point reads a tensor at an index that moves with the axis, the extent of that tensor limits how many points there can be:
 the scan has that length and skips the steps that are no points.
+
+Rounding adds up along a fold, so a long one goes in parts: folds of a row or a block of points, and a fold of what these come to.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 
 from tensorexpr.autodiff.local.spans import spans
-from tensorexpr.autodiff.local.workspace import Place, Workspace, guarded, shifted
+from tensorexpr.autodiff.local.workspace import Place, Workspace, as_extent, guarded, shifted
 from tensorexpr.errors import DifferentiationError
 from tensorexpr.ir import (
     Access,
+    Apply,
     Axis,
     Const,
     Define,
@@ -24,12 +28,82 @@ from tensorexpr.ir import (
     Scan,
     TensorType,
     apply,
+    conjunction,
+    conjuncts,
     const,
     product,
 )
 from tensorexpr.language.core.tensor import name_of
 from tensorexpr.records import replace
 from tensorexpr.traversal import bottom_up, bound_names, fresh_name, substitute, walk
+
+LONG = 128
+"""So many points are folded one after the other; the rounding of each step stays in all that follow."""
+SHORT = 16
+"""The least part of an axis: blocks that divide it are preferred from here on."""
+
+LEVELS = 2
+"""How often an open extent is divided into parts: 128 * 128 points are one part then."""
+
+
+def in_parts(node: Reduce, place: Place, workspace: Workspace) -> Reduce | None:
+    """A reduction over a box of many points as one of reductions over parts of it, in the same order; None where it is short.
+
+    The parts are rows along the last axis, or blocks of the only one.
+    """
+    if not all(_is_same(e) for axis in node.axes for e in (axis.start, axis.stop)) or not all(map(_is_same, conjuncts(node.where))):
+        return None
+    extents = [_extent(axis) for axis in node.axes]
+    if all(isinstance(extent, Const) for extent in extents) and math.prod(int(e.value) for e in extents if isinstance(e, Const)) <= LONG:
+        return None
+    if len(node.axes) > 1:
+        filled = () if isinstance(extents[-1], Const) and extents[-1].value > 0 else (apply("gt", extents[-1], const(0)),)
+        return _of_parts(node, replace(node, axes=node.axes[-1:]), node.axes[:-1], filled)
+    (axis,), (extent,) = node.axes, extents
+    if sum(isinstance(part, Apply) and part.op.name == "floordiv" for part in walk(extent)) >= LEVELS:
+        return None
+    taken = {*workspace.reserved, *(a.index for a in place.axes), *bound_names(node)}
+    outer, own = fresh_name(f"{axis.index}_o", taken), fresh_name(f"{axis.index}_i", taken)
+    block = _block(int(extent.value)) if isinstance(extent, Const) else LONG
+    behind = apply("add", apply("mul", Index(outer), const(block)), Index(own))
+    at = {axis.index: behind if axis.start == const(0) else apply("add", axis.start, behind)}
+    whole = isinstance(extent, Const) and int(extent.value) % block == 0
+    inner = replace(
+        node,
+        values=tuple(substitute(value, at) for value in node.values),
+        axes=(Axis(own, const(0), const(block)),),
+        where=node.where if whole else conjunction([*conjuncts(node.where), apply("lt", behind, extent)]),
+    )
+    blocks = (
+        const(-(-int(extent.value) // block))
+        if isinstance(extent, Const)
+        else apply("floordiv", apply("add", extent, const(block - 1)), const(block))
+    )
+    return _of_parts(node, inner, (Axis(outer, const(0), blocks),), ())
+
+
+def _of_parts(node: Reduce, inner: Reduce, axes: tuple[Axis, ...], filled: tuple[Expr, ...]) -> Reduce:
+    parts = tuple(replace(inner, component=c) for c in range(len(node.values)))
+    conditions = [*conjuncts(node.where), *filled]
+    return replace(node, values=parts, axes=axes, where=conjunction(conditions) if conditions else None)
+
+
+def _is_same(e: Expr) -> bool:
+    """Whether a bound or a condition is the same at all points."""
+    return not any(isinstance(node, Access | Index) for node in walk(e))
+
+
+def _extent(axis: Axis) -> Expr:
+    if isinstance(axis.start, Const) and isinstance(axis.stop, Const):
+        return const(max(int(axis.stop.value) - int(axis.start.value), 0))
+    return as_extent(axis.stop if axis.start == const(0) else apply("sub", axis.stop, axis.start))
+
+
+def _block(extent: int) -> int:
+    """How many points of an axis are a part: close to its root, and a divisor of it where there is one."""
+    root = min(math.isqrt(extent - 1) + 1, LONG)
+    divisors = [d for d in range(SHORT, LONG + 1) if extent % d == 0]
+    return min(divisors, key=lambda d: abs(d - root)) if divisors else root
 
 
 def fold_steps(node: Reduce, place: Place, step: Expr, workspace: Workspace) -> tuple[Expr, dict[str, Expr], list[Expr]] | None:

@@ -16,7 +16,7 @@ from tensorexpr.autodiff.local.products import leave_one_out
 from tensorexpr.autodiff.local.winners import winner_guards
 from tensorexpr.autodiff.local.workspace import Place, Workspace, all_of, plain_axes
 from tensorexpr.autodiff.scan.bodies import recalled, renamed_scan
-from tensorexpr.autodiff.scan.folds import expand_reduction
+from tensorexpr.autodiff.scan.folds import expand_reduction, in_parts
 from tensorexpr.autodiff.sweep.accumulate import SUM
 from tensorexpr.autodiff.sweep.reverse import active_tensors
 from tensorexpr.dtypes import DType, accumulator
@@ -186,6 +186,15 @@ class Forward:
                     return total
             return None
 
+        def folded(node: Reduce, place: Place) -> Expr:
+            while (parts := in_parts(node, place, self.workspace)) is not None:
+                below = place.under(parts.axes, conjuncts(parts.where))
+                node = replace(parts, values=tuple(folded(value, below) for value in parts.values if isinstance(value, Reduce)))
+            read, scan = expand_reduction(node, place, self.workspace, owner)
+            if scan.names[0] not in self.names:
+                self._visit_scan(scan)
+            return read
+
         def reduction(node: Reduce, place: Place) -> Expr | None:
             inner = place.under(node.axes, conjuncts(node.where))
             match node.combiner.name:
@@ -200,9 +209,7 @@ class Forward:
                     tangent, where = visit(node.values[0], inner), node.where
                     tangent = None if tangent is None else apply("mul", tangent, factor)
                 case _:
-                    read, scan = expand_reduction(node, place, self.workspace, owner)
-                    if scan.names[0] not in self.names:
-                        self._visit_scan(scan)
+                    read = folded(node, place)
                     recount = ExpressionAdjoint(self.workspace, owner, self.names, outer)
                     return bottom_up(read, self._to_tangent) if recount.count(read) else None
             if tangent is None:

@@ -13,7 +13,7 @@ from tensorexpr.autodiff.data.scatters import scattered_adjoint
 from tensorexpr.autodiff.local.contributions import Contribution, ExpressionAdjoint
 from tensorexpr.autodiff.local.overrides import Override, inputs_within
 from tensorexpr.autodiff.local.workspace import Place, Workspace
-from tensorexpr.autodiff.scan.folds import expand_reduction
+from tensorexpr.autodiff.scan.folds import expand_reduction, in_parts
 from tensorexpr.autodiff.scan.recurrences import reverse_scan
 from tensorexpr.autodiff.scan.running import running_table
 from tensorexpr.autodiff.sweep.accumulate import Flow, accumulate, axes_of
@@ -37,6 +37,7 @@ from tensorexpr.ir import (
     Scan,
     Scatter,
     Segments,
+    conjuncts,
 )
 from tensorexpr.records import field, record, replace
 from tensorexpr.traversal import expressions, reads, walk
@@ -313,6 +314,10 @@ class Sweep:
 
         def separate(node: Expr, place: Place) -> Expr | None:
             if isinstance(node, Reduce):
+                while not node.combiner.is_builtin and (parts := in_parts(node, place, self.workspace)) is not None:
+                    below = place.under(parts.axes, conjuncts(parts.where))
+                    found = [separate(value, below) for value in parts.values]
+                    node = replace(parts, values=tuple(value for value in found if value is not None))
                 read, definition = self._separate(node, place, owner)
             elif isinstance(node, Apply) and (term := term_at(node, place, outer, self.workspace)) is not None:
                 read, definition = self._separate_term(term, self.workspace.new_name(owner, f"_{node.op.name}"))

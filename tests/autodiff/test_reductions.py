@@ -205,3 +205,47 @@ def test_sixteen_bit_gradients_carry_float32():
         value = te.evaluate(found, {x: ones * np.float16(1.001), head: ones})
         assert value.dtype == np.float16 and value == np.float16(2048 * np.float32(np.float16(1.001)))
     assert te.gradient(y, [x], head=te.placeholder((2048, 2), "float16"))[0].dtype is te.float16
+
+
+def merged(a, b):
+    """Count, mean and sum of squared deviations of two parts together."""
+    count, apart = a[0] + b[0], b[1] - a[1]
+    share = te.where(b[0] == 0, 0, b[0] / te.where(count == 0, 1, count))
+    return count, a[1] + apart * share, a[2] + b[2] + apart * apart * (a[0] * share)
+
+
+@pytest.mark.parametrize("shape", [(24, 50, 30), (36000,)])
+def test_rounding_of_a_long_fold_stays_small_whatever_axes_it_has(shape):
+    x = te.placeholder(shape, "float32", name="x")
+    _, mean, squares = te.compute((), lambda: te.reduce(merged, (0.0, 0.0, 0.0), lambda *i: (1.0, x[i], 0.0), shape))
+    data = (np.random.default_rng(7).standard_normal(shape) + 1).astype(np.float32)
+    exact = data.astype(F64)
+    slopes = te.gradient(te.compute((), lambda: mean[()] + squares[()] / data.size), [x])
+    (found,) = te.build(te.schedule(slopes, "cpu", [x]))(data)
+    np.testing.assert_allclose(found * data.size, 1 + 2 * (exact - exact.mean()), rtol=0, atol=5e-6)
+
+
+@pytest.mark.parametrize("shape", [(3, 50), (131,), (50, 3), (2, 0), (0, 2)])
+@pytest.mark.parametrize("are_open", [False, True])
+def test_parts_of_a_long_fold_keep_the_order_of_its_points(shape, are_open):
+    sizes = tuple(te.dim(f"n{k}") for k in range(len(shape))) if are_open else shape
+    x = te.placeholder(sizes, F64, name="x")
+    head = te.placeholder((), F64, name="h")
+
+    def then(a, b):  # first x -> a0*x + a1, then x -> b0*x + b1
+        return b[0] * a[0], b[0] * a[1] + b[1]
+
+    whole = te.compute((), lambda: te.reduce(then, (1.0, 0.0), lambda *i: (te.cos(x[i]), te.sin(x[i])), sizes)[1], name="y")
+    data = np.random.default_rng(8).uniform(-0.3, 0.3, shape)
+    flat = data.ravel()
+    behind = np.concatenate([np.cumprod(np.cos(flat)[::-1])[::-1][1:], [1.0]])[: flat.size]
+    before = np.zeros(flat.size)
+    for k in range(1, flat.size):
+        before[k] = np.cos(flat[k - 1]) * before[k - 1] + np.sin(flat[k - 1])
+    expected = (behind * (np.cos(flat) - np.sin(flat) * before)).reshape(shape)
+    (slope,) = te.gradient(whole, [x], head=head)
+    np.testing.assert_allclose(te.evaluate(slope, {x: data, head: 1.0}), expected, rtol=1e-12, atol=1e-15)
+    tangent = te.placeholder(sizes, F64, name="v")
+    along = te.jvp(whole, x, tangent)
+    v = np.random.default_rng(9).standard_normal(shape)
+    np.testing.assert_allclose(te.evaluate(along, {x: data, tangent: v}), (expected * v).sum(), rtol=1e-11, atol=1e-14)
