@@ -116,4 +116,15 @@ outputs = [T6]""",
         ),
         ("searched",),
     ),
+    "a buffer that is computed in a loop and read behind it, under one declaration": Plan(
+        Sample(
+            """a = 2
+X5 = te.placeholder((1, a, a), 'float64', name='X5')
+T7 = te.compute((1,), lambda p: te.sum(lambda j, l: X5[p, j, l], (a, a)) + X5.read(p, 1, 1, outside='clamp'), name='T7')
+inputs = [X5]
+outputs = [T7]""",
+            seed=1795879558397,
+        ),
+        ("random",),
+    ),
 }

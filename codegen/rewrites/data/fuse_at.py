@@ -130,7 +130,7 @@ class _Fusion:
         for rest in rests:
             path = rest
             while isinstance(statement(self.nest, path[:-1]), Alloc) if len(path) > 2 else False:
-                if any(root[: len(path) - 1] == path[:-1] for root in self.roots):
+                if any(inner[: len(path) - 1] == path[:-1] for inner in (*self.roots, *copies)):
                     break
                 path = path[:-1]
             blocks.setdefault(path[:-1], []).append(path)

@@ -71,11 +71,15 @@ def rest_of(nest: LoopNest, path: Path, copies: Sequence[Path], depth: int = 1) 
     """The outermost loop around a place, below the first steps of its path and not around some loops, where that is a copy of one inside of
     these: what is left beside whole blocks; the outermost statement where there is no loop. None where it is another loop."""
     inner = {s.index for at in copies for _, s in walk_block(inside(statement(nest, at))) if isinstance(s, For)}
-    for end in range(max(depth + 1, 2), len(path)):
+    outermost: Path | None = None
+    for end in range(max(depth + 1, 2), len(path) + 1):
+        if any(at[:end] == path[:end] for at in copies):
+            continue
+        outermost = outermost or path[:end]
         s = statement(nest, path[:end])
-        if isinstance(s, For) and not any(at[:end] == path[:end] for at in copies):
+        if isinstance(s, For):
             return path[:end] if s.index in inner else None
-    return path[: max(depth + 1, 2)]
+    return outermost
 
 
 def is_read_by(s: Stmt, buffer: str) -> bool:

@@ -101,6 +101,17 @@ return y
     assert "workspace" not in text
 
 
+def test_what_is_left_around_a_loop_is_behind_it():
+    """The declaration of the sum is around the loop and around what reads the buffer behind it."""
+    kept = Kept.of_text("""
+x: f32[2, 3] = input()
+a[i, j]: f32[2, 3] = x[i, j] * 2.0
+y[p]: f32[1] = sum(a[i, j] for i in range(2) for j in range(3)) + a[1, 1]
+return y
+""")
+    assert print_nest(kept.check(fuse_at(kept.nest, "a", "i_1"))).count("a: local") == 2
+
+
 def test_a_region_with_threads_and_lanes_moves_into_a_loop():
     kept = Kept.of_text(CHAIN)
     nest = kept.check(vectorize(kept.check(parallel(kept.check(split(kept.nest, "i", 8)), "i_o")), "i_i"))
