@@ -19,7 +19,7 @@ import numpy as np
 
 from tensorexpr.bounds.wrapping import MOST_SIZE
 from tensorexpr.dtypes import DType
-from tensorexpr.errors import ArgumentError, DefinitionError, user_location
+from tensorexpr.errors import ArgumentError, CallError, DefinitionError, user_location
 from tensorexpr.interpret import extent_value
 from tensorexpr.ir import Expr, Program, greatest_size
 from tensorexpr.markup import listed
@@ -172,9 +172,10 @@ class Arguments:
         return [self._prepare_one(p, t, a) for p, t, a in zip(inputs, self.input_types, arrays, strict=True)]
 
     def named(self, keywords: Mapping[str, object]) -> ArgumentError:
-        """The error for keywords in a call."""
+        """The error for keywords in a call, also a `TypeError`."""
         names = ", ".join(p.name for p in self.signature.inputs) or "none"
-        return self._error(f"expected arrays by position ({names}) and out, got the keyword {next(iter(keywords))}")
+        message = f"expected arrays by position ({names}) and out, got the keyword {next(iter(keywords))}"
+        return self._error(message, kind=CallError)
 
     def _prepare_one(self, parameter: Parameter, numpy_type: np.dtype, value: object) -> np.ndarray:
         array = value if type(value) is np.ndarray else self._as_array(parameter, numpy_type, value)
@@ -372,8 +373,10 @@ class Arguments:
     def _label(self, parameter: Parameter) -> str:
         return "out" if self.signature.single else f"out {parameter.name}"
 
-    def _error(self, message: str, *, at: str | None = None, hint: str | None = None) -> ArgumentError:
-        return ArgumentError(f"{self.signature.name}: {message}", term=self.signature, location=user_location(), at=at, hint=hint)
+    def _error(
+        self, message: str, *, at: str | None = None, hint: str | None = None, kind: type[ArgumentError] = ArgumentError
+    ) -> ArgumentError:
+        return kind(f"{self.signature.name}: {message}", term=self.signature, location=user_location(), at=at, hint=hint)
 
 
 def overlap(a: np.ndarray, b: np.ndarray) -> bool:

@@ -15,6 +15,8 @@ OTHER_NAMES = {
     "batch2": ("y",), "tensors": ("xs",), "ddof": ("correction",),
 }  # fmt: skip
 """Names of arguments that others use, each with those that ours may have in their place."""
+MOST_NUMBERS = 64
+"""Numbers of an array that are a static argument, as axes, sizes and quantiles are."""
 
 
 def own_name(name: str, known: Collection[str]) -> str:
@@ -31,12 +33,14 @@ def fixed(value: Any) -> Any:
 
 def numbers_of(value: Any) -> Any:
     """What a static argument holds: Python's numbers for an array of NumPy's or PyTorch's with at most one axis, else the value itself.
+    More than `MOST_NUMBERS` are data, which a static argument is not.
 
     A tensor whose gradient is recorded stays one: nothing would come back to it.
     """
     kind = type(value)
     if isinstance(value, (np.ndarray, np.generic)) or (kind.__module__, kind.__name__) == ("torch", "Tensor"):
-        return value if value.ndim > 1 or getattr(value, "requires_grad", False) else value.tolist()
+        is_data = value.ndim > 1 or (value.ndim == 1 and len(value) > MOST_NUMBERS)
+        return value if is_data or getattr(value, "requires_grad", False) else value.tolist()
     return value
 
 

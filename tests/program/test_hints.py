@@ -152,7 +152,7 @@ def test_the_identity_of_a_combiner_is_a_number():
 
 def test_compiled_functions_take_arrays_by_position():
     a, b = (np.ones(t.shape, t.dtype.name) for t in (A, B))
-    text = said(te.ArgumentError, lambda: te.build(C, [A, B])(A=a, B=b))[0]
+    text = said(te.CallError, lambda: te.build(C, [A, B])(A=a, B=b))[0]
     assert text == "C: expected arrays by position (A, B) and out, got the keyword A"
 
     class Other:

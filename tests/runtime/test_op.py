@@ -257,8 +257,9 @@ def test_calls_that_do_not_fit():
     assert "matmul: expected one value for a, got two" in refused(te.ArgumentError, matmul, x, a=x)
     text = refused(te.ArgumentError, scale, x, power={1})
     assert "static argument power: expected a hashable value, got a set" in text
-    text = refused(te.ArgumentError, scale, x, power=x)
+    text = refused(te.ArgumentError, scale, x, power=floats(2, 2))
     assert "static argument power: expected a hashable value, got a ndarray" in text and "make the parameter positional" in text
+    assert "static argument power: expected a hashable value, got a ndarray" in refused(te.ArgumentError, scale, x, power=floats(1000))
     assert "expected the static argument n, got none" in refused(te.ArgumentError, te.op(lambda x, *, n: x), x)
     text = refused(te.ArgumentError, scale, [1.0, 2.0])
     assert "scale: argument x: expected an array, got Python numbers in a list" in text and "hint: np.asarray(x)" in text

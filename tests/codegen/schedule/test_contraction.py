@@ -99,20 +99,6 @@ def test_few_rows_read_a_large_operand_as_it_lies():
     assert "stage('B'" not in found and "s['C_parts'].vectorize('j_i')" in found
 
 
-@pytest.mark.parametrize(
-    ("text", "order"),
-    [
-        (product(1, 1024, 1000), "reorder('i', 'k', 'j_o', 'j_i')"),  # one piece of 1000 columns, not two of 960
-        (product(1, 1024, 4100), "split('j', 2112, 'shift')"),  # two alike
-        (product(1000, 1024, 1, a="A[k, i]"), "reorder('j', 'k', 'i_o', 'i_i')"),
-    ],
-    ids=["row", "long row", "column"],
-)
-def test_one_row_walks_through_the_matrix_in_order(text, order):
-    """Accumulators of a long piece of a row wait in the first level; an axis of one element has no rows that could share columns."""
-    assert order in lines(text, replace(SERVER, cores=1))
-
-
 def test_an_operand_across_the_lanes_is_turned_around_in_squares():
     found = lines(product(256, 256, 256, b="B[j, k]"))
     assert "s['C'].stage('B', ((0, " in found

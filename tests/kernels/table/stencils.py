@@ -84,7 +84,10 @@ CASES = [
         "heat_steps 3", kernels.heat_steps, ((4, 5), Data((), RATE)), None, lambda u, r: heat(u, r, 3, "wrap"),
         {"steps": 3, "mode": "wrap"},
     ),
-    Case("heat_steps 100", kernels.heat_steps, ((4, 4), Data((), RATE)), None, lambda u, r: heat(u, r, 100, "edge"), {"steps": 100}),
+    Case(
+        "heat_steps 100", kernels.heat_steps, ((4, 4), Data((), RATE)), None, lambda u, r: heat(u, r, 100, "edge"), {"steps": 100},
+        float32=3e-4,  # the slope by the rate, 1e-5, is a sum of 1,600 terms of up to 0.2 that cancel
+    ),
     Case(
         "wave_step", kernels.wave_step, ((4, 5), (4, 5), (4, 5)), None, lambda u, b, c: wave(u, b, c, 1),
     ),
