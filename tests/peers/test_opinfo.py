@@ -42,7 +42,10 @@ def own_name(name: str) -> str:
 @functools.cache
 def operators() -> dict[str, Any]:
     """The entries by PyTorch's name, the first of each."""
+    frozen = torch.backends.flags_frozen()
     op_db = importlib.import_module("torch.testing._internal.common_methods_invocations").op_db
+    if not frozen:  # PyTorch's own tests may not set flags; those beside these do
+        torch.backends.flags_frozen.__globals__["__allow_nonbracketed_mutation_flag"] = True
     found: dict[str, Any] = {}
     for info in op_db:
         known = "." not in own_name(info.name) and own_name(info.name) in kernels.__all__ and info.name not in OTHERS
