@@ -12,7 +12,6 @@ from tensorexpr.codegen.schedule.binding import check_bound, check_shifted
 from tensorexpr.codegen.schedule.independence import free_axes, may_collide
 from tensorexpr.codegen.schedule.reductions import Group, Member
 from tensorexpr.codegen.schedule.state import Fuse, Split, Stage, State, all_uses, definition_named
-from tensorexpr.codegen.schedule.tensorize import check_tensorized
 from tensorexpr.codegen.schedule.windows import has_hull, window
 from tensorexpr.dtypes import accumulator
 from tensorexpr.errors import ScheduleError
@@ -61,7 +60,6 @@ def check_stage(state: State, stage: Stage) -> Stage:
             check_bound(state, stage, loop, kind, refuse)
         if kind in LANES:
             _check_vector(state, stage, loop, kind)
-    check_tensorized(state, stage, refuse)
     return stage
 
 

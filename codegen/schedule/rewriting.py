@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from tensorexpr.codegen.schedule.cache import check_cached
 from tensorexpr.codegen.schedule.fitting import fitted
-from tensorexpr.codegen.schedule.legality import check_stage, refuse
+from tensorexpr.codegen.schedule.legality import check_stage
 from tensorexpr.codegen.schedule.pipeline import check_pipelines
 from tensorexpr.codegen.schedule.placement import check_placement
 from tensorexpr.codegen.schedule.skewing import check_skewed
 from tensorexpr.codegen.schedule.state import SERIAL, Split, Stage, State
-from tensorexpr.codegen.schedule.tensorize import check_tensorized
 from tensorexpr.errors import ScheduleError
 from tensorexpr.hints import suggestion
 from tensorexpr.records import replace
@@ -62,5 +61,4 @@ def checked(state: State, stage: Stage) -> State:
     for root in roots:
         check_cached(changed, root)
         check_pipelines(changed, root)
-        check_tensorized(changed, changed.stage(root), refuse)
     return changed

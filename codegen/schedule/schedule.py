@@ -36,7 +36,6 @@ from tensorexpr.codegen.schedule.serial import serial
 from tensorexpr.codegen.schedule.sort import sort
 from tensorexpr.codegen.schedule.split import split
 from tensorexpr.codegen.schedule.state import SERIAL, Stage, State, plain_state
-from tensorexpr.codegen.schedule.tensorize import tensorize, with_digest
 from tensorexpr.codegen.schedule.tile import tile
 from tensorexpr.codegen.schedule.unroll import unroll
 from tensorexpr.codegen.schedule.vectorize import vectorize
@@ -361,13 +360,6 @@ class StageHandle:
         state, made = part(self._schedule.state, self.name, axis, lengths)
         self._apply("part", state, axis, *lengths)
         return made
-
-    @checked()
-    def tensorize(self, axis: str, intrinsic: str) -> None:
-        """Runs the loops from one inwards as an instruction of the machine, known by name (`te.intrinsic` declares one)."""
-        state = tensorize(self._schedule.state, self.name, axis, intrinsic, refuse)
-        self._apply("tensorize", state, axis, intrinsic)
-        self._schedule.state = with_digest(self._schedule.state, intrinsic)
 
     @checked()
     def pipeline(self, axis: str, stages: int = 2) -> None:
