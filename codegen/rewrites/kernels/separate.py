@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tensorexpr.codegen.dependence import operation_of
-from tensorexpr.codegen.lowering.arithmetic import ZERO, constant, sub
+from tensorexpr.codegen.lowering.context.arithmetic import ZERO, constant, sub
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, Kernel, LoopNest, Stmt, Store
 from tensorexpr.codegen.rewrites.data.rfactor import COMBINERS
 from tensorexpr.codegen.rewrites.expressions import (
