@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from tensorexpr.codegen.lowering.arithmetic import ZERO, constant
+from tensorexpr.codegen.lowering.context.arithmetic import ZERO, constant
 from tensorexpr.codegen.nest import Block, Buffer, Call, For, LoopNest, Store
 from tensorexpr.codegen.rewrites.expressions import substituted_in
 from tensorexpr.codegen.rewrites.paths import Path, around, loop_at, loop_paths, rewrite_loops, walk_nest
 from tensorexpr.codegen.rewrites.refusals import refuse
-from tensorexpr.codegen.schedule.intrinsics import Intrinsic, intrinsic_named, match
+from tensorexpr.codegen.schedule.legal.intrinsics import Intrinsic, intrinsic_named, match
 from tensorexpr.ir import Access, Apply, Expr
 from tensorexpr.records import replace
 
