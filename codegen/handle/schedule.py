@@ -24,6 +24,7 @@ from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.plain import plainly
 from tensorexpr.codegen.rewrites.kernels import in_memory
 from tensorexpr.codegen.rewrites.loops import simplify as simplify_nest
+from tensorexpr.codegen.rewrites.loops.tensorize import settled
 from tensorexpr.codegen.rewrites.names import named
 from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.codegen.schedule.schedule import schedule as planned_schedule
@@ -190,9 +191,9 @@ class Schedule:
 
     # -------------------------------------------------------------------------------------------------------------- words
 
-    def became(self, word: str, arguments: tuple[Any, ...], on: str | None, **changes: Any) -> None:
+    def became(self, word: str, arguments: tuple[Any, ...], on: str | None, nest: LoopNest, **changes: Any) -> None:
         """Takes another form after a call."""
-        self.form = replace(self.form, **changes, calls=(*self.form.calls, Call(word, arguments, on)))
+        self.form = replace(self.form, nest=settled(nest), **changes, calls=(*self.form.calls, Call(word, arguments, on)))
 
     @checked()
     def rewrite(self, word: str, *arguments: Any) -> None:
