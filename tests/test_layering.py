@@ -119,7 +119,7 @@ def test_every_room_is_in_the_list_of_packages():
 
 
 LARGE = {  # rooms of more than a dozen modules that stand: none is added
-    "tensorexpr.codegen.schedule", "tensorexpr.codegen.lowering", "tensorexpr.interop.onnx.operators",
+    "tensorexpr.codegen.schedule", "tensorexpr.codegen.lowering",
 }  # fmt: skip
 
 
