@@ -22,7 +22,7 @@ from tensorexpr.codegen.auto.search.memory import in_and_out
 from tensorexpr.codegen.auto.tiles import tiled
 from tensorexpr.codegen.auto.tiles.bound import least
 from tensorexpr.codegen.nest import Block, For, LoopNest, Store
-from tensorexpr.codegen.rewrites.expressions import buffers_written, expressions_of, stores_in
+from tensorexpr.codegen.rewrites.expressions import expressions_of, stores_in
 from tensorexpr.codegen.rewrites.kernels import in_memory
 from tensorexpr.codegen.rewrites.names import taken_names
 from tensorexpr.codegen.rewrites.paths import walk_block
@@ -60,7 +60,7 @@ def searched(program: Program, facts: Facts) -> Candidate:
             best = _best(Candidate(part_of(start.nest, group, taken)), group, facts)
         assert best is not None
         taken |= taken_names(best.nest)
-        calls += [_placed(call, group, best.nest, done) for call in best.calls]
+        calls += [_placed(call, done) for call in best.calls]
         done += len(best.nest.kernels)
         parts.append(best.nest)
     return in_and_out(Candidate(joined(start.nest, parts), tuple(calls)), facts.caches)
@@ -155,12 +155,8 @@ def _moves(groups: Sequence[Group]) -> Iterator[Call]:
             now.insert(at, now.pop(now.index(number)))
 
 
-def _placed(call: Call, group: Group, part: LoopNest, before: int) -> Call:
+def _placed(call: Call, before: int) -> Call:
     """A call for a part of a nest, that of a group, as one for the whole, in which some kernels stand before."""
-    if call.word == "simplify":
-        stored = [name for member in group.members for name in member.stored]
-        stored += [name for kernel in part.kernels for name in sorted(buffers_written(kernel.body))]
-        return call._replace(arguments=tuple(dict.fromkeys(stored)))
     count = NUMBERED.get(call.word, 0)
     return call._replace(arguments=(*(n + before for n in call.arguments[:count]), *call.arguments[count:]))
 

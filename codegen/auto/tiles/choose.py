@@ -34,6 +34,7 @@ from tensorexpr.codegen.nest import Store
 from tensorexpr.codegen.nest.names import statements
 from tensorexpr.ir import Access, Index
 from tensorexpr.records import record, replace
+from tensorexpr.traversal import free_names
 
 WIDEST = 256
 """Lanes of a loop that is still emitted as one vector (`kinds.LARGEST_HELD`)."""
@@ -117,8 +118,8 @@ def _whole(survey: Survey, facts: Facts, name: str) -> int:
 
 
 def _with_windows(survey: Survey, facts: Facts, choice: Choice) -> Iterator[Choice]:
-    """A choice with short sums, or loops that keep their order, copied out: each, and the innermost ones together, of the busiest leaf, then
-    beside the best of these those of the next one."""
+    """A choice with short sums, or loops that keep their order, copied out: each, and the innermost ones together, of the busiest leaf,
+    then beside the best of these those of the next one."""
     leaves = sorted(survey.leaves, key=lambda leaf: -survey.work(leaf))
     for leaf in [leaf for leaf in leaves if survey.work(leaf) * BUSY >= survey.work(leaves[0])][:MOST_WINDOWED]:
         best = choice
@@ -174,14 +175,15 @@ def _of_cut(survey: Survey, facts: Facts, cut: Sequence[str]) -> Iterator[Tile]:
 
 
 def _classes(survey: Survey, cut: Sequence[str]) -> tuple[Level, ...]:
-    """A loop over what lanes leave out where they store, inside of them: its copies store whole vectors."""
+    """A loop over what lanes leave out along an axis where they store, inside of them: its copies store whole vectors."""
     for leaf in survey.leaves:
         lanes = next((name for name in leaf.path if name in cut), None)
         for store in leaf.stores if lanes is not None else ():
             apart = abs(survey.stride(store, lanes or ""))
             if store.buffer not in survey.locals and 1 < apart <= MOST_APART:
+                beside = {name for e in store.indices if lanes in free_names(e) for name in free_names(e)}
                 for name in leaf.path:
-                    if survey.kind(name) == DATA and survey.length(name) == apart and survey.stride(store, name) == 1:
+                    if name in beside and survey.kind(name) == DATA and survey.length(name) == apart and survey.stride(store, name) == 1:
                         return (Level(name, int(apart), "unroll"),)
     return ()
 
