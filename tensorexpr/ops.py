@@ -245,7 +245,9 @@ def expand(text: str, values: Mapping[str, Term], number: Callable[[float], Term
                 return apply(name, *map(made, operands))
         raise AssertionError(text)  # rows are ours, and a test reads each
 
-    return made(_tree(text))
+    found = made(_tree(text))
+    del made  # it holds itself: only the collector of cycles would free it
+    return found
 
 
 @cache

@@ -172,6 +172,7 @@ class ExpressionAdjoint:
             order[node] = None
 
         visit(value)
+        del visit  # it holds itself: only the collector of cycles would free it
         return list(reversed(order))
 
     # -- branches and reductions -------------------------------------------------------------------------------------

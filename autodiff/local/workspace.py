@@ -223,7 +223,9 @@ class Workspace:
                 return self.save(node, place, owner, f"_{node.combiner.name}")
             return map_children(node, visit)
 
-        return visit(expr)
+        found = visit(expr)
+        del visit  # it holds itself: only the collector of cycles would free it
+        return found
 
     def is_shared(self, expr: Expr, place: Place) -> bool:
         """Whether `expr` has one value at many points of `place`: it mentions some of the indices around it only."""

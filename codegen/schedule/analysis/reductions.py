@@ -512,4 +512,6 @@ def canonical(expr: Expr) -> Expr:
         where = None if node.where is None else visit(node.where, inner, depth)
         return replace(node, axes=tuple(axes), where=where, values=tuple(visit(v, inner, depth) for v in node.values))
 
-    return visit(expr, {}, 0)
+    found = visit(expr, {}, 0)
+    del visit  # it holds itself: only the collector of cycles would free it
+    return found

@@ -388,6 +388,7 @@ def plain_order(parts: Parts) -> tuple[str, ...]:
             insert(group.number)
 
     insert(None)
+    del insert  # it holds itself: only the collector of cycles would free it
     return tuple(order)
 
 

@@ -40,7 +40,9 @@ def factor_sums(program: Program, options: Options) -> Program:
 
 
 def _factored(definition: Definition, types: Mapping[str, TensorType], floats: bool) -> Definition:
-    if not isinstance(definition, Define | Scatter) or not any(isinstance(n, Reduce) for n in walk(definition.value)):
+    if not isinstance(definition, Define | Scatter):
+        return definition
+    if not any(isinstance(n, Reduce) and (floats or n.dtype.is_integer) for n in walk(definition.value)):
         return definition
 
     def visit(node: Expr, axes: tuple[Axis, ...]) -> Expr:
@@ -55,6 +57,7 @@ def _factored(definition: Definition, types: Mapping[str, TensorType], floats: b
         return node
 
     value = visit(definition.value, definition.axes)
+    del visit  # it holds itself: only the collector of cycles would free it
     return definition if value is definition.value else replace(definition, value=value)
 
 

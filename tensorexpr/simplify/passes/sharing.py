@@ -126,4 +126,6 @@ def _form(node: Reduce) -> tuple[Expr, tuple[str, ...]]:
             return replace(expr, axes=tuple(axes), where=where, values=tuple(visit(v, inner) for v in expr.values))
         return map_children(expr, lambda child: visit(child, bound)) if children(expr) else expr
 
-    return visit(node, {}), tuple(free)
+    found = visit(node, {})
+    del visit  # it holds itself: only the collector of cycles would free it
+    return found, tuple(free)

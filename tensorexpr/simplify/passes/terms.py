@@ -18,7 +18,7 @@ need too is computed by each of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import count
 from typing import TypeGuard
@@ -207,7 +207,9 @@ def _with_reads(
         inner = (*axes, *node.axes) if isinstance(node, Reduce) else axes
         return map_children(node, lambda child: visit(child, inner))
 
-    return visit(value, axes)
+    found = visit(value, axes)
+    del visit
+    return found
 
 
 # ------------------------------------------------------------------------------------------------------------ what there is
@@ -268,6 +270,7 @@ def _occurrences(definition: Define | Scatter, types: Mapping[str, TensorType]) 
         yield from inside
 
     yield from visit(definition.value, definition.axes, frozenset())
+    del visit
 
 
 @record
@@ -298,6 +301,7 @@ def _about(value: Expr) -> dict[int, About]:
         return found[id(node)]
 
     visit(value)
+    del visit
     return found
 
 
@@ -338,19 +342,29 @@ def term_of(
 ) -> Term | None:
     """A node, inside these axes, as a tensor that can be computed everywhere; None where there is none, or it does not have a number of
     elements that `fits`."""
-    large: list[Term] = []  # proofs take the time: none is made for what is too large in any case
+    if any(isinstance(n, Access) and n.tensor not in types for n in walk(node)):
+        return None
+    large: list[Mapping[Expr, Expr]] = []  # neither terms nor proofs are made for what is too large in any case
     for whole in (True, False):
         keys = _keys(node, axes, types, whole)
-        found = None if keys is None else _over(node, keys)
+        if keys is None:
+            continue
+        if not fits(points(_axes(keys.values()))):
+            large.append(keys)
+            continue
+        found = _over(node, keys)
         if found is None:
             continue
-        if not fits(points(found.define.axes)):
-            large.append(found)
-        elif any(_exists(term, types) for term in large):
+        if any(term is not None and _exists(term, types) for term in (_over(node, other) for other in large)):
             return None
-        elif _exists(found, types):
+        if _exists(found, types):
             return found
     return None
+
+
+def _axes(extents: Iterable[Expr]) -> tuple[Axis, ...]:
+    """Axes of a term with these extents."""
+    return tuple([Axis(f"%{at}", const(0), extent) for at, extent in enumerate(extents)])
 
 
 def _keys(node: Expr, axes: Sequence[Axis], types: Mapping[str, TensorType], whole: bool) -> dict[Expr, Expr] | None:
@@ -377,9 +391,13 @@ def _keys(node: Expr, axes: Sequence[Axis], types: Mapping[str, TensorType], who
             if not (isinstance(expr, Access) and child in found):
                 visit(child, inner)
 
-    if any(isinstance(n, Access) and n.tensor not in types for n in walk(node)) or (whole and not certain(node)):
+    if not whole and not any(isinstance(n, Reduce) for n in walk(node)):
+        needed = dict.fromkeys(free_names(node))
+    elif whole and not certain(node):
         return None
-    visit(node, frozenset())
+    else:
+        visit(node, frozenset())
+    del certain, visit  # they hold themselves and all that they have found, which only the collector of cycles would free
     for name in needed:
         axis = ranges.get(name)
         if axis is None or axis.start != const(0) or any(isinstance(n, Access | Index) for n in walk(axis.stop)):
@@ -399,7 +417,8 @@ def _over(node: Expr, keys: Mapping[Expr, Expr]) -> Term | None:
         return names.get(expr) or map_children(expr, visit)
 
     value = visit(node)  # what a reduction inside binds has a name of its own, which no key has
-    axes = tuple(Axis(f"%{at}", const(0), keys[key]) for at, key in enumerate(order))
+    del visit
+    axes = _axes([keys[key] for key in order])
     return Term(Define("", axes, value), tuple(order)) if {a.index for a in axes}.issuperset(free_names(value)) else None
 
 
