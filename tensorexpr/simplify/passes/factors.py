@@ -44,21 +44,20 @@ def _factored(definition: Definition, types: Mapping[str, TensorType], floats: b
         return definition
     if not any(isinstance(n, Reduce) and (floats or n.dtype.is_integer) for n in walk(definition.value)):
         return definition
-
-    def visit(node: Expr, axes: tuple[Axis, ...]) -> Expr:
-        if isinstance(node, Access) or not children(node):
-            return node
-        inner = (*axes, *node.axes) if isinstance(node, Reduce) else axes
-        node = map_children(node, lambda child: visit(child, inner))
-        if isinstance(node, Reduce) and node.combiner.name == "sum" and node.combiner.is_builtin and node.where is None:
-            exact = node.dtype.is_integer or (floats and node.dtype.bits >= 32)
-            if exact and all(map(_has_points, node.axes)):
-                return _apart(node, axes, types)
-        return node
-
-    value = visit(definition.value, definition.axes)
-    del visit  # it holds itself: only the collector of cycles would free it
+    value = _with_factors(definition.value, definition.axes, types, floats)
     return definition if value is definition.value else replace(definition, value=value)
+
+
+def _with_factors(node: Expr, axes: tuple[Axis, ...], types: Mapping[str, TensorType], floats: bool) -> Expr:
+    if isinstance(node, Access) or not children(node):
+        return node
+    inner = (*axes, *node.axes) if isinstance(node, Reduce) else axes
+    node = map_children(node, lambda child: _with_factors(child, inner, types, floats))
+    if isinstance(node, Reduce) and node.combiner.name == "sum" and node.combiner.is_builtin and node.where is None:
+        exact = node.dtype.is_integer or (floats and node.dtype.bits >= 32)
+        if exact and all(map(_has_points, node.axes)):
+            return _apart(node, axes, types)
+    return node
 
 
 def _has_points(axis: Axis) -> bool:
