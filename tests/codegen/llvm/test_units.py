@@ -192,7 +192,10 @@ def test_what_a_compilation_leaves_is_old_and_not_looked_at_until_there_is_much(
 
     seen: list[int] = []
     monkeypatch.setattr(collecting, "_aged", 0)
+    before = gc.get_threshold()
+    gc.unfreeze()  # what the tests froze
     gc.collect()
+    gc.set_threshold(700, 10, 10)
     gc.callbacks.append(lambda phase, about: seen.append(about["generation"]))
     try:
         with collecting_less():
@@ -208,3 +211,5 @@ def test_what_a_compilation_leaves_is_old_and_not_looked_at_until_there_is_much(
         assert all(one() is None for one in left)
     finally:
         gc.callbacks.pop()
+        gc.set_threshold(*before)
+        gc.freeze()
