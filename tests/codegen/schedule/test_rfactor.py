@@ -108,7 +108,7 @@ def test_either_loop_of_a_split_and_any_tail(factor, which, tail):
 def test_even_parts_add_each_point_once(factor):
     s = plain(TOTAL)
     s["S"].rfactor(s["S"].split("k", factor)[0], even=True)
-    assert f"for k_i in range({factor}))" in str(s.state.program)
+    assert f"for k_i in range({factor})" in str(s.state.program)
     assert_means(s)
 
 
