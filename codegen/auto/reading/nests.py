@@ -202,7 +202,11 @@ class _Reader(Accesses):
         if isinstance(s.value, Access) and self._is_turned(s.value.tensor, s.value.indices, at, COLUMNS, LANES_OF_SQUARES):
             changed = self._load(s.value, replace(at, turned=True))
         elif same and not held:
-            changed = self._visit(s.value, replace(at, seen=self._seen_again(s, index, at)))
+            kept = self._kept_element(s, index, at)
+            at.seen.update(kept)
+            changed = self._visit(s.value, at)
+            for element in kept:
+                del at.seen[element]  # statements behind this one read what it stores
         else:
             changed = self._visit(s.value, at)
         if held:
@@ -268,18 +272,18 @@ class _Reader(Accesses):
             path.pop()
         return frozenset((*path, *at.path[inner:]))
 
-    def _seen_again(self, s: Store, index: frozenset[int], at: Place) -> dict[Expr, frozenset[int]]:
-        """What is known in a statement that updates an element in place: where it is kept for some loops, it is loaded in front of them."""
+    def _kept_element(self, s: Store, index: frozenset[int], at: Place) -> dict[Expr, frozenset[int]]:
+        """The element that a statement updates in place, where it is kept for some loops, and is loaded in front of them."""
         kept = self._kept(index, at)
         if kept == frozenset(at.path):
-            return at.seen
+            return {}
         access = next(n for n in walk(s.value) if isinstance(n, Access) and n.tensor == s.buffer and n.indices == s.indices)
         own = kept | self._lanes(at) if self._lanes(at) & index else kept
         self._add(
             at, own, LOAD, self._size(s.buffer), 1.0, self._stride(s.buffer, s.indices, at), self._is_aligned(s.buffer, s.indices, at)
         )
         self._touch(s.buffer, s.indices, at, False)
-        return {**at.seen, access: index | self._rewritten(s.buffer, at)}
+        return {access: index | self._rewritten(s.buffer, at)}
 
     def _chain(self, s: Store, access: Access, index: frozenset[int], near: bool, at: Place) -> None:
         """Iterations that wait for each other: the element that is stored is made of one that an iteration before has stored."""

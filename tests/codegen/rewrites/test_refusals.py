@@ -196,6 +196,18 @@ def test_separate_what_is_checked():
         separate(nest, "p", "k")
 
 
+def test_separate_takes_the_checks_of_what_it_reads_along():
+    kept = Kept.of_text("""
+x: f32[9, 8] = input()
+t: i64[9] = input()
+y[i]: f32[9] = where(x[t[i], 0] < 1.0, sum(x[i, k] for k in range(8)), 0.5)
+return y
+""")
+    nest = separate(kept.nest, "sum", "k")
+    assert str(nest).count("check(t[") == 2
+    kept.check(nest)
+
+
 def test_separate_what_is_kept_in_memory():
     nest = nest_of("y:\ny[0] = 0.0\nfor k in range(0, 12):\n    y[0] = y[0] + x[k]")
     with pytest.raises(ScheduleError, match="expected a local buffer of constant shape to separate what is added to it, got y"):

@@ -7,7 +7,8 @@ import tensorexpr as te
 from tensorexpr import kernels
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest_proofs import prove
-from tensorexpr.codegen.schedule import Planned, autoschedule
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.schedule import Planned
 from tensorexpr.codegen.target import Target
 from tensorexpr.parse import parse_program
 from tests.codegen.llvm.nests import run
