@@ -209,26 +209,34 @@ def _in_one_pass(s: Planned, rows: list[Sum], columns: list[Sum]) -> list[str]:
     blocked = others % block != 0 or any(each.apart for each in rows)
     taken: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {}
 
-    def apart(each: Sum, count: int) -> tuple[str, str, str]:
-        """The partial sums over so many points each: their definition, its loop over the parts, and the one inside."""
+    def apart(each: Sum, count: int) -> tuple[str, str, str] | None:
+        """The partial sums over so many points each: their definition, its loop over the parts, and the one inside; None where sums of the
+        definition are equal."""
         key = each.name, each.over.index
         if key not in taken:
             part, _ = s[each.name].split(each.over.index, count)
             taken[key] = part, s[each.name].rfactor(part, even=True)
         part, names = taken[key]
         if len(names) != each.beside + 1:
-            raise ScheduleError(f"expected {each.beside + 1} sums of {each.name}, got {len(names)}")
+            return None
         (group,) = (g for g in s.state.stage(names[each.order]).parts.groups if g.scope is None)
         return names[each.order], part, group.axes[0].index
 
-    def loops_of(each: Sum, row: bool) -> _Loops:
+    def loops_of(each: Sum, row: bool) -> _Loops | None:
         if row and not blocked:
             return _Loops(each.name, each.own.index, each.over.index)
-        name, part, inner = apart(each, block if row else length)
+        found = apart(each, block if row else length)
+        if found is None:
+            return None
+        name, part, inner = found
         return _Loops(name, each.own.index, inner, blocks=part) if row else _Loops(name, inner, each.own.index, part=part)
 
     try:
-        made = [loops_of(each, True) for each in rows] + [loops_of(each, False) for each in columns]
+        all_loops = [loops_of(each, True) for each in rows] + [loops_of(each, False) for each in columns]
+        made = [loops for loops in all_loops if loops is not None]
+        if len(made) < len(all_loops):
+            s.state = before
+            return []
         for loops in made:
             _cut(s, loops, length, lanes, block)
         for loops in made[1:]:

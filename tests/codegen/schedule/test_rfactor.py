@@ -116,7 +116,7 @@ def test_even_parts_are_blocks_of_sums():
     for text, stage, block in ((TOTAL, "S", 128), (TOTAL, "S", 1), (BEST, "M", 2)):
         s = plain(text)
         loop = s[stage].loops[-1]
-        with pytest.raises(ScheduleError, match="expected a sum over blocks of at most all its points for even parts, got"):
+        with pytest.raises(ScheduleError, match="expected a sum over blocks of at most all its points for even parts, got k"):
             s[stage].rfactor(s[stage].split(loop, block)[0] if block > 1 else loop, even=True)
 
 
