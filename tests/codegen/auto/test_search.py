@@ -133,6 +133,28 @@ def test_an_exponential_of_a_row_is_taken_once():
     assert one <= two < 1.2 * one
 
 
+SCALED = """
+x: f32[{n}, 64] = input()
+w: f32[64] = input()
+h: f32[{n}, 64] = input()
+X[i, j]: f32[{n}, 64] = h[i, j] * w[j]
+W[j]: f32[64] = sum(h[i, j] * x[i, j] for i in range({n}))
+return X, W
+"""
+
+
+@pytest.mark.parametrize("rows", [4096, 4093])
+def test_rows_and_a_sum_over_them_are_one_pass(rows):
+    """In blocks of rows, the last of which is shorter where they leave a rest: no part of the nest stands twice."""
+    text = print_nest(searched(parse_program(SCALED.format(n=rows)), ZEN_4).nest)
+    assert text.count(" x[") == text.count(" X[") == 1 and "sum_parts[i_o" in text, text
+
+
+def test_rows_of_blocks_that_leave_a_rest_keep_their_values():
+    kept = Kept.of_text(SCALED.format(n=521))
+    kept.check(searched(kept.program, ZEN_4).nest, UNITS)
+
+
 def test_rows_and_columns_of_one_axis_are_loops():
     """A stencil over a picture that is one axis, with a mean of each row that is read: quotients and remainders are gone."""
     kept = Kept.of_text("""
