@@ -6,9 +6,8 @@
     dw = sum of parts
 
 The loops of the members over the rows of a block are one, whose iterations do the work of all of them, with a row of accumulators for each
-sum; where they cannot be, the members follow each other in a block. The last block is shorter where blocks leave a rest, so that all members
-stay one loop, which tiles are chosen for. How many blocks there are follows from extents and from the machine's
-caches, not from its cores.
+sum; where they cannot be, the members follow each other in a block. The last block is shorter where blocks leave a rest: one loop has
+tiles, several in a row have none. How many blocks there are follows from extents and from the machine's caches, not from its cores.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 """The search over nests: what it gives computes what the program means, is the same each time, and is rebuilt by its calls."""
 
+import random
 import re
 
 import numpy as np
@@ -11,6 +12,7 @@ from tensorexpr.codegen.auto.machine import SAPPHIRE_RAPIDS, ZEN_4
 from tensorexpr.codegen.auto.search import searched
 from tensorexpr.codegen.auto.tiles.bound import least
 from tensorexpr.codegen.nest.text import print_nest
+from tensorexpr.codegen.rewrites.expressions import buffers_written
 from tensorexpr.codegen.stages import SEARCH
 from tensorexpr.kernels import softmax
 from tensorexpr.parse import parse_program
@@ -150,9 +152,44 @@ def test_rows_and_a_sum_over_them_are_one_pass(rows):
     assert text.count(" x[") == text.count(" X[") == 1 and "sum_parts[i_o" in text, text
 
 
-def test_rows_of_blocks_that_leave_a_rest_keep_their_values():
-    kept = Kept.of_text(SCALED.format(n=521))
-    kept.check(searched(kept.program, ZEN_4).nest, UNITS)
+def gradients(seed: int) -> str:
+    """Element by element over rows, beside sums over them of what is made of the same: gradients of parameters."""
+    rng = random.Random(seed)
+    rows, columns = rng.choice((1000, 1021)), rng.choice((17, 24))
+    lines = [f"X: f64[{rows}, {columns}] = input()", f"H: f64[{rows}, {columns}] = input()", f"W: f64[{columns}] = input()"]
+    lines.append(f"Y[i, j]: f64[{rows}, {columns}] = {rng.choice(('exp', 'tanh'))}(X[i, j] * W[j])")
+    lines.append(f"G[i, j]: f64[{rows}, {columns}] = H[i, j] * tanh(X[i, j] * W[j]) + {rng.choice(('1.0', 'H[i, j]'))}")
+    lines.append(f"D[i, j]: f64[{rows}, {columns}] = G[i, j] * W[j]")
+    for name in ("S", "T"):
+        value = rng.choice(("G[i, j] * X[i, j]", "G[i, j]", "H[i, j] * X[i, j]", "Y[i, j] * 2.0"))
+        lines.append(f"{name}[j]: f64[{columns}] = sum({value} for i in range({rows}))")
+    return "\n".join((*lines, f"return {rng.choice(('Y, D', 'D'))}, S, T"))
+
+
+@pytest.mark.parametrize("seed", share_of(range(10)))
+def test_rows_and_sums_over_them_keep_their_values(seed):
+    kept = Kept.of_text(gradients(seed))
+    assert "_parts" in print_nest(kept.check(searched(kept.program, ZEN_4).nest, UNITS))
+
+
+@pytest.mark.parametrize("count", [1 << 20, (1 << 20) - 3])
+def test_a_scale_and_a_bias_are_summed_in_the_pass_over_the_elements(count):
+    """The gradient of each is there when that of the input is, and nothing between is stored."""
+    nest = searched(
+        parse_program(f"""
+X: f32[{count}] = input()
+H: f32[{count}] = input()
+A: f32[()] = input()
+G[i]: f32[{count}] = H[i] * tanh(X[i] * A[()])
+D[i]: f32[{count}] = G[i] * A[()]
+S[()]: f32[()] = sum(G[i] * X[i] for i in range({count}))
+T[()]: f32[()] = sum(G[i] for i in range({count}))
+return D, S, T
+"""),
+        ZEN_4,
+    ).nest
+    assert {"D", "S", "T"} - buffers_written(nest.kernels[0].body) == {"S", "T"} and len(nest.kernels) == 3
+    assert all(len(b.shape) == 1 and b.shape[0].value <= 256 for b in nest.workspace)
 
 
 def test_rows_and_columns_of_one_axis_are_loops():
