@@ -181,6 +181,8 @@ class Schedule:
         if name in self.form.buffers:
             raise ScheduleError(f"expected a definition with loops, got {name!r}, which is inlined")
         hint = suggestion(name, self.stages, f"definitions: {', '.join(self.stages)}")
+        if name in {item.name for item in self.form.program.inputs}:
+            hint = f"{name} is an input, which no loops compute; {hint}"
         raise ScheduleError(f"expected a definition of the program, got {name!r}", hint=hint)
 
     def loops_of(self, name: str) -> tuple[str, ...]:

@@ -108,6 +108,11 @@ class _Reader(Accesses):
         if at.lanes is not None and at.names and self._changed(s.condition, at) & {at.lanes}:
             yes, no, share = at.points, at.points, 1.0  # a mask: lanes that are off take the same time
         changed = self._changed(s.condition, at)
+        for store in s.then if at.lanes in changed else ():
+            if isinstance(store, Store):  # an element that is kept or not by what it is: as a choice of it
+                index = frozenset(x for i in store.indices for x in self._changed(i, at))
+                for access in (n for n in walk(s.condition) if isinstance(n, Access) and n.tensor == store.buffer):
+                    self._chain(store, access, index, store.buffer in self.registers, at, s.condition)
         under = frozenset(x for x in changed if self.loops[x].kind not in (UNROLL, VECTORIZE))
         copied = self._tears(s.condition, at)
         at = replace(at, masked=at.masked or at.lanes in changed)
@@ -285,8 +290,9 @@ class _Reader(Accesses):
         self._touch(s.buffer, s.indices, at, False)
         return {access: index | self._rewritten(s.buffer, at)}
 
-    def _chain(self, s: Store, access: Access, index: frozenset[int], near: bool, at: Place) -> None:
-        """Iterations that wait for each other: the element that is stored is made of one that an iteration before has stored."""
+    def _chain(self, s: Store, access: Access, index: frozenset[int], near: bool, at: Place, asked: Expr | None = None) -> None:
+        """Iterations that wait for each other: the element that is stored is made of one that an iteration before has stored, or kept where
+        a condition that is `asked` of it holds."""
         free = {x for x in index if self.loops[x].kind != VECTORIZE} | set(at.path[: self.born.get(s.buffer, 1)])
         if access.indices != s.indices:
             carried: set[int] = set()
@@ -299,7 +305,9 @@ class _Reader(Accesses):
             free -= carried
             near = False
         if any(x not in free and self.loops[x].kind != VECTORIZE for x in at.path):
-            height = self._height(s.value, access)
+            height = self._height(s.value if asked is None else asked, access)
+            if height is not None and asked is not None:
+                height = height[0], height[1] + 1.0
             if height is not None:
                 self.chains[Chain(at.path, frozenset(free), *height, not near, at.share)] = None
 

@@ -100,7 +100,7 @@ def test_it_runs():
     s["Z"].parallel("i_o")
     x, y = (np.random.default_rng(n).integers(-4, 5, shape).astype(np.float32) for n, shape in enumerate([(10, 12), (12, 4)]))
     np.testing.assert_array_equal(run(s, x, y), x @ y)
-    assert "te.rows2" in te.build(s).source("llvm")
+    assert "te.intrinsic.rows2" in te.build(s).source("llvm")
 
 
 def test_without_a_sum_it_stores():
@@ -321,3 +321,13 @@ def test_an_operand_that_lies_otherwise_is_read_by_the_loops():
     s["Z"].cache("Y", "k_o", (1, 0))
     nest = assert_means(s)
     assert "Y_of[j, k_i]" in str(nest) and calls(s) == []
+
+
+def test_a_body_that_llvm_does_not_read_is_told_as_the_users():
+    x = te.placeholder((8,), name="x")
+    y = te.compute((4,), lambda l: x[l] * 3.0, name="c")
+    te.intrinsic("unreadable", te.compute((4,), lambda l: te.placeholder((4,), name="a")[l] * 3.0, name="c"), "  %x = lod float, ptr %a")
+    s = te.schedule(y)
+    s["c"].tensorize("l", "unreadable")
+    with pytest.raises(ScheduleError, match="intrinsic unreadable: expected a body that LLVM reads, got LLVM IR parsing error"):
+        te.build(s)
