@@ -1,8 +1,8 @@
 """What no nest of some kernels goes below, by the model of cost: where one comes close, a search is over.
 
 Buffers come once through the level of memory that holds them all, and arithmetic is done in whole registers as the program has it. That of
-indices does not count: between borders there is none. Costly terms that several statements compute, give or take indices, count
-once: one loop may serve all of them, or one of them keep it for the others.
+indices does not count: between borders there is none. Terms that several statements compute, give or take indices, count once: one loop
+may serve all of them, or one of them keep it for the others.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from math import prod
 
 from tensorexpr.codegen.auto.features import LINE
 from tensorexpr.codegen.auto.machine import Facts
-from tensorexpr.codegen.auto.operations import ARITHMETIC, costly
+from tensorexpr.codegen.auto.operations import ARITHMETIC, operations_of
 from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.auto.summary import Summary, Touch
 from tensorexpr.codegen.lowering.context.arithmetic import constant, sub
@@ -48,14 +48,17 @@ def _elements(summary: Summary, touch: Touch) -> float:
 
 
 def _repeated(nest: LoopNest) -> float:
-    """Instructions, each times the bytes of an element, of costly terms that the statement that computes most of them computes as well."""
+    """Instructions, each times the bytes of an element, of terms that the statement that computes most of them computes as well."""
     found: dict[object, list[float]] = {}
     for kernel in nest.kernels:
         for value, loops in _values(kernel.body, ()):
-            for term, count in costly(value):
-                names = set(free_names(term))
+            own: dict[object, float] = {}
+            for term, count in dict(operations_of(value)).items():
+                names, shape = set(free_names(term)), shape_of(term)
                 often = prod(constant(sub(s.stop, s.start)) or 1 for s in loops if s.index in names)
-                found.setdefault(shape_of(term), []).append(often * term.dtype.itemsize * dict(count).get(ARITHMETIC, 0.0))
+                own[shape] = own.get(shape, 0.0) + often * term.args[-1].dtype.itemsize * dict(count).get(ARITHMETIC, 0.0)
+            for shape, taken in own.items():
+                found.setdefault(shape, []).append(taken)
     return sum(sum(times) - max(times) for times in found.values())
 
 
