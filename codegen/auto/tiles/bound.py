@@ -15,10 +15,11 @@ from tensorexpr.codegen.auto.machine import Facts
 from tensorexpr.codegen.auto.operations import ARITHMETIC, operations_of
 from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.auto.summary import Summary, Touch
+from tensorexpr.codegen.llvm.text.machine import host
 from tensorexpr.codegen.lowering.context.arithmetic import constant, sub
 from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest, Store
 from tensorexpr.codegen.rewrites.data.keep import shape_of
-from tensorexpr.ir import Expr
+from tensorexpr.ir import Apply, Expr
 from tensorexpr.traversal import free_names
 
 
@@ -53,13 +54,24 @@ def _repeated(nest: LoopNest) -> float:
     for kernel in nest.kernels:
         for value, loops in _values(kernel.body, ()):
             own: dict[object, float] = {}
-            for term, count in dict(operations_of(value)).items():
+            terms = dict(operations_of(value))
+            fused = {product for term in terms for product in _fused(term)}
+            for term, count in terms.items():
+                if term in fused:
+                    continue
                 names, shape = set(free_names(term)), shape_of(term)
                 often = prod(constant(sub(s.stop, s.start)) or 1 for s in loops if s.index in names)
                 own[shape] = own.get(shape, 0.0) + often * term.args[-1].dtype.itemsize * dict(count).get(ARITHMETIC, 0.0)
             for shape, taken in own.items():
                 found.setdefault(shape, []).append(taken)
     return sum(sum(times) - max(times) for times in found.values())
+
+
+def _fused(term: Apply) -> tuple[Expr, ...]:
+    """The product that a sum of two is one instruction with, as the model counts them."""
+    if term.op.name not in ("add", "sub") or not host().fuses:
+        return ()
+    return tuple(a for a in term.args if isinstance(a, Apply) and a.op.name == "mul")[:1]
 
 
 def _values(block: Block, loops: tuple[For, ...]) -> Iterator[tuple[Expr, tuple[For, ...]]]:
