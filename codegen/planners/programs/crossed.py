@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from math import prod
 
+from tensorexpr.codegen.planners.programs.passes import is_plain
 from tensorexpr.codegen.planners.tiles.parts import LEAST_WORK
 from tensorexpr.codegen.schedule.analysis.reductions import Group, Parts
 from tensorexpr.codegen.schedule.analysis.strides import reaches
@@ -84,7 +85,7 @@ def crossed_sums(s: Planned, shapes: Mapping[str, tuple[Expr, ...]]) -> set[str]
 def _sums(s: Planned, definition: Define, shapes: Mapping[str, tuple[Expr, ...]]) -> Iterator[Sum]:
     """The sum that a definition is, if it is one over pairs."""
     name = definition.name
-    if name not in s.state.table or not _is_plain(s, name):
+    if name not in s.state.table or not is_plain(s, name):
         return
     parts = s.state.stage(name).parts
     top = [g for g in parts.groups if g.scope is None]
@@ -107,20 +108,6 @@ def _sums(s: Planned, definition: Define, shapes: Mapping[str, tuple[Expr, ...]]
         return  # a matrix of pairs is read along its rows; and what finds no register is read again for each pair
     named = [frozenset(_canonical(e, {index: Index(a), over.index: Index(b)}) for e in found) for a, b in (("a", "b"), ("b", "a"))]
     yield Sum(name, axes[index], over, *named)
-
-
-def _is_plain(s: Planned, name: str) -> bool:
-    stage = s.state.table.get(name)
-    if (
-        stage is None
-        or stage.place is not None
-        or stage.relations
-        or stage.scan is not None
-        or stage.parts.unproved
-        or stage.sweep is not None
-    ):
-        return False
-    return not s.state.placed_in(name)
 
 
 def _is_plain_sum(group: Group) -> bool:
