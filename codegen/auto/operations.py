@@ -62,15 +62,21 @@ def branches(name: str, dtype: DType, machine: Machine) -> bool:
     return any(line.startswith("  br ") for line in _lines(builder, module))
 
 
-def costly(value: Expr) -> Iterator[tuple[Apply, Count]]:
-    """The terms of a value that take `COSTLY` instructions, each operation by itself, with what it takes on this machine."""
-    if isinstance(value, Apply) and value.dtype.is_float and value.op.name != "where":
-        count = instructions(value.op.name, value.args[0].dtype, host())
-        if sum(number for _, number in count) >= COSTLY:
-            yield value, count
+def operations_of(value: Expr) -> Iterator[tuple[Apply, Count]]:
+    """The operations of a value on floats, each by itself, with what it takes on this machine."""
+    if isinstance(value, Apply) and value.args[-1].dtype.is_float:
+        name = value.op.name
+        yield value, ((ARITHMETIC, 1.0),) if name == "where" else instructions(name, value.args[0].dtype, host())
     if not isinstance(value, Access):
         for child in children(value):
-            yield from costly(child)
+            yield from operations_of(child)
+
+
+def costly(value: Expr) -> Iterator[tuple[Apply, Count]]:
+    """The terms of a value that take `COSTLY` instructions, each operation by itself, with what it takes on this machine."""
+    for term, count in operations_of(value):
+        if term.dtype.is_float and sum(number for _, number in count) >= COSTLY:
+            yield term, count
 
 
 def _written(name: str, dtype: DType, machine: Machine) -> tuple[Builder, Module]:

@@ -6,8 +6,8 @@
     dw = sum of parts
 
 The loops of the members over the rows of a block are one, whose iterations do the work of all of them, with a row of accumulators for each
-sum; where they cannot be, the members follow each other in a block. How many blocks there are follows from extents and from the machine's
-caches, not from its cores.
+sum; where they cannot be, the members follow each other in a block. The last block is shorter where blocks leave a rest: one loop has
+tiles, several in a row have none. How many blocks there are follows from extents and from the machine's caches, not from its cores.
 """
 
 from __future__ import annotations
@@ -93,7 +93,9 @@ def _in_blocks(part: Candidate, group: Group, block: int) -> tuple[Candidate, li
         outer, inner = loop, None
         if block > 1:
             outer, inner = fresh(made.nest, f"{loop}_o", f"{loop}_i")
-            made = made.then("split", loop, block, "peel", (outer, inner))
+            made = made.then("split", loop, block, "guard", (outer, inner))
+            if extent_of(group.axis) % block:
+                made = made.then("partition", inner).then("simplify", *member.stored)
         others = tuple(name for name in names if name != loop)
         if member.number in group.sums:
             assert member.reduction is not None

@@ -1,8 +1,8 @@
 """What no nest of some kernels goes below, by the model of cost: where one comes close, a search is over.
 
 Buffers come once through the level of memory that holds them all, and arithmetic is done in whole registers as the program has it. That of
-indices does not count: between borders there is none. Costly terms that several statements compute, give or take indices, count
-once: one loop may serve all of them, or one of them keep it for the others.
+indices does not count: between borders there is none. Terms that several statements compute, give or take indices, count once: one loop
+may serve all of them, or one of them keep it for the others.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from math import prod
 
 from tensorexpr.codegen.auto.features import LINE
 from tensorexpr.codegen.auto.machine import Facts
-from tensorexpr.codegen.auto.operations import ARITHMETIC, costly
+from tensorexpr.codegen.auto.operations import ARITHMETIC, operations_of
 from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.auto.summary import Summary, Touch
+from tensorexpr.codegen.llvm.text.machine import host
 from tensorexpr.codegen.lowering.context.arithmetic import constant, sub
 from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest, Store
 from tensorexpr.codegen.rewrites.data.keep import shape_of
-from tensorexpr.ir import Expr
+from tensorexpr.ir import Apply, Expr
 from tensorexpr.traversal import free_names
 
 
@@ -48,15 +49,29 @@ def _elements(summary: Summary, touch: Touch) -> float:
 
 
 def _repeated(nest: LoopNest) -> float:
-    """Instructions, each times the bytes of an element, of costly terms that the statement that computes most of them computes as well."""
+    """Instructions, each times the bytes of an element, of terms that the statement that computes most of them computes as well."""
     found: dict[object, list[float]] = {}
     for kernel in nest.kernels:
         for value, loops in _values(kernel.body, ()):
-            for term, count in costly(value):
-                names = set(free_names(term))
+            own: dict[object, float] = {}
+            terms = dict(operations_of(value))
+            fused = {product for term in terms for product in _fused(term)}
+            for term, count in terms.items():
+                if term in fused:
+                    continue
+                names, shape = set(free_names(term)), shape_of(term)
                 often = prod(constant(sub(s.stop, s.start)) or 1 for s in loops if s.index in names)
-                found.setdefault(shape_of(term), []).append(often * term.dtype.itemsize * dict(count).get(ARITHMETIC, 0.0))
+                own[shape] = own.get(shape, 0.0) + often * term.args[-1].dtype.itemsize * dict(count).get(ARITHMETIC, 0.0)
+            for shape, taken in own.items():
+                found.setdefault(shape, []).append(taken)
     return sum(sum(times) - max(times) for times in found.values())
+
+
+def _fused(term: Apply) -> tuple[Expr, ...]:
+    """The product that a sum of two is one instruction with, as the model counts them."""
+    if term.op.name not in ("add", "sub") or not host().fuses:
+        return ()
+    return tuple(a for a in term.args if isinstance(a, Apply) and a.op.name == "mul")[:1]
 
 
 def _values(block: Block, loops: tuple[For, ...]) -> Iterator[tuple[Expr, tuple[For, ...]]]:

@@ -1,5 +1,6 @@
 """The search over nests: what it gives computes what the program means, is the same each time, and is rebuilt by its calls."""
 
+import random
 import re
 
 import numpy as np
@@ -11,6 +12,7 @@ from tensorexpr.codegen.auto.machine import SAPPHIRE_RAPIDS, ZEN_4
 from tensorexpr.codegen.auto.search import searched
 from tensorexpr.codegen.auto.tiles.bound import least
 from tensorexpr.codegen.nest.text import print_nest
+from tensorexpr.codegen.rewrites.expressions import buffers_written
 from tensorexpr.codegen.stages import SEARCH
 from tensorexpr.codegen.target import host_target
 from tensorexpr.codegen.tuning.lookup import simplified
@@ -136,6 +138,75 @@ def test_an_exponential_of_a_row_is_taken_once():
     once, twice = (plain(parse_program(text)).nest for text in (SOFTMAX.replace("exp(x[i, k] - m[i])", "x[i, k]"), SOFTMAX))
     one, two = (least(nest, ZEN_4, {b.name for b in nest.parameters}) for nest in (once, twice))
     assert one <= two < 1.2 * one
+
+
+def test_the_least_counts_once_what_several_kernels_compute():
+    """A loss and its gradients are made of the same differences: one loop may serve all of them."""
+    term = "x[i] - z[i]"
+    for _ in range(30):
+        term = f"({term}) * z[i] + 1.0"
+    head = "x: f32[4096] = input()\nz: f32[4096] = input()\n"
+    one = f"{head}y[i]: f32[4096] = {term}\nreturn y"
+    two = f"{head}y[i]: f32[4096] = {term}\nw[i]: f32[4096] = ({term}) * 2.0\nreturn y, w"
+    first, second = (least(nest, ZEN_4, {b.name for b in nest.parameters}) for nest in (plain(parse_program(t)).nest for t in (one, two)))
+    assert first <= second < 1.1 * first
+
+
+SCALED = """
+x: f32[{n}, 64] = input()
+w: f32[64] = input()
+h: f32[{n}, 64] = input()
+X[i, j]: f32[{n}, 64] = h[i, j] * w[j]
+W[j]: f32[64] = sum(h[i, j] * x[i, j] for i in range({n}))
+return X, W
+"""
+
+
+@pytest.mark.parametrize("rows", [4096, 4093])
+def test_rows_and_a_sum_over_them_are_one_pass(rows):
+    """In blocks of rows, the last of which is shorter where they leave a rest: no part of the nest stands twice."""
+    text = print_nest(searched(parse_program(SCALED.format(n=rows)), ZEN_4).nest)
+    assert text.count(" x[") == text.count(" X[") == 1 and "sum_parts[i_o" in text, text
+
+
+def gradients(seed: int) -> str:
+    """Element by element over rows, beside sums over them of what is made of the same: gradients of parameters."""
+    rng = random.Random(seed)
+    rows, columns = rng.choice((1000, 1021)), rng.choice((17, 24))
+    lines = [f"X: f64[{rows}, {columns}] = input()", f"H: f64[{rows}, {columns}] = input()", f"W: f64[{columns}] = input()"]
+    lines.append(f"Y[i, j]: f64[{rows}, {columns}] = {rng.choice(('exp', 'tanh'))}(X[i, j] * W[j])")
+    lines.append(f"G[i, j]: f64[{rows}, {columns}] = H[i, j] * tanh(X[i, j] * W[j]) + {rng.choice(('1.0', 'H[i, j]'))}")
+    lines.append(f"D[i, j]: f64[{rows}, {columns}] = G[i, j] * W[j]")
+    for name in ("S", "T"):
+        value = rng.choice(("G[i, j] * X[i, j]", "G[i, j]", "H[i, j] * X[i, j]", "Y[i, j] * 2.0"))
+        lines.append(f"{name}[j]: f64[{columns}] = sum({value} for i in range({rows}))")
+    return "\n".join((*lines, f"return {rng.choice(('Y, D', 'D'))}, S, T"))
+
+
+@pytest.mark.parametrize("seed", share_of(range(10)))
+def test_rows_and_sums_over_them_keep_their_values(seed):
+    kept = Kept.of_text(gradients(seed))
+    assert "_parts" in print_nest(kept.check(searched(kept.program, ZEN_4).nest, UNITS))
+
+
+@pytest.mark.parametrize("count", [1 << 20, (1 << 20) - 3])
+def test_a_scale_and_a_bias_are_summed_in_the_pass_over_the_elements(count):
+    """The gradient of each is there when that of the input is, and nothing between is stored."""
+    nest = searched(
+        parse_program(f"""
+X: f32[{count}] = input()
+H: f32[{count}] = input()
+A: f32[()] = input()
+G[i]: f32[{count}] = H[i] * tanh(X[i] * A[()])
+D[i]: f32[{count}] = G[i] * A[()]
+S[()]: f32[()] = sum(G[i] * X[i] for i in range({count}))
+T[()]: f32[()] = sum(G[i] for i in range({count}))
+return D, S, T
+"""),
+        ZEN_4,
+    ).nest
+    assert {"D", "S", "T"} - buffers_written(nest.kernels[0].body) == {"S", "T"} and len(nest.kernels) == 3
+    assert all(len(b.shape) == 1 and b.shape[0].value <= 256 for b in nest.workspace)
 
 
 def test_rows_and_columns_of_one_axis_are_loops():
