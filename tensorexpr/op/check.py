@@ -202,7 +202,7 @@ def _away_from_kinks(program: Program) -> str:
                 found[f"{op} where {op.kink}"] = None
             case Reduce() if node.combiner.name in ("max", "min", "argmax", "argmin"):
                 found[f"{node.combiner.name} of equal values"] = None
-            case Cast(value) if value.dtype.is_float and not node.dtype.is_float:
+            case Cast() if node.arg.dtype.is_float and not node.dtype.is_float:
                 found["casts of whole numbers"] = None
     return f"away from kinks ({', '.join(found)}) " if found else ""
 

@@ -145,8 +145,8 @@ def _over_pairs(s: Planned, definition: Define, node: Reduce, loop: Axis, shapes
     reads = reaches((*parts.values, *(v for g in parts.groups for m in g.members for v in m.values)), shapes)
     if any(r.stride(index) and r.stride(loop.index) for r in reads) or _held(parts, axes[index]) > MOST_HELD:
         return None  # a matrix of pairs is read along its rows; and what finds no register is read again for each pair
-    named = [frozenset(_canonical(e, {index: Index(a), over: Index(b)}) for e in found) for a, b in (("a", "b"), ("b", "a"))]
-    return Sum(definition.name, axes[index], loop, *named)
+    straight, turned = (frozenset(_canonical(e, {index: Index(a), over: Index(b)}) for e in found) for a, b in (("a", "b"), ("b", "a")))
+    return Sum(definition.name, axes[index], loop, straight, turned)
 
 
 def _is_plain_sum(group: Group) -> bool:

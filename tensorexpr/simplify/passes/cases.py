@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensorexpr.ir import Access, Apply, Axis, Const, Define, Expr, Index, Program, Reduce, Scatter, apply
+from tensorexpr.ir import Access, Apply, Axis, Const, Define, Definition, Expr, Index, Program, Reduce, Scatter, apply
 from tensorexpr.records import replace
 from tensorexpr.simplify.passes.definitions import with_definitions
 from tensorexpr.traversal import bottom_up, expressions, free_names, fresh_name, map_expressions, reads, substitute, walk
@@ -59,18 +59,17 @@ def slice_definitions(program: Program) -> Program:
     types = program.types
     taken = {*types, *program.sizes, *(n for d in program.definitions for n, _ in d.results)}
     places = _places(program)
-    made: dict[tuple[str, int], tuple[int, str]] = {}
-    definitions = []
+    made: dict[tuple[str, int], str] = {}
+    definitions: list[Definition] = []
     for definition in program.definitions:
-        found = places.get(definition.name) if isinstance(definition, Define) else None
-        if found is None:
+        if not isinstance(definition, Define) or definition.name not in places:
             definitions.append(definition)
             continue
-        at, values = found
+        at, values = places[definition.name]
         axis = definition.axes[at]
         for value in sorted(values):
             name = fresh_name(definition.name, taken - {definition.name} if len(values) == 1 else taken)
-            made[definition.name, value] = at, name
+            made[definition.name, value] = name
             rest = (*definition.axes[:at], *definition.axes[at + 1 :])
             formula = substitute(definition.value, {axis.index: Const(value, Index(axis.index).dtype)})
             definitions.append(replace(definition, name=name, axes=rest, value=formula))
@@ -80,7 +79,9 @@ def slice_definitions(program: Program) -> Program:
     def sliced(node: Expr) -> Expr:
         if isinstance(node, Access) and node.tensor in places:
             at = places[node.tensor][0]
-            _, name = made[node.tensor, int(node.indices[at].value)]  # type: ignore[attr-defined]
+            place = node.indices[at]
+            assert isinstance(place, Const), "it is read at literal places alone"
+            name = made[node.tensor, int(place.value)]
             return replace(node, tensor=name, indices=(*node.indices[:at], *node.indices[at + 1 :]))
         return node
 
