@@ -154,10 +154,10 @@ def float_reads(definition: Definition) -> list[str]:
 class Sweep:
     """The backward walk: what each tensor has received so far, and the adjoints that are finished.
 
-    `still` are the forms of maxima that no output depends on, `owners` gives the definition of the program to which what a further one sends is put down, `stored` a tensor that holds
-    the value of such a definition already. Reductions by a user's combiner are folds, which wait until something that they read is asked
-    for what it received: then all results of a combiner of several values, in whatever definitions they stand, have been sent to, and
-    one scan backwards serves them.
+    `owners` gives the definition of the program to which what a further one sends is put down, `stored` a tensor that holds
+    the value of such a definition already; `still` are the forms of maxima that no output depends on. Reductions by a user's combiner
+    are folds, which wait until something that they read is asked for what it received: then all results of a combiner of several
+    values, in whatever definitions they stand, have been sent to, and one scan backwards serves them.
     """
 
     def __init__(

@@ -139,7 +139,9 @@ def _chosen(program: Program, demands: Mapping[object, Demand], found: Sequence[
 
     def pays(demand: Demand, cost: float, points: float) -> bool:
         nested = demand.nested and cost >= ROW and cost * demand.elements >= LEAST
-        return (nested or _saves(cost, points, demand.elements)) and _bytes(demand.term.define.results[0][1]) <= max(ends, _read(demand.term, types))
+        return (nested or _saves(cost, points, demand.elements)) and _bytes(demand.term.define.results[0][1]) <= max(
+            ends, _read(demand.term, types)
+        )
 
     for form in sorted(places, key=lambda f: -sum(1 for _ in walk(demands[f].term.define.value))):
         demand = demands[form]
