@@ -19,7 +19,7 @@ from tensorexpr.codegen.rewrites.loops.kinds import WORDS, check_length
 from tensorexpr.codegen.rewrites.names import fresh
 from tensorexpr.codegen.rewrites.paths import around, loop_at, loop_paths, walk_block, walk_nest
 from tensorexpr.codegen.rewrites.touched.winners import winner_of
-from tensorexpr.codegen.schedule.intrinsics import intrinsic_named
+from tensorexpr.codegen.schedule.legal.intrinsics import intrinsic_named
 from tensorexpr.errors import ScheduleError
 from tensorexpr.hints import checked, suggestion, unknown_name
 from tensorexpr.markup import listed
@@ -282,9 +282,11 @@ class StageHandle:
         """Computes the definition in a loop of another that reads it, once per iteration, at the elements read there; of one that does not
         read it, in the same iterations, as far as the loops of both are alike."""
         other = self._schedule[consumer]
+        if other.name == self.name:
+            raise ScheduleError(f"expected another definition to compute {self.name} in, got itself")
         loop, buffer = other._there(axis), self._buffer
         bodies = [loop_at(self._nest, path).body for path in loop_paths(self._nest, loop)]
-        if other.name == self.name or any(a.tensor == buffer for body in bodies for a in elements_read(body)):
+        if any(a.tensor == buffer for body in bodies for a in elements_read(body)):
             self._apply("compute_at", (other.name, axis), lambda nest: data.fuse_at(nest, buffer, loop))
             return
         theirs = self._schedule.loops_of(other.name)

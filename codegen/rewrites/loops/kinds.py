@@ -16,7 +16,7 @@ Loops that are copied out or in lanes run from 0 on: one that begins elsewhere i
 
 from __future__ import annotations
 
-from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, sub
+from tensorexpr.codegen.lowering.context.arithmetic import ZERO, add, constant, sub
 from tensorexpr.codegen.nest import GRID, THREADS, Block, For, LoopNest
 from tensorexpr.codegen.rewrites.expressions import buffers_written, elements_read, substituted
 from tensorexpr.codegen.rewrites.facts import Facts
@@ -149,4 +149,5 @@ def _check_unshared(nest: LoopNest, path: Path, word: str) -> None:
     touched = {a.tensor for a in elements_read((s,))} | buffers_written((s,))
     for buffer in around(nest, path).locals:
         if buffer.name in touched:
-            raise refuse(f"expected no local buffer of what is around {s.index} inside to {word}, got {buffer.name}", s, s.index)
+            hint = "rfactor gives its iterations results of their own" if buffer.name in buffers_written((s,)) else None
+            raise refuse(f"expected no local buffer of what is around {s.index} inside to {word}, got {buffer.name}", s, s.index, hint)
