@@ -92,7 +92,7 @@ def normal_comparison(condition: Apply, context: Context) -> Expr:
     left, right = (context.arithmetic.form(a) for a in condition.args)
     difference = reduced(left - right, context)
     if name in ORDER:
-        difference = _of_rows(_cleared(difference, name, context), name, context)
+        difference = _cleared(difference, name, context)
     terms, constant = summands(difference, context)
     if not terms:
         constraint = COMPARISONS["eq" if name == "ne" else name](constant, 0)
@@ -115,7 +115,7 @@ def condition_of(constraint: Constraint, context: Context) -> Expr | None:
 
 
 def _written(constraint: Constraint, context: Context) -> Expr | None:
-    form = constraint.expr if constraint.is_equality else _of_rows(_cleared(constraint.expr, "ge", context), "ge", context)
+    form = constraint.expr if constraint.is_equality else _cleared(constraint.expr, "ge", context)
     terms, constant = summands(form, context)
     if not terms:
         return FALSE if constraint.is_false else TRUE
@@ -141,22 +141,6 @@ def _cleared(form: Affine, name: str, context: Context) -> Affine:
             continue
         cleared = rest * divisor + (atom.numerator if factor * side > 0 else divisor - 1 - atom.numerator)
         return _cleared((cleared + (1 if name in ("gt", "lt") else 0)) * side, name, context)
-    return form
-
-
-def _of_rows(form: Affine, name: str, context: Context) -> Affine:
-    """32*a + b >= 32 is a >= 1 where 0 <= b < 32, and likewise for <, <=, >: a comparison that places in rows do not decide."""
-    side = 1 if name in ("ge", "gt") else -1
-    strict = 1 if name in ("gt", "lt") else 0
-    value = form * side - strict  # as `value >= 0`
-    for length in sorted({abs(count) for _, count in value.terms if abs(count) > 1}, reverse=True):
-        rows = Affine([(term, count // length) for term, count in value.terms if count % length == 0])
-        low, high = context.quick_range(value - rows * length)
-        if low is None or high is None or rows * length + value.constant == value:
-            continue
-        least, most = -(low // length), -(high // length)  # rows >= -(places / length), the same number for all of them
-        if least == most:
-            return (rows - least + strict) * side
     return form
 
 
