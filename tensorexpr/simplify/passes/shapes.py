@@ -133,8 +133,11 @@ def _divisor(node: Expr, axis: Axis) -> int:
         case Apply(op, (Apply(inner, (dividend, Const(first))), Const(value))) if (op.name, inner.name) == ("mod", "floordiv"):
             return _divisor(apply("mod", dividend, const(int(first) * int(value))), axis)
         case Apply(op, (dividend, Const(value))) if op.name in ("floordiv", "mod") and isinstance(axis.stop, Const):
-            form, modulus, length = affine_of(dividend), int(value), int(axis.stop.value)
-            if form is None or form.coefficient(axis.index) != 1 or not LEAST <= modulus < length or length % modulus:
+            form = affine_of(dividend) if node.dtype.is_integer else None
+            if form is None or form.coefficient(axis.index) != 1:
+                return 0
+            modulus, length = int(value), int(axis.stop.value)
+            if not LEAST <= modulus < length or length % modulus:
                 return 0
             return modulus if all(name == axis.index or count % modulus == 0 for name, count in form.terms) else 0
     return 0
