@@ -16,7 +16,7 @@ from tensorexpr.autodiff.invert.inversion import Gather
 from tensorexpr.autodiff.local.boxes import reads
 from tensorexpr.autodiff.local.contributions import Contribution
 from tensorexpr.bounds import implied
-from tensorexpr.ir import Apply, Axis, Const, Expr, Index, apply, const
+from tensorexpr.ir import Apply, Axis, Cast, Const, Expr, Index, apply, const
 from tensorexpr.records import record, replace
 from tensorexpr.traversal import bottom_up, fresh_name, substitute, walk
 
@@ -132,6 +132,10 @@ def _terms(expr: Expr, count: int) -> Iterator[tuple[Expr, int]]:
             yield from _terms(a, count * int(value))
         case Const(value):
             yield const(1), count * int(value)
+        case Cast(arg=Apply(op, (_, Const(value)))) if op.name == "mul" and expr.arg.dtype.is_integer and value and not value % 2:
+            # A product of a narrower type may wrap around: it stays a multiple of a power of two.
+            power = int(value) & -int(value)
+            yield apply("floordiv", expr, const(power)), count * power
         case _:
             yield expr, count
 

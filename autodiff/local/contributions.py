@@ -71,6 +71,7 @@ class ExpressionAdjoint:
         outer: int,
         separate: Separate | None = None,
         running: Running | None = None,
+        still: Callable[[Expr], bool] = lambda node: False,
     ) -> None:
         self._workspace = workspace
         self._owner = owner
@@ -78,6 +79,7 @@ class ExpressionAdjoint:
         self._outer = outer
         self._separate = separate
         self._running = running
+        self._still = still
         self._reached: dict[Expr, frozenset[Expr]] = {}
 
     # -- which nodes matter ------------------------------------------------------------------------------------------
@@ -105,6 +107,8 @@ class ExpressionAdjoint:
                 return tuple(arg for arg, scaling in zip(node.args, scalings(node.op), strict=True) if scaling is not None)
             case Cast() if node.dtype.is_float and node.arg.dtype.is_float:
                 return (node.arg,)
+            case Reduce() if self._still(node):
+                return ()
             case Reduce() if node.dtype.is_float:
                 return node.values
         return ()

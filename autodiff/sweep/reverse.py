@@ -21,7 +21,7 @@ from tensorexpr.autodiff.sweep.beside import written_beside
 from tensorexpr.autodiff.sweep.neighbors import in_step
 from tensorexpr.autodiff.sweep.recompute import with_copies
 from tensorexpr.autodiff.sweep.sharing import flows_of
-from tensorexpr.autodiff.sweep.shifts import shifts
+from tensorexpr.autodiff.sweep.shifts import extreme_form, is_extreme, shifts, written_shifts
 from tensorexpr.autodiff.sweep.terms import TermAt, term_at
 from tensorexpr.ir import (
     Access,
@@ -106,6 +106,7 @@ def reverse(
     for name in shifts(program, [name for name, _ in outputs], active, {*wrt, *rules}):
         del active[name]
     sweep = Sweep(workspace, active, lowering, rules)
+    sweep.still = written_shifts(program, [name for name, _ in outputs], {*wrt, *rules})
     for name, head in outputs:
         sweep.seed(name, head)
     for definition in reversed(program.definitions):
@@ -154,9 +155,9 @@ class Sweep:
     """The backward walk: what each tensor has received so far, and the adjoints that are finished.
 
     `owners` gives the definition of the program to which what a further one sends is put down, `stored` a tensor that holds
-    the value of such a definition already. Reductions by a user's combiner are folds, which wait until something that they read is asked
-    for what it received: then all results of a combiner of several values, in whatever definitions they stand, have been sent to, and
-    one scan backwards serves them.
+    the value of such a definition already; `still` are the forms of maxima that no output depends on. Reductions by a user's combiner
+    are folds, which wait until something that they read is asked for what it received: then all results of a combiner of several
+    values, in whatever definitions they stand, have been sent to, and one scan backwards serves them.
     """
 
     def __init__(
@@ -179,6 +180,7 @@ class Sweep:
         self.owners: dict[str, str] = {}
         self.stored: dict[str, str] = {}
         self.around: dict[str, list[Around]] = {}
+        self.still: frozenset[object] = frozenset()
         self._terms: dict[TermAt, Define] = {}
         self._guards: dict[str, tuple[Expr, ...]] = {}
         self._tables: dict[tuple[Reduce, Place, str], tuple[Scan, tuple[Expr, ...]]] = {}
@@ -339,7 +341,10 @@ class Sweep:
                 self._queues[-1][definition] = sum(1 for _ in walk(node))
             return read
 
-        return ExpressionAdjoint(self.workspace, owner, self.active, outer, separate, running)
+        return ExpressionAdjoint(self.workspace, owner, self.active, outer, separate, running, self._is_still)
+
+    def _is_still(self, node: Expr) -> bool:
+        return bool(self.still) and is_extreme(node) and extreme_form(node) in self.still
 
     def _separate(self, node: Reduce, place: Place, owner: str) -> tuple[Expr, Definition]:
         """A read of a definition that holds a reduction, and that definition; another one if it was swept already."""

@@ -14,6 +14,9 @@ computed. What changes with a shift is followed to where it cancels. Each value 
 
 by the rules of calculus that reverse mode itself has: conditions, comparisons and integers have no derivative, a maximum has that of its
 winner.
+
+A maximum that is written in the exponential, and not by a name, is a shift as well: all that are equal up to names are one. Reverse mode
+then takes them as constants, wherever they stand.
 """
 
 from __future__ import annotations
@@ -23,8 +26,9 @@ from fractions import Fraction
 from math import isfinite
 from typing import NamedTuple
 
-from tensorexpr.ir import Access, Apply, Cast, Const, Define, Definition, Expr, Index, Program, Reduce
-from tensorexpr.traversal import free_names, reads, substitute, walk
+from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Define, Definition, Expr, Index, Program, Reduce, const
+from tensorexpr.simplify.passes.definitions import form_of
+from tensorexpr.traversal import expressions, free_names, reads, substitute, walk
 
 ADDED, SCALED = "added", "scaled"
 
@@ -45,16 +49,44 @@ ANY = Change("zero", Fraction(0), ())
 def shifts(program: Program, outputs: Collection[str], active: Collection[str], given: Collection[str]) -> set[str]:
     """The active tensors of a program by which the derivative of every output is zero. What is `given` has a rule of its own or is asked
     for by itself."""
-    seen: dict[str, None] = {}
+    seen = dict.fromkeys(e.tensor for e in _candidates(program, given) if isinstance(e, Access) and e.tensor in active)
+    needs = [set(reads(d)) for d in program.definitions] if seen else []
+    return {name for name in seen if name not in given and _cancels(name, program, needs, outputs, given)}
+
+
+def written_shifts(program: Program, outputs: Collection[str], given: Collection[str]) -> frozenset[object]:
+    """The forms of maxima and minima, written where they are read, by which the derivative of every output is zero."""
+    forms = dict.fromkeys(extreme_form(e) for e in _candidates(program, given) if isinstance(e, Reduce))
+    if not forms:
+        return frozenset()
+    places: dict[object, dict[Expr, Change]] = {}
+    for d in program.definitions:
+        for e in (node for value in expressions(d) for node in walk(value) if is_extreme(node)):
+            at = tuple(Index(name) for name in free_names(e))
+            places.setdefault(extreme_form(e), {})[e] = Change(ADDED, Fraction(1), at)
+    needs = [set(reads(d)) for d in program.definitions]
+    return frozenset(form for form in forms if _all_fixed(program, 0, {}, needs, outputs, given, places[form]))
+
+
+def is_extreme(e: Expr) -> bool:
+    """Whether an expression is a maximum or a minimum of floats over some range."""
+    return isinstance(e, Reduce) and e.dtype.is_float and e.combiner.name in ("max", "min")
+
+
+def extreme_form(e: Expr) -> object:
+    """A reduction up to the names of its indices."""
+    return form_of(Define("", tuple(Axis(name, const(0), const(1)) for name in free_names(e)), e))
+
+
+def _candidates(program: Program, given: Collection[str]) -> Iterator[Expr]:
+    """What is added to arguments of exponentials, in definitions without a rule."""
     for d in program.definitions:
         if isinstance(d, Define) and not any(name in given for name, _ in d.results):
-            seen.update((name, None) for name in _added(d.value) if name in active and name not in given)
-    needs = [set(reads(d)) for d in program.definitions] if seen else []
-    return {name for name in seen if _cancels(name, program, needs, outputs, given)}
+            yield from _added(d.value)
 
 
-def _added(value: Expr) -> Iterator[str]:
-    """The tensors whose elements are added to arguments of exponentials."""
+def _added(value: Expr) -> Iterator[Expr]:
+    """The elements of tensors, maxima and minima that are added to arguments of exponentials."""
     for node in walk(value):
         if isinstance(node, Apply) and node.op.name in _EXPONENTIALS:
             left = [node.args[0]]
@@ -62,8 +94,8 @@ def _added(value: Expr) -> Iterator[str]:
                 term = left.pop()
                 if isinstance(term, Apply) and term.op.name in ("add", "sub", "neg", "mul", "where"):
                     left += term.args
-                elif isinstance(term, Access) and term.dtype.is_float:
-                    yield term.tensor
+                elif (isinstance(term, Access) and term.dtype.is_float) or is_extreme(term):
+                    yield term
 
 
 def _cancels(shift: str, program: Program, needs: Sequence[set[str]], outputs: Collection[str], given: Collection[str]) -> bool:
@@ -74,12 +106,25 @@ def _cancels(shift: str, program: Program, needs: Sequence[set[str]], outputs: C
     made = program.definitions[home]
     assert isinstance(made, Define)
     changed = {shift: Change(ADDED, Fraction(1), tuple(Index(a.index) for a in made.axes))}
+    return _all_fixed(program, home + 1, changed, needs, outputs, given, {})
+
+
+def _all_fixed(
+    program: Program,
+    first: int,
+    changed: dict[str, Change],
+    needs: Sequence[set[str]],
+    outputs: Collection[str],
+    given: Collection[str],
+    places: Mapping[Expr, Change],
+) -> bool:
+    """Whether no output changes, from the `first` definition on, with what is `changed` already and what changes in some `places`."""
     names = {d.name: tuple(a.index for a in d.axes) for d in program.definitions if isinstance(d, Define)}
-    for number in range(home + 1, len(program.definitions)):
-        if needs[number].isdisjoint(changed):
-            continue
+    for number in range(first, len(program.definitions)):
         d = program.definitions[number]
-        found = _of_definition(d, changed, names, given)
+        if needs[number].isdisjoint(changed) and not (places and any(e in places for value in expressions(d) for e in walk(value))):
+            continue
+        found = _of_definition(d, changed, names, given, places)
         if found == FIXED:
             continue
         if found is None or not isinstance(d, Define) or d.name in outputs:
@@ -89,23 +134,27 @@ def _cancels(shift: str, program: Program, needs: Sequence[set[str]], outputs: C
 
 
 def _of_definition(
-    d: Definition, changed: Mapping[str, Change], names: Mapping[str, tuple[str, ...]], given: Collection[str]
+    d: Definition,
+    changed: Mapping[str, Change],
+    names: Mapping[str, tuple[str, ...]],
+    given: Collection[str],
+    places: Mapping[Expr, Change],
 ) -> Change | None:
     """How the result of a definition changes, at its own indices."""
     if not all(type_.dtype.is_float for _, type_ in d.results):
         return FIXED
     if not isinstance(d, Define) or d.name in given:
         return None
-    found = _Values(changed, names).of(d.value)
+    found = _Values(changed, names, places).of(d.value)
     return FIXED if found == ANY else found
 
 
 class _Values:
     """How the values of one definition change."""
 
-    def __init__(self, changed: Mapping[str, Change], names: Mapping[str, tuple[str, ...]]) -> None:
+    def __init__(self, changed: Mapping[str, Change], names: Mapping[str, tuple[str, ...]], places: Mapping[Expr, Change]) -> None:
         self.changed, self.names = changed, names
-        self.known: dict[Expr, Change | None] = {}
+        self.known: dict[Expr, Change | None] = {**places}
 
     def of(self, e: Expr) -> Change | None:
         """How one value changes; equal ones are asked once."""

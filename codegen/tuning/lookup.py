@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from tensorexpr.algebra import with_narrow_sums, with_recurrences
+from tensorexpr.algebra import with_narrow_sums, with_recurrences, with_sums_by_place
 from tensorexpr.codegen import disk
 from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.codegen.schedule import Planned
@@ -32,7 +32,7 @@ ANALYTIC = "the analytic model"
 
 def simplified(program: Program, target: Target) -> Program:
     """The program that a default schedule is made for: in its simplest form, on a CPU with tensors in plain shapes, running tables for what
-    results share, and sums in the types that suit it.
+    results share, sums in the types that suit it, and few terms sent to where they belong.
 
     A GPU has a thread for each result, and runs the steps of a scan one after the other; its tensor cores take 16-bit products as they are.
     """
@@ -40,7 +40,7 @@ def simplified(program: Program, target: Target) -> Program:
     if target.is_gpu:
         return found
     shaped = with_plain_shapes(found)
-    return with_recurrences(with_narrow_sums(found if shaped is found else simplify(shaped)))
+    return with_recurrences(with_narrow_sums(with_sums_by_place(found if shaped is found else simplify(shaped))))
 
 
 def calls_digest(schedule: Planned) -> str:

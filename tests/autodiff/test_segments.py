@@ -226,9 +226,16 @@ def staircase() -> Case:
     return te.compute((4, 6, 5), body, name="Y"), [table], {ids: integers(0, 10, 6), table: numbers(10)}
 
 
+def rows_of_narrow_numbers() -> Case:
+    """Rows that are products of 32 bits: they may wrap around, to another row, for the length is a power of two."""
+    ids, table = te.placeholder((6,), "int32", name="ids"), te.placeholder((20,), F64, name="W")
+    y = te.compute((6, 4), lambda t, d: table[ids[t] * 4 + d], name="Y")
+    return y, [table], {ids: np.array([3, 0, 4, 3, 2**30 + 1, 2], np.int32), table: numbers(20)}
+
+
 SORTED = [
     spread, colliding, random, rows_in_one, pictures_in_one, nothing, batched, symbolic, symbolic_places, guarded, grid_sample, ragged,
-    windows, triangle, mixed, strided_beside, two_levels, masked, products_of_indices, rows_and_columns, staircase,
+    windows, triangle, mixed, rows_of_narrow_numbers, strided_beside, two_levels, masked, products_of_indices, rows_and_columns, staircase,
 ]  # fmt: skip
 FIXED = [along_an_axis, one_place_of_data, shifted_by_data, rolled_by_data, slice_by_data]
 ALL = [*SORTED, *FIXED, rows_of_data]

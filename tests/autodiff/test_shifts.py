@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tensorexpr.autodiff.sweep import reverse as sweep
-from tensorexpr.autodiff.sweep.shifts import shifts
+from tensorexpr.autodiff.sweep.shifts import shifts, written_shifts
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.parse import parse_program
 from tensorexpr.verify import verify
@@ -62,6 +62,38 @@ def test_what_cancels_is_found_and_the_derivative_is_the_same(name: str, monkeyp
     assert few < many
     for one, other in zip(short, long, strict=True):
         np.testing.assert_allclose(one, other, 1e-12, 1e-12)
+
+
+WRITTEN = {name: text for name, text in CANCELS.items() if text.startswith(HEAD)}
+
+
+def written(text: str) -> str:
+    """The program with its greatest elements written where they are read."""
+    lines = [line for line in text.splitlines() if not line.startswith("m[")]
+    rows = {"m[i]": "i", "m[2 - i]": "2 - i"}
+    for read, row in rows.items():
+        lines = [line.replace(read, f"max(x[{row}, q] for q in range(4))") for line in lines]
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_maximum_that_is_written_in_the_exponential_cancels_as_well(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = parse_program(written(WRITTEN[name]))
+    assert len(written_shifts(program, program.outputs, ())) == 1
+    named, _ = derivative(WRITTEN[name])
+    short, few = derivative(written(WRITTEN[name]))
+    monkeypatch.setattr(sweep, "written_shifts", lambda *_: frozenset())
+    long, many = derivative(written(WRITTEN[name]))
+    assert few < many
+    for one, other, third in zip(named, short, long, strict=True):
+        np.testing.assert_allclose(one, other, 1e-12, 1e-12)
+        np.testing.assert_allclose(other, third, 1e-12, 1e-12)
+
+
+@pytest.mark.parametrize("name", [name for name in COUNTS if "return y, m" not in COUNTS[name]])
+def test_a_maximum_that_is_written_and_does_not_cancel_is_differentiated(name: str) -> None:
+    program = parse_program(written(COUNTS[name]))
+    assert written_shifts(program, program.outputs, ()) == frozenset()
 
 
 @pytest.mark.parametrize("name", COUNTS)

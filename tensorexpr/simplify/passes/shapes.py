@@ -127,8 +127,11 @@ def _divided(program: Program) -> dict[str, tuple[int, ...]]:
 
 
 def _divisor(node: Expr, axis: Axis) -> int:
-    """The length of the rows by which a node divides an index, with nothing beside it but whole rows; 0 where there are none."""
+    """The length of the rows by which a node divides an index, with nothing beside it but whole rows; 0 where there are none. The remainder
+    of a quotient is the quotient of one, `p // 2 % 64` is `p % 128 // 2`."""
     match node:
+        case Apply(op, (Apply(inner, (dividend, Const(first))), Const(value))) if (op.name, inner.name) == ("mod", "floordiv"):
+            return _divisor(apply("mod", dividend, const(int(first) * int(value))), axis)
         case Apply(op, (dividend, Const(value))) if op.name in ("floordiv", "mod") and isinstance(axis.stop, Const):
             form = affine_of(dividend) if node.dtype.is_integer else None
             if form is None or form.coefficient(axis.index) != 1:

@@ -13,7 +13,8 @@ that no check is lost or made, and what is not read does not matter. What is mar
 
 A reduction that depends on few indices is such a term wherever it stands: it runs once for all the loops of its definition up to the
 innermost that it depends on, so `y[i, j] = x[i, j] / sum(x[k, j] for k)` computes each sum for every i, and a sum that other definitions
-need too is computed by each of them.
+need too is computed by each of them. Where loops stand further in that it does not depend on, as those of a sum around a maximum, it is a
+tensor of its own from `ROW` operations on: its loops are then free to be lanes, as those of a definition that was written by itself.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ from tensorexpr.traversal import (
 STORED = 64
 """What storing an element and loading it again costs beside one addition: some 12 bytes of memory at 10 GB/s on one core, a nanosecond, in
 which vector lanes of float32 do that many additions."""
+ROW = 16
+"""Operations of a reduction from which it is a definition of its own where it stands in other loops: a vector of the widest machines."""
 REPEATED = 2
 """How often each element of a term is computed at least."""
 LEAST = 1 << 14
@@ -71,6 +74,8 @@ class Demand:
     cost: float
     places: int = 0
     points: float = 0.0
+    nested: bool = False
+    """Whether it is a reduction in loops that it does not depend on, further in than those that it depends on."""
 
 
 @record
@@ -133,7 +138,10 @@ def _chosen(program: Program, demands: Mapping[object, Demand], found: Sequence[
     covering: list[list[Occurrence]] = [[] for _ in found]
 
     def pays(demand: Demand, cost: float, points: float) -> bool:
-        return _saves(cost, points, demand.elements) and _bytes(demand.term.define.results[0][1]) <= max(ends, _read(demand.term, types))
+        nested = demand.nested and cost >= ROW and cost * demand.elements >= LEAST
+        return (nested or _saves(cost, points, demand.elements)) and _bytes(demand.term.define.results[0][1]) <= max(
+            ends, _read(demand.term, types)
+        )
 
     for form in sorted(places, key=lambda f: -sum(1 for _ in walk(demands[f].term.define.value))):
         demand = demands[form]
@@ -230,6 +238,7 @@ def _counted(definition: Define | Scatter, types: Mapping[str, TensorType], dema
             demand = demands[occurrence.form] = replace(one)
         demand.points += occurrence.points
         demand.places += 1
+        demand.nested |= one.nested
     return [occurrence for occurrence, _ in known[1]]
 
 
@@ -313,7 +322,9 @@ def _demand(
     `computed`."""
     if not isinstance(node, Apply | Reduce) or not node.dtype.is_float or about.marked:
         return None
-    fixed = about.free.isdisjoint(reduced)
+    fixed, nested = about.free.isdisjoint(reduced), False
+    if isinstance(node, Reduce):
+        nested = bool(axes) and axes[-1].index not in about.free
     if fixed:  # the same in all turns of the reduction: no loop need compute it again, but those around the loop that moves it
         if not about.reduces:
             return None
@@ -326,7 +337,7 @@ def _demand(
     form = form_of(found.define)
     if fixed:
         around, computed[form] = max(around - computed.get(form, 0.0), 0.0), max(around, computed.get(form, 0.0))
-    return form, Demand(found, points(found.define.axes), cost(node)), around
+    return form, Demand(found, points(found.define.axes), cost(node), nested=nested), around
 
 
 def _is_marked(node: Expr) -> bool:

@@ -1,0 +1,70 @@
+"""Sums over the segments of sparse plans are sent to their places: the same values, and the same errors."""
+
+import numpy as np
+import pytest
+
+import tensorexpr as te
+from tensorexpr.algebra import with_sums_by_place
+from tensorexpr.interpret import evaluate_program
+from tensorexpr.ir import Program, Scatter, Segments
+from tensorexpr.parse import parse_program
+from tensorexpr.simplify import simplify
+
+HEAD = "h: f32[5, 3] = input()\nt: i32[5] = input()\n"
+SUMS = {
+    "an element for each point": (
+        "o, k = segments[100](i64(t[i]) for i in range(5))\n"
+        "y[p]: f32[100] = 2.0 * sum(h[k[j], 1] for j in range(o[p], o[p + 1]))\nreturn y\n"
+    ),
+    "points of two axes": (
+        "o, k = segments[100](i64(t[i]) + c for i in range(5) for c in range(3))\n"
+        "y[p]: f32[50] = sum(h[k[j] // 3, k[j] % 3] for j in range(o[p * 2 + 1], o[p * 2 + 2]))\nreturn y\n"
+    ),
+    "points left out": (
+        "o, k = segments[100](i64(t[i]) for i in range(5) if t[i] > 7)\n"
+        "y[p]: f32[100] = sum(h[k[j], 0] for j in range(o[p], o[p + 1])) + sum(h[k[j], 1] for j in range(o[p], o[p + 1]))\nreturn y\n"
+    ),
+}
+KEPT = {
+    "keys that are few": "o, k = segments[10](i64(t[i]) for i in range(5))\n"
+    "y[p]: f32[10] = sum(h[k[j], 1] for j in range(o[p], o[p + 1]))\nreturn y\n",
+    "rows": "o, k = segments[100](i64(t[i]) for i in range(5))\n"
+    "y[p, c]: f32[100, 3] = sum(h[k[j], c] for j in range(o[p], o[p + 1]))\nreturn y\n",
+    "a maximum": "o, k = segments[100](i64(t[i]) for i in range(5))\n"
+    "y[p]: f32[100] = max(h[k[j], 0] for j in range(o[p], o[p + 1]))\nreturn y\n",
+}
+
+
+def made(program: Program, kind: type) -> int:
+    return sum(isinstance(d, kind) for d in program.definitions)
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_sums_over_segments_of_few_points_are_scatters(name: str) -> None:
+    program = simplify(parse_program(HEAD + SUMS[name]))
+    found = with_sums_by_place(program)
+    assert made(program, Segments) == 1 and made(found, Segments) == 0 and made(found, Scatter) >= 1
+    rng = np.random.default_rng(0)
+    for _ in range(3):
+        arrays = {"h": rng.standard_normal((5, 3)).astype(np.float32), "t": rng.integers(5, 12, 5).astype(np.int32)}
+        for one, other in zip(evaluate_program(program, arrays).values(), evaluate_program(found, arrays).values(), strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_other_sums_stay(name: str) -> None:
+    program = simplify(parse_program(HEAD + KEPT[name]))
+    assert with_sums_by_place(program) is program
+
+
+def test_a_class_that_is_part_of_a_flat_index_is_differentiated_in_one_pass() -> None:
+    x, t = te.placeholder((40,), "float64", name="x"), te.placeholder((4,), "int32", name="t")
+    y = te.compute((4,), lambda i: x[i * 10 + t[i]] * x[i * 10], name="y")
+    head = te.placeholder((4,), "float64", name="head")
+    g = te.gradient([y], [x], [head])
+    rng = np.random.default_rng(0)
+    arrays = {x: rng.standard_normal(40), t: np.array([3, 9, 0, 4], np.int32), head: rng.standard_normal(4)}
+    f = te.build(list(g), [x, t, head])
+    np.testing.assert_array_equal(f(*arrays.values())[0], te.evaluate(g[0], arrays))
+    with pytest.raises(IndexError):
+        f(arrays[x], np.array([3, 9, 0, 40], np.int32), arrays[head])
