@@ -25,7 +25,7 @@ from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.auto.tiles.choose import choices, copying
 from tensorexpr.codegen.auto.tiles.making import bordered, shared, tiled_by
 from tensorexpr.codegen.auto.tiles.one_pass import in_one_pass
-from tensorexpr.codegen.auto.tiles.pieces import cut_up
+from tensorexpr.codegen.auto.tiles.pieces import cut_up, points_of
 from tensorexpr.codegen.auto.tiles.straight import straightened
 from tensorexpr.codegen.auto.tiles.survey import Survey, alone
 from tensorexpr.codegen.nest import LoopNest
@@ -35,6 +35,8 @@ __all__ = ["tiled"]
 
 MOST_MADE = 3
 """Tiles that are made to be judged as nests: each costs some ten milliseconds."""
+MOST_CUT = 2
+"""How often a loop is cut at what is asked in its pieces."""
 CLOSE = 1.25
 """How far a sketch may be behind a nest to be made: sketches leave out remainders and borders."""
 SURE = 1.05
@@ -67,14 +69,10 @@ def tiled(candidate: Candidate, kernel: int, facts: Facts, threads: int = 1) -> 
         if took * GAIN < time or time == inf:
             best, time, begun = found, took, (one, inside)
     candidate, survey = begun
-    for name in survey.uneven:
-        try:
-            cut = candidate.then("partition", name)
-        except ScheduleError:
-            continue
-        inside = Survey(cut.nest, kernel)
-        if name in inside.loops and name not in inside.uneven:
-            one, took = _best(cut, inside, kernel, facts, time)
+    for name in survey.crooked:
+        cut = _cut(candidate, name, kernel)
+        if cut is not None:
+            one, took = _best(*cut, kernel, facts, time)
             if took < time:
                 best, time = one, took
     copies = len(best.nest.kernels) - len(candidate.nest.kernels)
@@ -82,6 +80,22 @@ def tiled(candidate: Candidate, kernel: int, facts: Facts, threads: int = 1) -> 
     for copy in reversed(range(kernel, kernel + copies)):
         best = tiled(best, copy, facts)
     return best
+
+
+def _cut(candidate: Candidate, name: str, kernel: int) -> tuple[Candidate, Survey] | None:
+    """The candidate with a loop in pieces between whose ends its iterations may be lanes, and its survey; None where that cannot be: a
+    border that is reflected is an absolute value first, then a minimum."""
+    for _ in range(MOST_CUT):
+        try:
+            candidate = candidate.then("partition", name, points_of(candidate.nest, name, kernel) or None)
+        except ScheduleError:
+            return None
+        inside = Survey(candidate.nest, kernel)
+        if name not in inside.loops:
+            return None
+        if name not in inside.crooked:
+            return candidate, inside
+    return None
 
 
 def _best(candidate: Candidate, survey: Survey, kernel: int, facts: Facts, most: float) -> tuple[Candidate, float]:

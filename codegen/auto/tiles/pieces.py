@@ -11,6 +11,7 @@ later, between whole tiles (`making`); of a few iterations each is one, so that 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 
 from tensorexpr.codegen.auto.candidate import Candidate
@@ -47,16 +48,27 @@ def cut_up(candidate: Candidate, kernel: int) -> Candidate:
 def _points(nest: LoopNest, name: str, kernel: int) -> tuple[int, ...]:
     """Where all copies of a loop are cut; nowhere where one of them is not to be."""
     found: dict[int, None] = {}
+    for start, stop, points in _cuts(nest, name, kernel):
+        if start is None or stop is None:
+            return ()
+        least = 1 if stop - start <= FEW else LEAST
+        inside = [n for n in points if start + least <= n <= stop - least]
+        if any(b - a < least for a, b in pairwise(inside)):
+            return ()
+        found.update(dict.fromkeys(inside))
+    return tuple(sorted(found))
+
+
+def points_of(nest: LoopNest, name: str, kernel: int) -> tuple[int, ...]:
+    """Where tests of a loop's index alone change: what is asked of others beside it stays."""
+    return tuple(sorted({n for _, _, points in _cuts(nest, name, kernel) for n in points}))
+
+
+def _cuts(nest: LoopNest, name: str, kernel: int) -> Iterator[tuple[int | None, int | None, list[int]]]:
+    """The ends of each copy of a loop, where these are known, and the points between them at which tests of its index alone change."""
     for path, s in walk_nest(nest):
         if path[0] == kernel and isinstance(s, For) and s.index == name:
             start, stop, facts = constant(s.start), constant(s.stop), Facts.at(nest, path)
-            if s.kind != "serial" or start is None or stop is None:
-                return ()
             own = (test for test, _, _ in tests_in(s.body, facts.loop(name, s.start, s.stop)) if free_names(test) == (name,))
-            least = 1 if stop - start <= FEW else LEAST
             cuts = {n for cut in cuts_of(s, facts, frozenset(own))[0] if (n := constant(cut.point)) is not None}
-            points = sorted(n for n in cuts if start + least <= n <= stop - least)
-            if any(b - a < least for a, b in pairwise(points)):
-                return ()
-            found.update(dict.fromkeys(points))
-    return tuple(sorted(found))
+            yield start, stop, sorted(n for n in cuts if (start is None or start < n) and (stop is None or n < stop))

@@ -204,8 +204,14 @@ class Survey:
         return bool(own) and any(self.stride(access, x) == own for x in others)
 
     @cached_property
-    def uneven(self) -> tuple[str, ...]:
-        """Loops whose iterations may be lanes but for indices that do not move evenly with them, such as those held at a border."""
+    def crooked(self) -> tuple[str, ...]:
+        """Loops whose iterations may be lanes but for what changes with them: indices that do not move evenly, such as those held at a
+        border, or bounds of loops inside."""
+        bending = (name for name in self.loops if self.bounds_others(name) and self.kind(name) == DATA)
+        return tuple(dict.fromkeys((*self._uneven, *bending)))
+
+    @property
+    def _uneven(self) -> tuple[str, ...]:
         found: dict[str, None] = {}
         for leaf in self.leaves:
             for loop in leaf.loops:

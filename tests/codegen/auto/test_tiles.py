@@ -243,7 +243,7 @@ x: f32[9] = input()
 y[i]: f32[9] = x[(i + 1) % 9]
 return y
 """).nest
-    assert Survey(nest, 0).uneven == ("i",)
+    assert Survey(nest, 0).crooked == ("i",)
     assert "y[i] = x[i + 1]" in print_nest(Candidate(nest).then("partition", "i").nest)
 
 
@@ -368,3 +368,24 @@ def test_rows_go_to_the_cores_where_one_was_cut_off() -> None:
     """Elements of the first row would, as the loop over them stands outermost there, and rows could not any more."""
     found = print_nest(shared(Candidate(parse_nest(BORDERED.strip())), 0).nest)
     assert re.findall(r"for (\w+) in parallel", found) == ["i"], found
+
+
+BORDERS = {
+    "reflected": """
+x: f32[5, 57] = input()
+y[i, j]: f32[5, 63] = x[i, minimum(abs(j - 3), 112 - abs(j - 3))]
+return y
+""",
+    "gone around, its gradient": """
+h: f32[5, 63] = input()
+y[i, q]: f32[5, 57] = sum(h[i, q + r * 57 - 54] for r in range(1 - (q + 3) // 57, 3 - (q + 54) // 57))
+return y
+""",
+}
+
+
+@pytest.mark.parametrize("name", BORDERS)
+def test_what_changes_at_borders_is_decided_between_them(name):
+    """No absolute value, minimum or quotient is left of the border, and rows are gone through in order."""
+    text = print_nest(every_kernel(Kept.of_text(BORDERS[name])).nest)
+    assert not any(word in text.replace("minimum(j_o * 16", "") for word in ("abs(", " // 57", "112"))
