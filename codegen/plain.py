@@ -26,8 +26,8 @@ from typing import Any, NamedTuple
 
 from tensorexpr import dtypes
 from tensorexpr.bounds import PROVED, check_access
-from tensorexpr.codegen.lowering.arithmetic import ONE, ZERO, add, sub
-from tensorexpr.codegen.lowering.sorting import NO_KEY, Sorting, flat
+from tensorexpr.codegen.lowering.context.arithmetic import ONE, ZERO, add, sub
+from tensorexpr.codegen.lowering.scatters.sorting import NO_KEY, Sorting, flat
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, CheckSite, For, If, Kernel, LoopNest, Stmt, Store
 from tensorexpr.dtypes import DType, accumulator
 from tensorexpr.errors import Location

@@ -25,9 +25,9 @@ from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.nest_proofs import Verdict, prove
 from tensorexpr.codegen.pieces import nest_of_pieces, pieces_of
 from tensorexpr.codegen.plain import plain_nest
+from tensorexpr.codegen.planners.gpu.grid import plan_points
 from tensorexpr.codegen.schedule import Planned
 from tensorexpr.codegen.schedule import schedule as plain_schedule
-from tensorexpr.codegen.schedule.auto_gpu import plan_points
 from tensorexpr.codegen.target import Gpu, Target, host_target
 from tensorexpr.codegen.tuning.lookup import ANALYTIC, is_tuned, scheduled, simplified
 from tensorexpr.errors import DefinitionError, InternalError, ScheduleError

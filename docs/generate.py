@@ -19,7 +19,8 @@ from tensorexpr.benchmarks import readme
 from tensorexpr.codegen.cuda.emitter.nest import emit as emit_cuda
 from tensorexpr.codegen.llvm import Machine, emit
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.schedule import Planned, autoschedule
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.schedule import Planned
 from tensorexpr.codegen.target import H200, Target
 from tensorexpr.simplify import simplify
 

@@ -12,7 +12,7 @@ from tensorexpr import kernels
 from tensorexpr.codegen.cuda.emitter.nest import emit
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest.verify import verify_nest
-from tensorexpr.codegen.schedule import autoschedule
+from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.codegen.target import H200
 from tensorexpr.simplify import simplify
 

@@ -12,7 +12,8 @@ from types import ModuleType
 
 from tensorexpr.codegen.handle import Schedule, StageHandle
 from tensorexpr.codegen.schedule import StageHandle as PlannedHandle
-from tensorexpr.codegen.schedule import bind, intrinsics
+from tensorexpr.codegen.schedule.legal import intrinsics
+from tensorexpr.codegen.schedule.loops import bind
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "schedules.md"
 STAGE, WHOLE = "s[C]", "s"

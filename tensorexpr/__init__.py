@@ -25,8 +25,8 @@ from tensorexpr.building.progress import on_progress
 from tensorexpr.codegen.compile import autoschedule, build, schedule
 from tensorexpr.codegen.compiled.function import CompiledFunction
 from tensorexpr.codegen.handle import Schedule
+from tensorexpr.codegen.planners.steps.scatters import form_of
 from tensorexpr.codegen.schedule import intrinsic
-from tensorexpr.codegen.schedule.auto_scatters import form_of
 from tensorexpr.dtypes import (
     DType,
     bfloat16,

@@ -22,7 +22,7 @@ from tensorexpr.codegen.auto.gpus import facts_of
 from tensorexpr.codegen.cuda.model.report import predictions
 from tensorexpr.codegen.cuda.nvidia import nvrtc
 from tensorexpr.codegen.gpu_code import GpuCode
-from tensorexpr.codegen.schedule import autoschedule
+from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.codegen.target import H200
 from tensorexpr.errors import TargetError
 from tensorexpr.records import as_dict, replace

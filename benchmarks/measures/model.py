@@ -25,7 +25,7 @@ from tensorexpr.benchmarks.measures.worker import Request
 from tensorexpr.benchmarks.samples.by_hand import by_hand
 from tensorexpr.codegen.nest import LANES, Alloc, Block, For, If, LoopNest, Store
 from tensorexpr.codegen.nest.parse import parse_nest
-from tensorexpr.codegen.schedule import autoschedule
+from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.codegen.schedule.decisions import Choices, Decisions
 from tensorexpr.codegen.target import host_target
 from tensorexpr.errors import ArgumentError, TensorExprError

@@ -17,7 +17,7 @@ from tensorexpr.benchmarks.measures.journal import Journal, Run
 from tensorexpr.benchmarks.measures.report import WORST, Report, distribution, failures, milliseconds, others
 from tensorexpr.benchmarks.measures.worker import Request
 from tensorexpr.benchmarks.samples.by_hand import by_hand
-from tensorexpr.codegen.schedule import autoschedule
+from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.codegen.schedule.decisions import Decisions
 from tensorexpr.codegen.target import host_target
 from tensorexpr.codegen.tuning.search import OK, search

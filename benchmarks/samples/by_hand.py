@@ -12,9 +12,9 @@ import random
 from collections.abc import Callable
 
 from tensorexpr.codegen.handle import Schedule
-from tensorexpr.codegen.lowering.arithmetic import constant, sub
+from tensorexpr.codegen.lowering.context.arithmetic import constant, sub
 from tensorexpr.codegen.rewrites.paths import loop_at, loop_paths
-from tensorexpr.codegen.schedule.state import accesses_of
+from tensorexpr.codegen.schedule.analysis.state import accesses_of
 from tensorexpr.errors import ScheduleError
 
 LANES, ROWS, BLOCKS = (4, 8, 16, 32, 64), (2, 4, 6, 8), (16, 32, 64, 128, 256, 512)

@@ -19,7 +19,7 @@ from tensorexpr.codegen.rewrites.loops.kinds import WORDS, check_length
 from tensorexpr.codegen.rewrites.names import fresh
 from tensorexpr.codegen.rewrites.paths import around, loop_at, loop_paths, walk_block, walk_nest
 from tensorexpr.codegen.rewrites.touched.winners import winner_of
-from tensorexpr.codegen.schedule.intrinsics import intrinsic_named
+from tensorexpr.codegen.schedule.legal.intrinsics import intrinsic_named
 from tensorexpr.errors import ScheduleError
 from tensorexpr.hints import checked, suggestion, unknown_name
 from tensorexpr.markup import listed

@@ -10,39 +10,39 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from tensorexpr import dtypes
-from tensorexpr.codegen.lowering.accumulators import COMBINE
-from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, floordiv, mul
-from tensorexpr.codegen.lowering.borders import cut_borders
-from tensorexpr.codegen.lowering.caching import DECLARED, unmarked
-from tensorexpr.codegen.lowering.contracted import contracted
-from tensorexpr.codegen.lowering.cutting import cut_along
-from tensorexpr.codegen.lowering.digits import WORDS, Digits, behind, digits_of, sorted_by_digits, without_keys
-from tensorexpr.codegen.lowering.holding import Holding, is_held
-from tensorexpr.codegen.lowering.literals import with_folded_literals
-from tensorexpr.codegen.lowering.loops import Loops
-from tensorexpr.codegen.lowering.merging import merged
-from tensorexpr.codegen.lowering.partitioned import Sends, partitioned
-from tensorexpr.codegen.lowering.placing import Ahead, Home, all_axes, moved_apart
-from tensorexpr.codegen.lowering.positions import at_positions
-from tensorexpr.codegen.lowering.quotients import with_quotients
-from tensorexpr.codegen.lowering.reuse import with_shared_slots
-from tensorexpr.codegen.lowering.scans import Scans
-from tensorexpr.codegen.lowering.scope import Scope
-from tensorexpr.codegen.lowering.slots import Slots
-from tensorexpr.codegen.lowering.sorting import NO_KEY, Blocks, Sorting, flat, unflattened, width_of
-from tensorexpr.codegen.lowering.tasks import Names, Task
-from tensorexpr.codegen.lowering.tiles import cut_at_borders
-from tensorexpr.codegen.lowering.together import run_together
-from tensorexpr.codegen.lowering.unswitch import unswitched
-from tensorexpr.codegen.lowering.zeros import with_zeros_once
+from tensorexpr.codegen.lowering.context.accumulators import COMBINE
+from tensorexpr.codegen.lowering.context.arithmetic import ZERO, add, constant, floordiv, mul
+from tensorexpr.codegen.lowering.context.positions import at_positions
+from tensorexpr.codegen.lowering.context.scope import Scope
+from tensorexpr.codegen.lowering.context.slots import Slots
+from tensorexpr.codegen.lowering.context.tasks import Names, Task
+from tensorexpr.codegen.lowering.kernels.borders import cut_borders
+from tensorexpr.codegen.lowering.kernels.contracted import contracted
+from tensorexpr.codegen.lowering.kernels.cutting import cut_along
+from tensorexpr.codegen.lowering.kernels.literals import with_folded_literals
+from tensorexpr.codegen.lowering.kernels.merging import merged
+from tensorexpr.codegen.lowering.kernels.quotients import with_quotients
+from tensorexpr.codegen.lowering.kernels.reuse import with_shared_slots
+from tensorexpr.codegen.lowering.kernels.tiles import cut_at_borders
+from tensorexpr.codegen.lowering.kernels.together import run_together
+from tensorexpr.codegen.lowering.kernels.unswitch import unswitched
+from tensorexpr.codegen.lowering.kernels.zeros import with_zeros_once
+from tensorexpr.codegen.lowering.scatters.digits import WORDS, Digits, behind, digits_of, sorted_by_digits, without_keys
+from tensorexpr.codegen.lowering.scatters.holding import Holding, is_held
+from tensorexpr.codegen.lowering.scatters.partitioned import Sends, partitioned
+from tensorexpr.codegen.lowering.scatters.sorting import NO_KEY, Blocks, Sorting, flat, unflattened, width_of
+from tensorexpr.codegen.lowering.stage.caching import DECLARED, unmarked
+from tensorexpr.codegen.lowering.stage.loops import Loops
+from tensorexpr.codegen.lowering.stage.placing import Ahead, Home, all_axes, moved_apart
+from tensorexpr.codegen.lowering.stage.scans import Scans
 from tensorexpr.codegen.nest import GRID, THREADS, Block, Buffer, For, Kernel, LoopNest, Stmt, Store
 from tensorexpr.codegen.nest.verify import touched
-from tensorexpr.codegen.schedule.alongside import groups
-from tensorexpr.codegen.schedule.compute_with import joined_groups
-from tensorexpr.codegen.schedule.independence import is_atomic, may_collide
-from tensorexpr.codegen.schedule.placement import Part, parts_of
-from tensorexpr.codegen.schedule.rings import last_entries
-from tensorexpr.codegen.schedule.state import Stage, State, all_definitions
+from tensorexpr.codegen.schedule.analysis.independence import is_atomic, may_collide
+from tensorexpr.codegen.schedule.analysis.rings import last_entries
+from tensorexpr.codegen.schedule.analysis.state import Stage, State, all_definitions
+from tensorexpr.codegen.schedule.legal.alongside import groups
+from tensorexpr.codegen.schedule.legal.compute_with import joined_groups
+from tensorexpr.codegen.schedule.legal.placement import Part, parts_of
 from tensorexpr.codegen.target import Gpu
 from tensorexpr.dtypes import accumulator
 from tensorexpr.interpret import identity_of

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from tensorexpr.codegen.lowering import arithmetic
+from tensorexpr.codegen.lowering.context import arithmetic
 from tensorexpr.codegen.nest import Alloc, Block, Call, Check, For, If, Stmt, Store
 from tensorexpr.ir import Access, Expr, Index, conjunction
 from tensorexpr.records import replace

@@ -11,36 +11,37 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tensorexpr import dtypes
-from tensorexpr.codegen.schedule import skewing, staging, sweeps
-from tensorexpr.codegen.schedule.alongside import alongside
-from tensorexpr.codegen.schedule.bind import bind
-from tensorexpr.codegen.schedule.cache import cache
-from tensorexpr.codegen.schedule.clone import clone
-from tensorexpr.codegen.schedule.common import common
-from tensorexpr.codegen.schedule.compute_at import compute_at
-from tensorexpr.codegen.schedule.compute_with import compute_with
+from tensorexpr.codegen.schedule.analysis import skewing
+from tensorexpr.codegen.schedule.analysis.state import SERIAL, Stage, State, plain_state
 from tensorexpr.codegen.schedule.decisions import Decisions
-from tensorexpr.codegen.schedule.fuse import fuse
-from tensorexpr.codegen.schedule.inline import inline
-from tensorexpr.codegen.schedule.legality import refuse
-from tensorexpr.codegen.schedule.own import own
-from tensorexpr.codegen.schedule.parallel import parallel
-from tensorexpr.codegen.schedule.part import part
-from tensorexpr.codegen.schedule.partition import partition
-from tensorexpr.codegen.schedule.pipeline import pipeline
-from tensorexpr.codegen.schedule.recompute import recompute, share
-from tensorexpr.codegen.schedule.redirect import redirect
-from tensorexpr.codegen.schedule.reorder import reorder
-from tensorexpr.codegen.schedule.rfactor import rfactor
-from tensorexpr.codegen.schedule.serial import serial
-from tensorexpr.codegen.schedule.sort import sort
-from tensorexpr.codegen.schedule.split import split
-from tensorexpr.codegen.schedule.state import SERIAL, Stage, State, plain_state
-from tensorexpr.codegen.schedule.tensorize import tensorize, with_digest
-from tensorexpr.codegen.schedule.tile import tile
-from tensorexpr.codegen.schedule.unroll import unroll
-from tensorexpr.codegen.schedule.vectorize import vectorize
-from tensorexpr.codegen.schedule.widths import store_as
+from tensorexpr.codegen.schedule.definitions import staging, sweeps
+from tensorexpr.codegen.schedule.definitions.clone import clone
+from tensorexpr.codegen.schedule.definitions.common import common
+from tensorexpr.codegen.schedule.definitions.inline import inline
+from tensorexpr.codegen.schedule.definitions.recompute import recompute, share
+from tensorexpr.codegen.schedule.definitions.redirect import redirect
+from tensorexpr.codegen.schedule.definitions.rfactor import rfactor
+from tensorexpr.codegen.schedule.definitions.widths import store_as
+from tensorexpr.codegen.schedule.legal.alongside import alongside
+from tensorexpr.codegen.schedule.legal.compute_with import compute_with
+from tensorexpr.codegen.schedule.legal.legality import refuse
+from tensorexpr.codegen.schedule.legal.pipeline import pipeline
+from tensorexpr.codegen.schedule.legal.tensorize import tensorize, with_digest
+from tensorexpr.codegen.schedule.loops.bind import bind
+from tensorexpr.codegen.schedule.loops.cache import cache
+from tensorexpr.codegen.schedule.loops.compute_at import compute_at
+from tensorexpr.codegen.schedule.loops.fuse import fuse
+from tensorexpr.codegen.schedule.loops.parallel import parallel
+from tensorexpr.codegen.schedule.loops.reorder import reorder
+from tensorexpr.codegen.schedule.loops.serial import serial
+from tensorexpr.codegen.schedule.loops.split import split
+from tensorexpr.codegen.schedule.loops.tile import tile
+from tensorexpr.codegen.schedule.loops.unroll import unroll
+from tensorexpr.codegen.schedule.loops.vectorize import vectorize
+from tensorexpr.codegen.schedule.scatters.own import own
+from tensorexpr.codegen.schedule.scatters.part import part
+from tensorexpr.codegen.schedule.scatters.partition import partition
+from tensorexpr.codegen.schedule.scatters.sort import sort
 from tensorexpr.codegen.target import Target, host_target
 from tensorexpr.errors import ScheduleError
 from tensorexpr.hints import checked, unknown_name

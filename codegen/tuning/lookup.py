@@ -13,7 +13,8 @@ from pathlib import Path
 
 from tensorexpr.algebra import with_narrow_sums, with_recurrences
 from tensorexpr.codegen import disk
-from tensorexpr.codegen.schedule import Planned, autoschedule
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.schedule import Planned
 from tensorexpr.codegen.schedule.decisions import Decisions
 from tensorexpr.codegen.target import Target
 from tensorexpr.codegen.tuning import records

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from tensorexpr.codegen.nest import LANES
 from tensorexpr.codegen.schedule import Planned
-from tensorexpr.codegen.schedule.reductions import Group
-from tensorexpr.codegen.schedule.state import Split, Stage
+from tensorexpr.codegen.schedule.analysis.reductions import Group
+from tensorexpr.codegen.schedule.analysis.state import Split, Stage
 
 _KEEPS_VALUES = (
     "split",

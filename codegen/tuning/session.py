@@ -13,7 +13,8 @@ import numpy as np
 
 from tensorexpr.codegen.compile import machine_of
 from tensorexpr.codegen.cuda.launch.device import current_device
-from tensorexpr.codegen.schedule import Planned, autoschedule
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.schedule import Planned
 from tensorexpr.codegen.schedule.decisions import Choices, Decisions
 from tensorexpr.codegen.tuning import records
 from tensorexpr.codegen.tuning.lookup import calls_digest, program_digest

@@ -19,9 +19,10 @@ from tensorexpr.codegen.compile import build
 from tensorexpr.codegen.compiled.arguments import signature_of
 from tensorexpr.codegen.compiled.function import CompiledFunction
 from tensorexpr.codegen.cuda.launch.device import current_device
-from tensorexpr.codegen.schedule import Planned, autoschedule
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.schedule import Planned
+from tensorexpr.codegen.schedule.analysis.work import total_work
 from tensorexpr.codegen.schedule.decisions import Choices, Decisions
-from tensorexpr.codegen.schedule.work import total_work
 from tensorexpr.codegen.target import Target
 from tensorexpr.codegen.tuning.order import adds_up_otherwise
 from tensorexpr.codegen.tuning.search import FAILED, OK, OTHER_BITS, SAME, SLOW, Trial, median

@@ -18,7 +18,8 @@ from tensorexpr.codegen.nest.parse import parse_nest
 from tensorexpr.codegen.nest.text import print_nest
 from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.plain import plain_nest
-from tensorexpr.codegen.schedule import autoschedule, schedule
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.schedule import schedule
 from tensorexpr.codegen.target import H200
 from tensorexpr.errors import DefinitionError, InternalError
 from tensorexpr.language import program_of

@@ -25,7 +25,8 @@ from tensorexpr.codegen.handle import Schedule
 from tensorexpr.codegen.llvm import set_threads
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest.verify import verify_nest
-from tensorexpr.codegen.schedule import Planned, autoschedule, schedule
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.schedule import Planned, schedule
 from tensorexpr.codegen.target import H200, host_target
 from tensorexpr.errors import ArgumentError, DefinitionError, DifferentiationError, OutOfBoundsError
 from tensorexpr.ir import Program

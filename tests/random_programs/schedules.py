@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.nest import GRID, IN_WARP, THREADS
-from tensorexpr.codegen.schedule import Planned, autoschedule
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.schedule import Planned
+from tensorexpr.codegen.schedule.analysis.state import accesses_of
 from tensorexpr.codegen.schedule.decisions import Choices, Decision, Decisions
-from tensorexpr.codegen.schedule.intrinsics import known_intrinsics
-from tensorexpr.codegen.schedule.state import accesses_of
+from tensorexpr.codegen.schedule.legal.intrinsics import known_intrinsics
 from tensorexpr.codegen.target import Target
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Program, Scan

@@ -18,7 +18,7 @@ from tensorexpr.building import fallback
 from tensorexpr.codegen import executable, gpu_code, stages
 from tensorexpr.codegen.compile import build_program
 from tensorexpr.codegen.cuda.nvidia import nvrtc
-from tensorexpr.codegen.lowering.arithmetic import add
+from tensorexpr.codegen.lowering.context.arithmetic import add
 from tensorexpr.codegen.memo import forget
 from tensorexpr.codegen.nest import Alloc, For, If, LoopNest, Store
 from tensorexpr.errors import InternalError

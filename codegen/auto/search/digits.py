@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tensorexpr.codegen.auto.candidate import Candidate
-from tensorexpr.codegen.lowering.arithmetic import ZERO, constant
+from tensorexpr.codegen.lowering.context.arithmetic import ZERO, constant
 from tensorexpr.codegen.nest import For, Kernel
 from tensorexpr.codegen.rewrites.expressions import buffers_written, expressions_in
 from tensorexpr.codegen.rewrites.paths import walk_block

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from tensorexpr.codegen.lowering.arithmetic import constant, sub
+from tensorexpr.codegen.lowering.context.arithmetic import constant, sub
 from tensorexpr.codegen.nest import Alloc, Buffer, For, Kernel, LoopNest, Stmt, Store
 from tensorexpr.codegen.rewrites.expressions import elements_read, stores_in
 from tensorexpr.codegen.rewrites.names import taken_names

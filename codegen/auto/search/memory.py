@@ -16,11 +16,11 @@ from tensorexpr.codegen.auto.candidate import Candidate
 from tensorexpr.codegen.auto.moves import move_of
 from tensorexpr.codegen.auto.search.groups import extent_of
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.lowering.arithmetic import constant
+from tensorexpr.codegen.lowering.context.arithmetic import constant
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, Kernel, LoopNest, Stmt, Store
 from tensorexpr.codegen.rewrites.expressions import buffers_written, elements_read, expressions_of
 from tensorexpr.codegen.schedule import Planned
-from tensorexpr.codegen.schedule.work import UNKNOWN_EXTENT, length
+from tensorexpr.codegen.schedule.analysis.work import UNKNOWN_EXTENT, length
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Apply, Axis, Expr, Index
 from tensorexpr.records import record, replace

@@ -20,7 +20,7 @@ from tensorexpr.codegen.auto.machine import Facts
 from tensorexpr.codegen.auto.search.groups import Group, Member, extent_of
 from tensorexpr.codegen.auto.search.merging import kernel_of, merged, outermost, with_producers
 from tensorexpr.codegen.auto.search.repeated import kept
-from tensorexpr.codegen.lowering.arithmetic import constant
+from tensorexpr.codegen.lowering.context.arithmetic import constant
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.rewrites.names import fresh
 from tensorexpr.errors import ScheduleError

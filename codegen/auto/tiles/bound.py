@@ -15,7 +15,7 @@ from tensorexpr.codegen.auto.machine import Facts
 from tensorexpr.codegen.auto.operations import ARITHMETIC, costly
 from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.auto.summary import Summary, Touch
-from tensorexpr.codegen.lowering.arithmetic import constant, sub
+from tensorexpr.codegen.lowering.context.arithmetic import constant, sub
 from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest, Store
 from tensorexpr.codegen.rewrites.data.keep import shape_of
 from tensorexpr.ir import Expr

@@ -28,7 +28,7 @@ from tensorexpr.codegen.auto.summary import Summary
 from tensorexpr.codegen.auto.tiles.bound import least
 from tensorexpr.codegen.auto.tiles.sketch import Level, Packed, Tile, sketch
 from tensorexpr.codegen.auto.tiles.survey import DATA, SUM, WINDOW, Survey
-from tensorexpr.codegen.lowering.arithmetic import constant
+from tensorexpr.codegen.lowering.context.arithmetic import constant
 from tensorexpr.codegen.nest import Store
 from tensorexpr.codegen.nest.names import statements
 from tensorexpr.ir import Access, Index

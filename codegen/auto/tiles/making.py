@@ -9,7 +9,7 @@ from tensorexpr.codegen.auto.candidate import Candidate
 from tensorexpr.codegen.auto.tiles.sketch import Level, Packed, Tile
 from tensorexpr.codegen.auto.tiles.survey import DATA, SUM, Survey
 from tensorexpr.codegen.llvm.text.machine import host
-from tensorexpr.codegen.lowering.arithmetic import constant, sub
+from tensorexpr.codegen.lowering.context.arithmetic import constant, sub
 from tensorexpr.codegen.nest import For, If, LoopNest
 from tensorexpr.codegen.rewrites.cuts import statements_of
 from tensorexpr.codegen.rewrites.expressions import expressions_in

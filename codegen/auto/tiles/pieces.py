@@ -14,7 +14,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from tensorexpr.codegen.auto.candidate import Candidate
-from tensorexpr.codegen.lowering.arithmetic import constant
+from tensorexpr.codegen.lowering.context.arithmetic import constant
 from tensorexpr.codegen.nest import For, LoopNest
 from tensorexpr.codegen.rewrites.cuts import cuts_of, statements_of, tests_in
 from tensorexpr.codegen.rewrites.expressions import buffers_written

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.auto.summary import Summary
 from tensorexpr.codegen.auto.tiles.survey import SUM, Survey
-from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, floordiv, mul, sub
+from tensorexpr.codegen.lowering.context.arithmetic import ZERO, add, constant, floordiv, mul, sub
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, Kernel, LoopNest, Stmt, Store
 from tensorexpr.codegen.rewrites.expressions import map_accesses, map_expressions, substituted, substituted_in
 from tensorexpr.codegen.rewrites.paths import walk_block

@@ -18,7 +18,7 @@ from math import lcm
 from tensorexpr.codegen.auto.candidate import Candidate
 from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.auto.tiles.survey import DATA, Survey, alone
-from tensorexpr.codegen.lowering.arithmetic import constant, sub
+from tensorexpr.codegen.lowering.context.arithmetic import constant, sub
 from tensorexpr.codegen.nest import For
 from tensorexpr.codegen.rewrites.cuts import moduli_of
 from tensorexpr.codegen.rewrites.facts import Facts

@@ -14,7 +14,7 @@ from math import prod
 from tensorexpr.codegen.auto.moves import Move, move_of
 from tensorexpr.codegen.auto.points import OPEN
 from tensorexpr.codegen.dependence import Dependences, dependences
-from tensorexpr.codegen.lowering.arithmetic import constant, sub
+from tensorexpr.codegen.lowering.context.arithmetic import constant, sub
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, LoopNest, Stmt, Store
 from tensorexpr.codegen.rewrites.expressions import expressions_of
 from tensorexpr.codegen.rewrites.paths import walk_block

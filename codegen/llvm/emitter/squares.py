@@ -25,7 +25,7 @@ from tensorexpr.codegen.llvm.emitter.memory import Binding, put
 from tensorexpr.codegen.llvm.text.builder import Builder
 from tensorexpr.codegen.llvm.text.casts import to_memory
 from tensorexpr.codegen.llvm.text.values import Value, literal, mangle
-from tensorexpr.codegen.lowering.joining import follows
+from tensorexpr.codegen.lowering.stage.joining import follows
 from tensorexpr.codegen.nest import Block, For, If, Store
 from tensorexpr.ir import Access, Const, Expr, conjunction
 from tensorexpr.records import record

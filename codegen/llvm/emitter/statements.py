@@ -24,7 +24,7 @@ from tensorexpr.codegen.llvm.emitter.memory import Binding, NotVectorizable
 from tensorexpr.codegen.llvm.text.builder import LONGEST_WORD, SCALAR_LOOP, Builder
 from tensorexpr.codegen.llvm.text.machine import Machine
 from tensorexpr.codegen.llvm.text.values import Value, literal
-from tensorexpr.codegen.lowering.joining import follows
+from tensorexpr.codegen.lowering.stage.joining import follows
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, Stmt, Store
 from tensorexpr.codegen.rewrites.lanes_last import lanes_last
 from tensorexpr.dtypes import float32

@@ -25,7 +25,7 @@ one. Values keep their bits.
 
 from __future__ import annotations
 
-from tensorexpr.codegen.lowering.arithmetic import constant
+from tensorexpr.codegen.lowering.context.arithmetic import constant
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.rewrites.paths import Path, loop_at, loop_paths, put, statement
 from tensorexpr.codegen.rewrites.refusals import refuse

@@ -26,7 +26,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from tensorexpr.codegen.dependence import Dependences, dependences
-from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, maximum, minimum, sub
+from tensorexpr.codegen.lowering.context.arithmetic import ZERO, add, constant, maximum, minimum, sub
 from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, LoopNest, Stmt, Store
 from tensorexpr.codegen.rewrites.expressions import elements_read, expressions_of, stores_in, substituted
 from tensorexpr.codegen.rewrites.facts import Facts

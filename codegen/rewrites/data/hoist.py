@@ -18,7 +18,7 @@ import functools
 import math
 from collections.abc import Callable, Iterable, Iterator
 
-from tensorexpr.codegen.lowering.arithmetic import ZERO, constant, sub
+from tensorexpr.codegen.lowering.context.arithmetic import ZERO, constant, sub
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, LoopNest, Stmt, Store
 from tensorexpr.codegen.rewrites.expressions import buffers_written, map_expressions
 from tensorexpr.codegen.rewrites.facts import Facts

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tensorexpr.codegen.dependence import dependences
-from tensorexpr.codegen.lowering.arithmetic import constant, sub
+from tensorexpr.codegen.lowering.context.arithmetic import constant, sub
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, LoopNest, Stmt, Store
 from tensorexpr.codegen.rewrites.data.hoist import axes_of, length_of, places_of
 from tensorexpr.codegen.rewrites.expressions import expressions_of, map_expressions, stores_in, substituted_in

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tensorexpr.codegen.dependence import Dependences, dependences
-from tensorexpr.codegen.lowering.arithmetic import add, constant, sub
+from tensorexpr.codegen.lowering.context.arithmetic import add, constant, sub
 from tensorexpr.codegen.nest import Alloc, Check, For, LoopNest, Stmt
 from tensorexpr.codegen.rewrites.expressions import substituted
 from tensorexpr.codegen.rewrites.paths import Path, loop_at, loop_paths, put, statement, walk_block, walk_nest

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensorexpr.codegen.lowering.arithmetic import add, constant, sub
+from tensorexpr.codegen.lowering.context.arithmetic import add, constant, sub
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, LoopNest, Stmt
 from tensorexpr.codegen.rewrites.expressions import buffers_written, elements_read, map_accesses, substituted
 from tensorexpr.codegen.rewrites.facts import Facts

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tensorexpr.codegen.lowering.arithmetic import add, constant, maximum, sub
+from tensorexpr.codegen.lowering.context.arithmetic import add, constant, maximum, sub
 from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest, Stmt, Store
 from tensorexpr.codegen.rewrites.expressions import buffers_written, elements_read, map_accesses, mentions, substituted_in
 from tensorexpr.codegen.rewrites.facts import Facts

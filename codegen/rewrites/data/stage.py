@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, floordiv, maximum, minimum, normal, sub
+from tensorexpr.codegen.lowering.context.arithmetic import ZERO, add, constant, floordiv, maximum, minimum, normal, sub
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, LoopNest, Stmt, Store
 from tensorexpr.codegen.rewrites.expressions import map_accesses
 from tensorexpr.codegen.rewrites.facts import Facts

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, floordiv, mul
+from tensorexpr.codegen.lowering.context.arithmetic import ZERO, add, constant, floordiv, mul
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, Kernel, LoopNest, Stmt, Store
 from tensorexpr.codegen.rewrites.expressions import buffers_written
 from tensorexpr.codegen.rewrites.names import fresh

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from math import prod
 
-from tensorexpr.codegen.lowering.arithmetic import constant, sub
+from tensorexpr.codegen.lowering.context.arithmetic import constant, sub
 from tensorexpr.codegen.nest import Alloc, For, LoopNest
 from tensorexpr.codegen.rewrites.expressions import map_accesses
 from tensorexpr.codegen.rewrites.facts import Facts

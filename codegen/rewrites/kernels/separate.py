@@ -20,7 +20,7 @@ another grouping; all else keeps its bits."""
 from __future__ import annotations
 
 from tensorexpr.codegen.dependence import operation_of
-from tensorexpr.codegen.lowering.arithmetic import ZERO, constant, sub
+from tensorexpr.codegen.lowering.context.arithmetic import ZERO, constant, sub
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, Kernel, LoopNest, Stmt, Store
 from tensorexpr.codegen.rewrites.data.rfactor import COMBINERS
 from tensorexpr.codegen.rewrites.expressions import (

@@ -15,7 +15,7 @@ makes what it needs (`merge`).
 
 from __future__ import annotations
 
-from tensorexpr.codegen.lowering.arithmetic import ONE, add, mul, sub
+from tensorexpr.codegen.lowering.context.arithmetic import ONE, add, mul, sub
 from tensorexpr.codegen.nest import Block, For, LoopNest
 from tensorexpr.codegen.rewrites.expressions import substituted
 from tensorexpr.codegen.rewrites.facts import Facts

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from tensorexpr.codegen.dependence import Dependences, dependences
-from tensorexpr.codegen.lowering.arithmetic import constant, sub
+from tensorexpr.codegen.lowering.context.arithmetic import constant, sub
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, LoopNest, Stmt
 from tensorexpr.codegen.rewrites.expressions import buffers_written, elements_read, expressions_in, map_accesses, stores_in, under
 from tensorexpr.codegen.rewrites.facts import Facts

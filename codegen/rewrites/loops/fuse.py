@@ -11,7 +11,7 @@ first (`distribute`); a copy without the inner loop, such as a tail, stays as it
 from __future__ import annotations
 
 from tensorexpr.codegen.dependence import dependences
-from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, floordiv, maximum, mul, sub
+from tensorexpr.codegen.lowering.context.arithmetic import ZERO, add, constant, floordiv, maximum, mul, sub
 from tensorexpr.codegen.nest import Block, For, LoopNest
 from tensorexpr.codegen.rewrites.expressions import substituted
 from tensorexpr.codegen.rewrites.facts import Facts

@@ -16,7 +16,7 @@ Loops that are copied out or in lanes run from 0 on: one that begins elsewhere i
 
 from __future__ import annotations
 
-from tensorexpr.codegen.lowering.arithmetic import ZERO, add, constant, sub
+from tensorexpr.codegen.lowering.context.arithmetic import ZERO, add, constant, sub
 from tensorexpr.codegen.nest import GRID, THREADS, Block, For, LoopNest
 from tensorexpr.codegen.rewrites.expressions import buffers_written, elements_read, substituted
 from tensorexpr.codegen.rewrites.facts import Facts

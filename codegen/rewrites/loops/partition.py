@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from math import lcm
 
-from tensorexpr.codegen.lowering.arithmetic import add, constant, floordiv, maximum, minimum, mul, sub
+from tensorexpr.codegen.lowering.context.arithmetic import add, constant, floordiv, maximum, minimum, mul, sub
 from tensorexpr.codegen.nest import GRID, THREADS, Block, For, If, LoopNest
 from tensorexpr.codegen.rewrites.cuts import Cut, cuts_of, moduli_of, parts_of, statements_of
 from tensorexpr.codegen.rewrites.expressions import substituted

@@ -12,7 +12,7 @@ that cannot fail goes. Always legal: each value keeps its bits, for only integer
 from __future__ import annotations
 
 from tensorexpr import dtypes
-from tensorexpr.codegen.lowering.arithmetic import ONE, ZERO, maximum, minimum, normal, sub
+from tensorexpr.codegen.lowering.context.arithmetic import ONE, ZERO, maximum, minimum, normal, sub
 from tensorexpr.codegen.nest import GRID, THREADS, Ahead, Alloc, Block, Call, Check, For, If, LoopNest, Stmt, Store
 from tensorexpr.codegen.rewrites.expressions import buffers_written, elements_read, substituted
 from tensorexpr.codegen.rewrites.facts import Facts

@@ -19,7 +19,7 @@ Nothing asks whether the length divides. `tail` says what happens to a rest:
 
 from __future__ import annotations
 
-from tensorexpr.codegen.lowering.arithmetic import ONE, ZERO, add, floordiv, minimum, mul, sub
+from tensorexpr.codegen.lowering.context.arithmetic import ONE, ZERO, add, floordiv, minimum, mul, sub
 from tensorexpr.codegen.nest import Block, For, If, LoopNest
 from tensorexpr.codegen.rewrites.expressions import substituted
 from tensorexpr.codegen.rewrites.facts import Facts

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tensorexpr.codegen.lowering.arithmetic import constant
-from tensorexpr.codegen.lowering.calls import call_of
+from tensorexpr.codegen.lowering.context.arithmetic import constant
+from tensorexpr.codegen.lowering.stage.calls import call_of
 from tensorexpr.codegen.nest import Block, Buffer, For, LoopNest, Store
 from tensorexpr.codegen.rewrites.paths import Path, around, loop_at, loop_paths, rewrite_loops
 from tensorexpr.codegen.rewrites.refusals import refuse
-from tensorexpr.codegen.schedule.intrinsics import Intrinsic, intrinsic_named, match
+from tensorexpr.codegen.schedule.legal.intrinsics import Intrinsic, intrinsic_named, match
 from tensorexpr.ir import Access, Apply, Expr
 from tensorexpr.records import replace
 

@@ -15,7 +15,7 @@ checked again in the loops of owners; the checks of all points run once, in fron
 
 from __future__ import annotations
 
-from tensorexpr.codegen.lowering.arithmetic import ZERO, add, floordiv, minimum, mul
+from tensorexpr.codegen.lowering.context.arithmetic import ZERO, add, floordiv, minimum, mul
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, LoopNest, Stmt, Store
 from tensorexpr.codegen.rewrites.expressions import expressions_in, stores_in
 from tensorexpr.codegen.rewrites.facts import Facts

@@ -17,8 +17,8 @@ Legal where `own` is, and what is stored has one place along the axis for an ite
 from __future__ import annotations
 
 from tensorexpr import dtypes
-from tensorexpr.codegen.lowering.arithmetic import ONE, ZERO, add, constant, floordiv, maximum, minimum, sub
-from tensorexpr.codegen.lowering.sorting import Sorting
+from tensorexpr.codegen.lowering.context.arithmetic import ONE, ZERO, add, constant, floordiv, maximum, minimum, sub
+from tensorexpr.codegen.lowering.scatters.sorting import Sorting
 from tensorexpr.codegen.nest import Block, Buffer, For, LoopNest, Store
 from tensorexpr.codegen.rewrites.expressions import substituted
 from tensorexpr.codegen.rewrites.facts import Facts

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tensorexpr.codegen.dependence import Dependences
-from tensorexpr.codegen.lowering.arithmetic import constant, sub
+from tensorexpr.codegen.lowering.context.arithmetic import constant, sub
 from tensorexpr.codegen.nest import For, LoopNest, Store
 from tensorexpr.codegen.rewrites.expressions import substituted_in
 from tensorexpr.codegen.rewrites.paths import Path, around, statement, walk_nest

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tensorexpr.codegen.dependence import Conflict, dependences
-from tensorexpr.codegen.lowering.arithmetic import ONE, ZERO, add, constant, sub
+from tensorexpr.codegen.lowering.context.arithmetic import ONE, ZERO, add, constant, sub
 from tensorexpr.codegen.nest import Alloc, Buffer, For, LoopNest, Stmt, Store
 from tensorexpr.codegen.rewrites.expressions import elements_mapped, map_accesses, substituted_in
 from tensorexpr.codegen.rewrites.facts import Facts

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tensorexpr.codegen.lowering.arithmetic import ZERO, constant, sub
+from tensorexpr.codegen.lowering.context.arithmetic import ZERO, constant, sub
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, LoopNest, Stmt, Store
 from tensorexpr.codegen.rewrites.expressions import expressions_of, map_accesses
 from tensorexpr.codegen.rewrites.paths import Path, statement

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tensorexpr.codegen.lowering.arithmetic import ZERO
+from tensorexpr.codegen.lowering.context.arithmetic import ZERO
 from tensorexpr.codegen.nest import For, If, LoopNest, Stmt, Store
 from tensorexpr.codegen.plain import beats, wins
 from tensorexpr.codegen.rewrites.facts import Facts

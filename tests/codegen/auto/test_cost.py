@@ -14,7 +14,8 @@ from tensorexpr.codegen.auto.summary import PARALLEL, SERIAL, UNROLL, VECTORIZE
 from tensorexpr.codegen.llvm.text.machine import Machine, host
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest.parse import parse_nest
-from tensorexpr.codegen.schedule import autoschedule, schedule
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.schedule import schedule
 from tensorexpr.codegen.target import H200, Target
 from tensorexpr.dtypes import bfloat16, float32, float64
 from tensorexpr.errors import InternalError

@@ -7,7 +7,7 @@ from tensorexpr.codegen.auto.machine import ZEN_4
 from tensorexpr.codegen.auto.search import contest, searched
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest.text import print_nest
-from tensorexpr.codegen.schedule import autoschedule
+from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.codegen.target import host_target
 from tensorexpr.parse import parse_program
 

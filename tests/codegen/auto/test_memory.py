@@ -13,7 +13,7 @@ from tensorexpr.codegen.auto.search.memory import lowered
 from tensorexpr.codegen.llvm import emit
 from tensorexpr.codegen.llvm.text.machine import Machine
 from tensorexpr.codegen.nest import LoopNest
-from tensorexpr.codegen.schedule import autoschedule
+from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.codegen.target import Target
 from tensorexpr.ir import Program
 from tests.codegen.schedule.test_small import products

@@ -9,7 +9,8 @@ import tensorexpr as te
 from tensorexpr.codegen.cuda.nvidia import nvrtc
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest.verify import verify_nest
-from tensorexpr.codegen.schedule import autoschedule, schedule
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.schedule import schedule
 from tensorexpr.codegen.target import H200, Target
 from tensorexpr.errors import ScheduleError
 from tensorexpr.interpret import evaluate_program

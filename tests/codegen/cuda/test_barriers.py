@@ -12,7 +12,7 @@ from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Alloc, Block, For
 from tensorexpr.codegen.nest.interpret import run_nest
 from tensorexpr.codegen.nest.verify import verify_nest
-from tensorexpr.codegen.schedule import autoschedule
+from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.codegen.target import H200
 from tensorexpr.errors import InternalError
 from tensorexpr.interpret import evaluate_program

@@ -12,9 +12,10 @@ from tensorexpr.codegen.cuda.emitter.nest import emit
 from tensorexpr.codegen.cuda.nvidia import nvrtc
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest.verify import verify_nest
-from tensorexpr.codegen.schedule import Planned, autoschedule, schedule
-from tensorexpr.codegen.schedule.auto import shapes_of
-from tensorexpr.codegen.schedule.auto_blocks import tiles_of
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.planners.default import shapes_of
+from tensorexpr.codegen.planners.gpu.blocks import tiles_of
+from tensorexpr.codegen.schedule import Planned, schedule
 from tensorexpr.codegen.schedule.decisions import Choices, Decisions
 from tensorexpr.codegen.target import H200
 from tensorexpr.parse import parse_program

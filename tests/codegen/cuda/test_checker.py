@@ -17,7 +17,7 @@ from tensorexpr.codegen.cuda.emitter.source import Launch, Source
 from tensorexpr.codegen.cuda.host import HostKernels, Memory, compiler
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest.verify import verify_nest
-from tensorexpr.codegen.schedule import autoschedule
+from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.codegen.target import H200
 from tensorexpr.errors import InternalError
 from tensorexpr.interpret import evaluate_program

@@ -7,7 +7,8 @@ import pytest
 
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest.verify import verify_nest
-from tensorexpr.codegen.schedule import autoschedule, schedule
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.schedule import schedule
 from tensorexpr.codegen.target import H200
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.parse import parse_program

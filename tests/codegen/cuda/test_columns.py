@@ -10,7 +10,7 @@ import pytest
 from tensorexpr.codegen.cuda.emitter.nest import emit
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest.verify import verify_nest
-from tensorexpr.codegen.schedule import autoschedule
+from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.codegen.schedule.decisions import Choices, Decisions
 from tensorexpr.codegen.target import H200
 from tensorexpr.interpret import evaluate_program

@@ -7,7 +7,7 @@ from tensorexpr.codegen.cuda.nvidia import nvrtc
 from tensorexpr.codegen.cuda.nvidia.cubin import parameters_of
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest.verify import verify_nest
-from tensorexpr.codegen.schedule import autoschedule
+from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.codegen.target import H200
 from tensorexpr.parse import parse_program
 from tests.codegen.schedule.test_primitives import SIZES

@@ -17,7 +17,8 @@ from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, If, Stmt
 from tensorexpr.codegen.nest.interpret import run_nest
 from tensorexpr.codegen.nest.verify import verify_nest
-from tensorexpr.codegen.schedule import Planned, autoschedule
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.schedule import Planned
 from tensorexpr.codegen.target import H200
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Const, Expr, Index, Program, apply, const, integer

@@ -15,9 +15,13 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr.codegen.cuda.nvidia import nvrtc
-from tensorexpr.codegen.lowering import digits, lower
+from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.lowering.scatters import digits
 from tensorexpr.codegen.nest.verify import verify_nest
-from tensorexpr.codegen.schedule import auto_gpu, auto_gpu_rows, auto_gpu_scatters, autoschedule
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.planners.gpu import grid as auto_gpu
+from tensorexpr.codegen.planners.gpu import scatters as auto_gpu_scatters
+from tensorexpr.codegen.planners.tiles import threads as auto_gpu_rows
 from tensorexpr.codegen.target import H200
 from tensorexpr.op.trees import leaves
 from tensorexpr.simplify import simplify

@@ -10,7 +10,8 @@ from tensorexpr.codegen.cuda.emitter.nest import emit
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import GRID, THREADS, LoopNest
 from tensorexpr.codegen.nest.verify import verify_nest
-from tensorexpr.codegen.schedule import Planned, autoschedule, schedule
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.schedule import Planned, schedule
 from tensorexpr.codegen.target import H200, Target
 from tensorexpr.errors import ScheduleError
 from tests.codegen.cuda.device import Program, compiled_together, needs_compiler

@@ -22,7 +22,7 @@ from tensorexpr.codegen.llvm import host, load
 from tensorexpr.codegen.llvm.text.arithmetic import Arithmetic
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest.verify import verify_nest
-from tensorexpr.codegen.schedule import autoschedule
+from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.errors import InternalError, TargetError
 from tensorexpr.ir import Expr, Index, apply, const
 from tests.codegen.cuda.driver import cubin, driver, fake, needs_compiler

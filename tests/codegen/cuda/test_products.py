@@ -16,7 +16,8 @@ from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.lowering.program import lower_state
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.nest.verify import verify_nest
-from tensorexpr.codegen.schedule import Planned, autoschedule, schedule
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.schedule import Planned, schedule
 from tensorexpr.codegen.schedule.decisions import Choices, Decisions
 from tensorexpr.codegen.target import H200
 from tensorexpr.errors import InternalError, TargetError

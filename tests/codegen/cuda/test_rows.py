@@ -9,7 +9,9 @@ from tensorexpr.codegen.cuda.emitter.nest import emit
 from tensorexpr.codegen.cuda.emitter.source import Source
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest.verify import verify_nest
-from tensorexpr.codegen.schedule import auto_gpu_rows, auto_parts, autoschedule
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.planners.tiles import parts as auto_parts
+from tensorexpr.codegen.planners.tiles import threads as auto_gpu_rows
 from tensorexpr.codegen.target import H200
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.parse import parse_program

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from tensorexpr.codegen.cuda.emitter.nest import emit
-from tensorexpr.codegen.lowering import digits, lower, sorting
+from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.lowering.scatters import digits, sorting
 from tensorexpr.codegen.nest.verify import verify_nest
-from tensorexpr.codegen.schedule import auto_gpu_scatters, autoschedule
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.planners.gpu import scatters as auto_gpu_scatters
 from tensorexpr.codegen.target import H200
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import const

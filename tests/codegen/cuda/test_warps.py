@@ -11,7 +11,8 @@ from tensorexpr.codegen.cuda.emitter.source import Source
 from tensorexpr.codegen.cuda.nvidia import nvrtc
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest.verify import verify_nest
-from tensorexpr.codegen.schedule import Planned, autoschedule, schedule
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.schedule import Planned, schedule
 from tensorexpr.codegen.target import H200
 from tensorexpr.errors import InternalError
 from tensorexpr.interpret import evaluate_program

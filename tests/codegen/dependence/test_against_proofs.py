@@ -9,7 +9,8 @@ from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import LANES, For
 from tensorexpr.codegen.nest_proofs import prove
 from tensorexpr.codegen.nest_proofs.races import AT_ONCE
-from tensorexpr.codegen.schedule import autoschedule, schedule
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.schedule import schedule
 from tensorexpr.records import replace
 from tests.codegen.dependence.enumerated import random_affine_nest
 from tests.codegen.programs import WIDE

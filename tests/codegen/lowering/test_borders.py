@@ -5,7 +5,7 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.lowering.borders import FEWEST
+from tensorexpr.codegen.lowering.kernels.borders import FEWEST
 from tensorexpr.codegen.nest import For
 from tensorexpr.codegen.schedule import schedule
 from tensorexpr.parse import parse_program

@@ -14,7 +14,8 @@ from tensorexpr.codegen.compile import build_program
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest.text import print_block
 from tensorexpr.codegen.nest_proofs import prove
-from tensorexpr.codegen.schedule import Planned, autoschedule, schedule
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.schedule import Planned, schedule
 from tensorexpr.errors import OutOfBoundsError, ScheduleError
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Program

@@ -7,7 +7,9 @@ import tensorexpr as te
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Check, For, If, Store
 from tensorexpr.codegen.nest.interpret import run_nest
-from tensorexpr.codegen.schedule import Planned, auto_parts, autoschedule, schedule
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.planners.tiles import parts as auto_parts
+from tensorexpr.codegen.schedule import Planned, schedule
 from tensorexpr.errors import OutOfBoundsError
 from tensorexpr.integers import Domain
 from tensorexpr.ir import Define, Reduce

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr.codegen.schedule import autoschedule
+from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.errors import ScheduleError
 from tests.codegen.programs import WIDE, assert_means, plain, planned
 from tests.seeds import share_of

@@ -10,7 +10,7 @@ import random
 
 import pytest
 
-from tensorexpr.codegen.schedule import autoschedule
+from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.errors import ScheduleError
 from tests.codegen.programs import WIDE, assert_means, plain
 from tests.seeds import share_of

@@ -8,7 +8,7 @@ import pytest
 import tensorexpr as te
 from tensorexpr import dtypes
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.lowering.joining import follows, joined
+from tensorexpr.codegen.lowering.stage.joining import follows, joined
 from tensorexpr.codegen.nest import Alloc, Buffer, For, Store
 from tensorexpr.ir import Access, Const, Index, apply, const
 from tests.codegen.programs import by_planners, planned

@@ -6,7 +6,7 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr import kernels
-from tensorexpr.codegen.lowering.literals import with_folded_literals
+from tensorexpr.codegen.lowering.kernels.literals import with_folded_literals
 from tensorexpr.codegen.nest import For, If, Kernel, Store
 from tensorexpr.codegen.nest.text import print_kernel
 from tensorexpr.dtypes import float32, int8, int32, int64

@@ -11,8 +11,9 @@ import pytest
 from tensorexpr.codegen.compile import build_program
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest_proofs import prove
-from tensorexpr.codegen.schedule import Planned, autoschedule
-from tensorexpr.codegen.schedule.state import TAILS
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.schedule import Planned
+from tensorexpr.codegen.schedule.analysis.state import TAILS
 from tensorexpr.errors import ScheduleError
 from tensorexpr.interpret import evaluate_program, extent_value
 from tensorexpr.parse import parse_program

@@ -1,6 +1,6 @@
 """Quotients and remainders of indices that the bounds of loops decide are gone from the nest; those of data stay."""
 
-from tensorexpr.codegen.lowering.quotients import with_quotients
+from tensorexpr.codegen.lowering.kernels.quotients import with_quotients
 from tensorexpr.codegen.nest import Check, For, If, Kernel, Store
 from tensorexpr.codegen.nest.text import print_kernel
 from tensorexpr.dtypes import float32, int64

@@ -7,7 +7,7 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.lowering.reuse import with_shared_slots
+from tensorexpr.codegen.lowering.kernels.reuse import with_shared_slots
 from tensorexpr.codegen.nest import Alloc, Buffer, For, If, Kernel, Store
 from tensorexpr.codegen.nest.verify import touched
 from tensorexpr.dtypes import float32

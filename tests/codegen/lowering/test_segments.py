@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
+from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.codegen.schedule import schedule
-from tensorexpr.codegen.schedule.auto import autoschedule
 from tensorexpr.errors import OutOfBoundsError, ScheduleError
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.parse import parse_program

@@ -10,7 +10,7 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.schedule.auto import autoschedule
+from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.codegen.target import Target
 from tensorexpr.errors import ScheduleError
 from tests.codegen.programs import WIDE, assert_means, plain, planned

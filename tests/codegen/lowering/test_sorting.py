@@ -5,9 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tensorexpr.codegen.lowering import lower, sorting
+from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.lowering.scatters import sorting
 from tensorexpr.codegen.nest import For
-from tensorexpr.codegen.schedule import autoschedule
+from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.errors import OutOfBoundsError
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.parse import parse_program

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from tensorexpr import dtypes
-from tensorexpr.codegen.lowering.tiles import cut_at_borders
-from tensorexpr.codegen.lowering.unswitch import unswitched
+from tensorexpr.codegen.lowering.kernels.tiles import cut_at_borders
+from tensorexpr.codegen.lowering.kernels.unswitch import unswitched
 from tensorexpr.codegen.nest import Alloc, Buffer, If, LoopNest
 from tensorexpr.codegen.nest.interpret import run_nest
 from tensorexpr.codegen.nest.verify import verify_nest

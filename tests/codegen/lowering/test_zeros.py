@@ -7,11 +7,11 @@ import pytest
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.lowering.zeros import with_zeros_once
+from tensorexpr.codegen.lowering.kernels.zeros import with_zeros_once
 from tensorexpr.codegen.nest import Alloc, Buffer, LoopNest
 from tensorexpr.codegen.nest.interpret import run_nest
 from tensorexpr.codegen.nest.verify import verify_nest
-from tensorexpr.codegen.schedule import autoschedule
+from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.codegen.target import Target
 from tensorexpr.ir import Const, Expr, Index, apply, const
 from tensorexpr.parse import parse_program

@@ -9,7 +9,8 @@ from tensorexpr.codegen.facts.forms import Forms
 from tensorexpr.codegen.facts.questions import steps_for
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest_proofs import proof, prove
-from tensorexpr.codegen.schedule import autoschedule, schedule
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.schedule import schedule
 from tensorexpr.integers.solving import emptiness
 from tensorexpr.simplify import simplify
 from tests.codegen.programs import WIDE

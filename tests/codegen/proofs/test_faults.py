@@ -9,7 +9,8 @@ from tensorexpr import dtypes
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Alloc, Buffer, For, Kernel, LoopNest, Store
 from tensorexpr.codegen.nest_proofs import prove
-from tensorexpr.codegen.schedule import autoschedule, schedule
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.schedule import schedule
 from tensorexpr.ir import Access, Const, Index, apply, const
 from tensorexpr.language import program_of
 from tensorexpr.op.trees import leaves

@@ -8,7 +8,8 @@ from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Alloc, Buffer, Check, CheckSite, For, If, Kernel, LoopNest, Store
 from tensorexpr.codegen.nest.parse import parse_nest
 from tensorexpr.codegen.nest_proofs import prove
-from tensorexpr.codegen.schedule import autoschedule, schedule
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.schedule import schedule
 from tensorexpr.ir import Access, Cast, Const, Index, Size, apply, const
 from tensorexpr.op.trees import leaves
 from tensorexpr.records import replace

@@ -6,7 +6,8 @@ from tensorexpr.codegen.lowering import lower, program
 from tensorexpr.codegen.nest import For
 from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.nest_proofs import prove
-from tensorexpr.codegen.schedule import autoschedule, schedule
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.schedule import schedule
 from tensorexpr.errors import InternalError
 from tensorexpr.ir import const
 from tensorexpr.language import program_of

@@ -7,7 +7,10 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.schedule import auto_again, auto_contraction, auto_rows, autoschedule
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.planners.programs import again as auto_again
+from tensorexpr.codegen.planners.programs import rows as auto_rows
+from tensorexpr.codegen.planners.tiles import contraction as auto_contraction
 from tensorexpr.codegen.target import Target
 from tensorexpr.parse import parse_program
 from tensorexpr.simplify import simplify

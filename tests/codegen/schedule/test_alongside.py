@@ -12,7 +12,8 @@ from tensorexpr.codegen.llvm import compile_nest
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import For, Kernel, Store
 from tensorexpr.codegen.nest.verify import verify_nest
-from tensorexpr.codegen.schedule import autoschedule, schedule
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.schedule import schedule
 from tensorexpr.codegen.target import H200
 from tensorexpr.errors import InternalError, ScheduleError
 from tensorexpr.interpret import evaluate_program

@@ -10,8 +10,9 @@ from tensorexpr import dtypes, kernels
 from tensorexpr.codegen.auto.search.memory import lowered
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Alloc, For
-from tensorexpr.codegen.schedule import Planned, autoschedule
-from tensorexpr.codegen.schedule.windows import most_points
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.schedule import Planned
+from tensorexpr.codegen.schedule.analysis.windows import most_points
 from tensorexpr.codegen.target import Target
 from tensorexpr.ir import Reduce
 from tensorexpr.parse import parse_expr, parse_program

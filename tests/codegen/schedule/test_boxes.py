@@ -7,7 +7,7 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr.codegen.schedule import Planned
-from tensorexpr.codegen.schedule.placement import _parts_of, parts_of
+from tensorexpr.codegen.schedule.legal.placement import _parts_of, parts_of
 from tensorexpr.errors import ScheduleError
 from tests.codegen.programs import assert_means, plain
 from tests.seeds import share_of

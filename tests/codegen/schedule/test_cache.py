@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr.codegen.lowering.caching import LARGEST
+from tensorexpr.codegen.lowering.stage.caching import LARGEST
 from tensorexpr.codegen.nest import Alloc
 from tensorexpr.codegen.schedule import Planned, schedule
 from tensorexpr.errors import ScheduleError

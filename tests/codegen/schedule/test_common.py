@@ -5,7 +5,7 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr import kernels
-from tensorexpr.codegen.schedule import autoschedule
+from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Apply
 from tensorexpr.language.core.programs import program_of

@@ -9,7 +9,9 @@ import pytest
 from tensorexpr.codegen.llvm import compile_nest, workspace_size
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Alloc, For, Store
-from tensorexpr.codegen.schedule import auto_passes, autoschedule, schedule
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.planners.programs import passes as auto_passes
+from tensorexpr.codegen.schedule import schedule
 from tensorexpr.codegen.target import H200
 from tensorexpr.errors import ScheduleError
 from tensorexpr.interpret import evaluate_program

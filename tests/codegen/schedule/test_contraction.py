@@ -8,7 +8,9 @@ import pytest
 
 from tensorexpr.codegen.llvm import emit, host
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.schedule import auto_contraction, autoschedule, schedule
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.planners.tiles import contraction as auto_contraction
+from tensorexpr.codegen.schedule import schedule
 from tensorexpr.codegen.target import Target
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.parse import parse_program

@@ -6,7 +6,8 @@ import pytest
 import tensorexpr as te
 from tensorexpr import kernels
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.schedule import Planned, autoschedule
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.schedule import Planned
 from tensorexpr.codegen.target import Target
 from tensorexpr.parse import parse_program
 from tests.codegen.programs import assert_means, by_planners

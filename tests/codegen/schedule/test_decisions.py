@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from tensorexpr.codegen.schedule import Planned, autoschedule, schedule
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.schedule import Planned, schedule
 from tensorexpr.codegen.schedule.decisions import MOST_OPTIONS, Choices, Decision
 from tensorexpr.codegen.target import H200, Target
 from tensorexpr.ir import Program

@@ -11,7 +11,7 @@ from tensorexpr.codegen.auto.machine import shipped
 from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.llvm import Machine
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.schedule import autoschedule as planned
+from tensorexpr.codegen.planners import autoschedule as planned
 from tensorexpr.codegen.target import DOTS, Target, host_target
 from tests.codegen.programs import assert_means
 

@@ -13,7 +13,7 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.schedule.auto import autoschedule
+from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.codegen.target import H200, Target
 from tensorexpr.ir import Program
 from tensorexpr.language import program_of

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.schedule import Planned, autoschedule, schedule
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.schedule import Planned, schedule
 from tensorexpr.errors import OutOfBoundsError
 from tests.codegen.programs import WIDE, outputs
 from tests.random_programs import assert_agrees, meaning, random_inputs, random_program, random_sizes

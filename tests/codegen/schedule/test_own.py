@@ -5,9 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tensorexpr.codegen.lowering import holding, lower
+from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.lowering.scatters import holding
 from tensorexpr.codegen.nest import For
-from tensorexpr.codegen.schedule import autoschedule, schedule
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.schedule import schedule
 from tensorexpr.errors import OutOfBoundsError, ScheduleError
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Scatter

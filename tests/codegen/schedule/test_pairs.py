@@ -7,8 +7,9 @@ import tensorexpr as te
 from tensorexpr import kernels
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Block, Buffer, For, If, Kernel, LoopNest, Store
-from tensorexpr.codegen.schedule import Planned, autoschedule, schedule
-from tensorexpr.codegen.schedule.auto_pairs import repeats
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.planners.programs.pairs import repeats
+from tensorexpr.codegen.schedule import Planned, schedule
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Apply, Const
 from tensorexpr.parse import parse_program

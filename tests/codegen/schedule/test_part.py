@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr.codegen.schedule import Planned, autoschedule, schedule
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.schedule import Planned, schedule
 from tensorexpr.codegen.target import H200
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import integer

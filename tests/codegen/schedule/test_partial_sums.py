@@ -18,7 +18,7 @@ from tensorexpr.codegen.cost import count_of
 from tensorexpr.codegen.llvm import set_threads
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest_proofs import prove
-from tensorexpr.codegen.schedule import auto_parts
+from tensorexpr.codegen.planners.tiles import parts as auto_parts
 from tensorexpr.ir import Define, Program, Reduce, Scan, conjuncts
 from tensorexpr.traversal import walk
 from tests.codegen.programs import by_planners

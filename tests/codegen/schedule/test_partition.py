@@ -9,7 +9,7 @@ import tensorexpr as te
 from tensorexpr.codegen.llvm import set_threads
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import For
-from tensorexpr.codegen.schedule import autoschedule
+from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.errors import OutOfBoundsError, ScheduleError
 from tensorexpr.parse import parse_program
 from tests.codegen.programs import WIDE, outputs

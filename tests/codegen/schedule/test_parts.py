@@ -7,7 +7,8 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.schedule import auto_parts, autoschedule
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.planners.tiles import parts as auto_parts
 from tensorexpr.codegen.target import Target, host_target
 from tensorexpr.parse import parse_program
 from tests.codegen.programs import WIDE, by_planners, loops

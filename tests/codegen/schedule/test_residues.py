@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr.codegen.schedule.auto import autoschedule
-from tensorexpr.codegen.schedule.reductions import take_apart
-from tensorexpr.codegen.schedule.residues import classes, in_class, moduli
-from tensorexpr.codegen.schedule.residues import tested as axes_tested
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.schedule.analysis.reductions import take_apart
+from tensorexpr.codegen.schedule.analysis.residues import classes, in_class, moduli
+from tensorexpr.codegen.schedule.analysis.residues import tested as axes_tested
 from tensorexpr.ir import Define, const
 from tensorexpr.language import program_of
 from tensorexpr.parse import parse_expr, parse_program

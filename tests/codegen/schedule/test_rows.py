@@ -9,7 +9,9 @@ import tensorexpr as te
 from tensorexpr import kernels
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import For
-from tensorexpr.codegen.schedule import Planned, auto_rows, autoschedule
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.planners.programs import rows as auto_rows
+from tensorexpr.codegen.schedule import Planned
 from tensorexpr.codegen.target import Target
 from tensorexpr.records import replace
 from tests.codegen.programs import as_built, assert_means, plain, statements

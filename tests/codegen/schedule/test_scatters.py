@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.schedule import autoschedule
+from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.codegen.target import Target
 from tensorexpr.ir import Program
 from tensorexpr.parse import parse_program

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr.codegen.schedule import autoschedule, schedule
-from tensorexpr.codegen.schedule.skewing import wave_of
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.schedule import schedule
+from tensorexpr.codegen.schedule.analysis.skewing import wave_of
 from tensorexpr.codegen.target import H200, Target
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Program, Scan

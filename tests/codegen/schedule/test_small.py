@@ -7,7 +7,7 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr import kernels
-from tensorexpr.codegen.schedule import autoschedule
+from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.codegen.target import Target
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.parse import parse_program

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.schedule import autoschedule, schedule
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.schedule import schedule
 from tensorexpr.codegen.target import H200
 from tensorexpr.errors import OutOfBoundsError, ScheduleError
 from tensorexpr.interpret import evaluate_program

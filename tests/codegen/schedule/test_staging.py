@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from tensorexpr.codegen.schedule import autoschedule, schedule
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.schedule import schedule
 from tensorexpr.errors import ScheduleError
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.parse import parse_program

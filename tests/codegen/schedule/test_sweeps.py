@@ -8,8 +8,9 @@ import pytest
 import tensorexpr as te
 from tensorexpr import kernels
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.schedule import Planned, autoschedule, schedule
-from tensorexpr.codegen.schedule.auto_sweeps import redirect_copies
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.planners.steps.sweeps import redirect_copies
+from tensorexpr.codegen.schedule import Planned, schedule
 from tensorexpr.errors import ScheduleError
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Program, Scan

@@ -6,8 +6,8 @@ import pytest
 import tensorexpr as te
 from tensorexpr import kernels
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.schedule import autoschedule
-from tensorexpr.codegen.schedule.widths import bounds
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.schedule.definitions.widths import bounds
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Define
 from tensorexpr.parse import parse_program

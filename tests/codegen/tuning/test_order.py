@@ -6,7 +6,8 @@ import numpy as np
 
 import tensorexpr as te
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.schedule import Planned, autoschedule
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.schedule import Planned
 from tensorexpr.codegen.schedule.decisions import Decisions
 from tensorexpr.codegen.tuning.order import adds_up_otherwise, same_order
 from tensorexpr.errors import OutOfBoundsError

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensorexpr.codegen.schedule import Planned, autoschedule
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.schedule import Planned
 from tensorexpr.codegen.schedule.decisions import Choices
 from tensorexpr.codegen.target import host_target
 from tensorexpr.codegen.tuning.search import FAILED, OK, OTHER_BITS, SAME, SLOW

@@ -13,7 +13,7 @@ from tensorexpr.codegen.cuda.model.lanes import BUFFER_BITS, Block, Run, wrapped
 from tensorexpr.codegen.cuda.model.text import Kernel, kernels_of
 from tensorexpr.codegen.cuda.nvidia import nvrtc
 from tensorexpr.codegen.gpu_code import GpuCode
-from tensorexpr.codegen.schedule import autoschedule
+from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.codegen.target import H200
 from tensorexpr.simplify import simplify
 

@@ -16,7 +16,7 @@ from tensorexpr.codegen.cuda.model.prediction import Prediction, limits_of
 from tensorexpr.codegen.cuda.model.report import explained, predictions
 from tensorexpr.codegen.cuda.nvidia import nvrtc
 from tensorexpr.codegen.gpu_code import GpuCode
-from tensorexpr.codegen.schedule import autoschedule
+from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.codegen.target import H200 as TARGET
 from tensorexpr.errors import TargetError
 from tensorexpr.records import replace

@@ -1,0 +1,1 @@
+"""Passes over finished kernels: merged, cut where tests change, folded."""

@@ -1,0 +1,213 @@
+"""Kernels of definitions that a schedule computes in the same loops (`compute_with`) as one: loops of equal bounds are made one.
+
+    for i: { A; for k: B; C }      for j: { D; for l: E }
+    -->  for i: { A; D; for k: { B; E }; C }
+
+Where none of the definitions touches what another writes, any order of their statements is right in which those of each keep theirs.
+Loops are paired from the outside inwards, those that most is in first, as many as can be without changing that order. A definition may
+also read what is computed in the loops of an earlier one (a mean, in the loop over rows), where each iteration stores the element that it
+reads there before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+
+from tensorexpr.codegen.lowering.kernels.tiles import resolved
+from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, Kernel, Stmt, Store
+from tensorexpr.codegen.nest.verify import touched, written
+from tensorexpr.ir import Access, Expr, Index
+from tensorexpr.records import replace
+from tensorexpr.traversal import fresh_name, walk
+
+KINDS = ("serial", "parallel", "vectorize", "unroll")
+
+
+def merged(kernels: Sequence[Kernel], groups: Sequence[Sequence[range]]) -> list[Kernel]:
+    """The kernels with those of each group of definitions (by numbers, in order) as one, in the place of the first or of the last; what
+    is left behind has no statements.
+
+    A definition that something on the way there waits for, or that waits for another of its group, keeps its kernels, as does one of
+    which no parallel loop is that of another.
+    """
+    found = list(kernels)
+    for group in groups:
+        members = [numbers for numbers in group if len(numbers)]
+        taken, block = max((_gathered(found, members), _gathered(found, members[::-1])), key=lambda made: len(made[0]))
+        if len(taken) > 1:
+            numbers = [k for one in sorted(taken, key=lambda one: one.start) for k in one]
+            names = dict.fromkeys(found[k].name for k in numbers)
+            for k in numbers:
+                found[k] = Kernel(found[k].name, ())
+            found[taken[0].start] = Kernel(" ".join(names), block)
+    return found
+
+
+def _gathered(kernels: Sequence[Kernel], members: Sequence[range]) -> tuple[list[range], Block]:
+    """The definitions that can run where the first of the list does, and their statements there."""
+    taken: list[range] = []
+    block: Block = ()
+    for numbers in members:
+        own = tuple(s for k in numbers for s in kernels[k].body)
+        needed = _needed(kernels, numbers, taken) if taken else frozenset()
+        if not taken:
+            taken, block = [numbers], own
+        elif needed is not None:
+            together = _blocks(block, own, needed)
+            if together is not None and (len(together) == 1 or not any(map(_is_parallel, together))):
+                taken, block = [*taken, numbers], together
+    return taken, block
+
+
+def _needed(kernels: Sequence[Kernel], numbers: range, taken: Sequence[range]) -> frozenset[str] | None:
+    """What a definition needs of those taken, so that it may run where the first of these does; None where it may not."""
+    touches, writes = _touches(kernels, numbers)
+    members = {k for ks in (*taken, numbers) for k in ks}
+    between = range(min(numbers.start, taken[0].start), max(numbers.stop, taken[0].stop))
+    needed: set[str] = set()
+    for other in (*taken, *(range(k, k + 1) for k in between if k not in members)):
+        theirs, stored = _touches(kernels, other)
+        if other in taken and other.start < numbers.start:
+            needed |= stored & touches
+            stored = stored - touches
+        if not writes.isdisjoint(theirs) or not stored.isdisjoint(touches):
+            return None
+    return frozenset(needed)
+
+
+def _touches(kernels: Sequence[Kernel], numbers: range) -> tuple[set[str], set[str]]:
+    """What kernels touch, and what they write."""
+    found = tuple(kernels[k] for k in numbers)
+    return set(touched(found)), {name for kernel in found for name in written(kernel.body)}
+
+
+def _is_parallel(s: Stmt) -> bool:
+    return isinstance(s, For) and (s.kind == "parallel" or any(map(_is_parallel, s.body)))
+
+
+def _blocks(first: Block, second: Block, needed: frozenset[str]) -> Block | None:
+    """The statements of both, each in their order, with the loops that are paired as one; local buffers live around all.
+
+    None where the second cannot have what is `needed` of the first.
+    """
+    buffers: list[Buffer] = []
+    a, b = _statements(first, buffers), _statements(second, buffers)
+    after = _places(a, b, needed) if needed else [0] * len(b)
+    pairs = None if after is None else _pairs(a, b, after)
+    if after is None or pairs is None:
+        return None
+    made: list[Stmt] = []
+    at, to = 0, 0
+    for i, k in pairs:
+        one, other = a[i], b[k]
+        assert isinstance(one, For) and isinstance(other, For), "pairs are of loops"
+        loop = _loop(one, other, needed & written((one,)))
+        if loop is None:
+            return None
+        made += [*a[at:i], *b[to:k], loop]
+        at, to = i + 1, k + 1
+    block: Block = (*made, *a[at:], *b[to:])
+    for buffer in reversed(buffers):
+        block = (Alloc(buffer, block),)
+    return block
+
+
+def _places(a: Sequence[Stmt], b: Sequence[Stmt], needed: frozenset[str]) -> list[int] | None:
+    """For each statement of the second list, behind how many of the first it must stand; None where that does not give it what it needs.
+
+    A store there gives the element that it names. What is stored inside a loop is there in the same iteration of that loop alone: they
+    must be paired, which is said by the number of the loop itself, negated less one.
+    """
+    found: list[int] = []
+    for s in b:
+        mine = needed & set(touched((Kernel("", (s,)),)))
+        writers = [i for i, other in enumerate(a) if mine & written((other,))]
+        loops = [i for i in writers if not isinstance(a[i], Store)]
+        if len(loops) > 1 or (loops and (loops[0] != writers[-1] or not _alike(a[loops[0]], s))):
+            return None
+        stored = {(x.buffer, x.indices) for i in writers if isinstance(x := a[i], Store)}
+        if not loops and not {(n.tensor, n.indices) for n in accesses((s,)) if n.tensor in mine} <= stored:
+            return None
+        found.append(-loops[0] - 1 if loops else max((i + 1 for i in writers), default=0))
+    return found
+
+
+def _statements(block: Block, buffers: list[Buffer]) -> list[Stmt]:
+    """The statements of a block without the local buffers around them, which are noted."""
+    found: list[Stmt] = []
+    for s in block:
+        if isinstance(s, Alloc):
+            buffers.append(s.buffer)
+            found += _statements(s.body, buffers)
+        else:
+            found.append(s)
+    return found
+
+
+def _pairs(a: Sequence[Stmt], b: Sequence[Stmt], after: Sequence[int]) -> list[tuple[int, int]] | None:
+    """The loops of two lists that become one, in the order of both: those with most loops inside, together. Of the second list each stands
+    behind so many statements of the first, or with one of them (see `_places`); None where they cannot."""
+    behind = list(accumulate((n if n >= 0 else -n - 1 for n in after), max))
+    best: list[list[tuple[int, tuple[tuple[int, int], ...]]]] = [[(0, ())] * (len(b) + 1) for _ in range(len(a) + 1)]
+    for i in reversed(range(len(a))):
+        for k in reversed(range(len(b))):
+            found = max(best[i + 1][k], best[i][k + 1], key=lambda item: item[0])
+            if behind[k] <= i and (after[k] >= 0 or i == -after[k] - 1) and _alike(a[i], b[k]):
+                weight, pairs = best[i + 1][k + 1]
+                weight += min(_loops(a[i]), _loops(b[k]))
+                found = (weight, ((i, k), *pairs)) if weight > found[0] else found
+            best[i][k] = found
+    made = list(best[0][0][1])
+    return made if all(n >= 0 or (-n - 1, k) in made for k, n in enumerate(after)) else None
+
+
+def _alike(a: Stmt, b: Stmt) -> bool:
+    if not isinstance(a, For) or not isinstance(b, For) or a.call is not None or b.call is not None:
+        return False
+    return a.kind in KINDS and (a.start, a.stop, a.kind) == (b.start, b.stop, b.kind)
+
+
+def _loops(s: Stmt) -> int:
+    """How many loops there are in a statement, itself included."""
+    return sum(isinstance(x, For) for x in _inside((s,)))
+
+
+def _inside(block: Block) -> Iterator[Stmt]:
+    """Every statement of a block."""
+    for s in block:
+        yield s
+        match s:
+            case For() | Alloc():
+                yield from _inside(s.body)
+            case If():
+                yield from _inside((*s.then, *s.otherwise))
+
+
+def accesses(block: Block) -> Iterator[Access]:
+    """Every read in a block."""
+    for s in _inside(block):
+        exprs: tuple[Expr, ...] = ()
+        match s:
+            case For():
+                exprs = (s.start, s.stop)
+            case If():
+                exprs = (s.condition,)
+            case Store():
+                exprs = (*s.indices, s.value)
+            case Check():
+                exprs = (s.index, s.extent)
+        yield from (n for e in exprs for n in walk(e) if isinstance(n, Access))
+
+
+def _loop(a: For, b: For, needed: frozenset[str]) -> For | None:
+    """One loop for two of the same bounds, with the name of the first, or a new one where the second has that inside."""
+    if a.index != b.index:
+        bound = {s.index for s in _inside((*a.body, *b.body)) if isinstance(s, For)}
+        a, b = (_renamed(s, fresh_name(a.index, set(bound))) for s in (a, b))
+    body = _blocks(a.body, b.body, needed)
+    return None if body is None else replace(a, body=body)
+
+
+def _renamed(s: For, name: str) -> For:
+    return s if s.index == name else replace(s, index=name, body=resolved(s.body, {s.index: Index(name)}))

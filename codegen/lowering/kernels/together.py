@@ -1,0 +1,109 @@
+"""Kernels that a schedule runs side by side (`alongside`) as one: their parallel loops become the loops of one parallel region.
+
+    kernel a: for i in parallel(n): A      kernel b: for j in parallel(m): B
+    -->  one kernel, in which the iterations of both loops run in any order
+
+On a CPU all cores meet once for them, on a GPU they are one launch. Kernels that have no loops, a few statements each, are one iteration
+together; kernels whose loops all are serial follow each other in one. The region stands where the last of them stood, so one that what
+lies between waits for stays a kernel of its own. So does one that checks for those behind it: its checks come before their reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tensorexpr.codegen.lowering.context.arithmetic import ONE, ZERO
+from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, Kernel, Stmt
+from tensorexpr.codegen.nest.verify import touched, written
+from tensorexpr.records import record
+
+NAMED = 4
+"""Kernels that the name of a region mentions."""
+
+
+@record
+class _Member:
+    """A kernel with what it touches and what it writes."""
+
+    number: int
+    kernel: Kernel
+    touched: frozenset[str]
+    written: frozenset[str]
+
+    def waits(self, other: _Member) -> bool:
+        """Whether one of the two writes what the other touches."""
+        return not self.written.isdisjoint(other.touched) or not other.written.isdisjoint(self.touched)
+
+    @property
+    def is_loop(self) -> bool:
+        """Whether it is one parallel loop."""
+        (first, *rest) = self.kernel.body or (None,)
+        return isinstance(first, For) and first.kind == "parallel" and not rest
+
+    @property
+    def is_serial(self) -> bool:
+        return not any(map(_runs_on_many, self.kernel.body))
+
+    @property
+    def checks_ahead(self) -> bool:
+        """Whether checks stand outside of its loops: what they are for may be read by kernels behind it."""
+        return any(map(_checks, self.kernel.body))
+
+
+def run_together(kernels: Sequence[Kernel], groups: Sequence[Sequence[int]], fresh: Callable[[str], str]) -> tuple[Kernel, ...]:
+    """The kernels with each of some groups (by numbers, in order) as one, as far as they do not wait for each other."""
+    found = [_Member(k, kernel, frozenset(touched((kernel,))), frozenset(written(kernel.body))) for k, kernel in enumerate(kernels)]
+    placed: dict[int, Kernel] = {}
+    gone: set[int] = set()
+    for group in groups:
+        members = _members(found, [found[k] for k in group])
+        if len(members) > 1:
+            gone |= {m.number for m in members}
+            placed[members[-1].number] = _region(members, fresh)
+    return tuple(placed.get(m.number, m.kernel) for m in found if m.number in placed or m.number not in gone)
+
+
+def _members(kernels: Sequence[_Member], group: Sequence[_Member]) -> list[_Member]:
+    """Those of a group that can run in one region at the place of its last."""
+    able = [m for m in group if m.is_loop or (m.is_serial and not m.checks_ahead)]
+    taken = able[-1:]
+    for member in reversed(able[:-1]):
+        numbers = {m.number for m in taken}
+        between = (k for k in kernels[member.number + 1 : taken[0].number] if k.number not in numbers)
+        # What runs in one iteration runs in order.
+        beside = (m for m in taken if member.is_loop or m.is_loop)
+        if not any(map(member.waits, between)) and not any(map(member.waits, beside)):
+            taken.append(member)
+    return sorted(taken, key=lambda m: m.number)
+
+
+def _region(members: Sequence[_Member], fresh: Callable[[str], str]) -> Kernel:
+    names = [m.kernel.name for m in members]
+    name = " ".join(names) if len(names) <= NAMED else f"{' '.join(names[:NAMED])} and {len(names) - NAMED} more"
+    loops: list[Stmt] = [m.kernel.body[0] for m in members if m.is_loop]
+    alone: Block = tuple(s for m in members if not m.is_loop for s in m.kernel.body)
+    if not loops:
+        return Kernel(name, alone)
+    if alone:
+        loops.append(For(fresh("once"), ZERO, ONE, alone, "parallel"))
+    return Kernel(name, tuple(loops), together=len(loops) > 1)
+
+
+def _checks(s: Stmt) -> bool:
+    match s:
+        case Alloc():
+            return any(map(_checks, s.body))
+        case If():
+            return any(map(_checks, (*s.then, *s.otherwise)))
+    return isinstance(s, Check)
+
+
+def _runs_on_many(s: Stmt) -> bool:
+    match s:
+        case For():
+            return s.kind not in ("serial", "vectorize", "unroll") or any(map(_runs_on_many, s.body))
+        case Alloc():
+            return any(map(_runs_on_many, s.body))
+        case If():
+            return any(map(_runs_on_many, (*s.then, *s.otherwise)))
+    return False

@@ -1,0 +1,1 @@
+"""Scatters and sort plans as loops."""

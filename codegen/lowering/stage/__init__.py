@@ -1,0 +1,1 @@
+"""The loops of one stage of a schedule, and what stands inside of them."""

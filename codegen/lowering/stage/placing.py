@@ -1,0 +1,249 @@
+"""Where tensors are kept, and what is computed in the loops of another definition.
+
+A definition placed in a loop is computed at the start of each iteration, its values in a local buffer around the rest of
+the iteration. Where the loop is pipelined (see `schedule.pipeline`), an iteration computes what a later one needs:
+
+    P: local(f32[2, 8])                 # a buffer with an entry per stage
+    P[0] = ... of iteration 0
+    for i in range(0, 4):
+        if i + 1 < 4:
+            P[(i + 1) % 2] = ... of iteration i + 1
+        ... P[i % 2] ...
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+
+from tensorexpr.bounds import axis_ranges, implied, interval
+from tensorexpr.codegen.lowering.context.arithmetic import ZERO, add, constant, minimum, sub
+from tensorexpr.codegen.lowering.context.faults import known_axes
+from tensorexpr.codegen.lowering.context.guards import Kept
+from tensorexpr.codegen.lowering.context.scope import Scope
+from tensorexpr.codegen.lowering.context.slots import Slots
+from tensorexpr.codegen.lowering.context.tasks import Names
+from tensorexpr.codegen.nest import Alloc, Block, Buffer, If
+from tensorexpr.codegen.schedule.analysis.state import Stage, State
+from tensorexpr.codegen.schedule.legal.placement import Part, blocks_in
+from tensorexpr.ir import Access, Axis, Const, Define, Definition, Expr, Index, Scatter, TensorType, apply, const, product
+from tensorexpr.records import record
+from tensorexpr.traversal import free_names, walk
+
+PAGE, LINE = 4096, 64
+"""Bytes of a page of memory, and of a line of the caches."""
+
+
+@record
+class Home:
+    """Where a tensor is kept: a buffer, behind fixed leading indices (the step of a scan).
+
+    `axes` are those of the tensor that the buffer has, where it holds one element of the others, and a block, beginning at the
+    given element, of those in `origins`. A `ring` holds the last so many entries along the first axis.
+    """
+
+    buffer: str
+    leading: tuple[Expr, ...] = ()
+    axes: tuple[int, ...] | None = None
+    ring: int = 0
+    origins: tuple[tuple[int, Expr], ...] = ()
+
+    def at(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        if self.ring:
+            return (*self.leading, slot(indices[0], self.ring), *indices[1:])
+        begin = dict(self.origins)
+
+        def kept(axis: int) -> Expr:
+            return sub(indices[axis], begin[axis]) if axis in begin else indices[axis]
+
+        return (*self.leading, *map(kept, range(len(indices)) if self.axes is None else self.axes))
+
+
+def slot(position: Expr, entries: int) -> Expr:
+    """Where a ring of so many entries keeps that of a position."""
+    known = constant(position)
+    return apply("mod", position, const(entries)) if known is None else const(known % entries)
+
+
+def all_axes(stage: Stage) -> dict[str, Axis]:
+    """The axes of a stage by name, those of its reductions included."""
+    return {a.index: a for a in (*stage.parts.axes, *(x for g in stage.parts.groups for x in g.axes))}
+
+
+@record
+class Ahead:
+    """A loop that is being lowered, in whose iterations things are computed for later ones: how many entries are kept, and where."""
+
+    entries: int
+    homes: Mapping[str, Home]
+
+
+class Placing(ABC):
+    """The part of lowering a program that computes definitions in the loops of others."""
+
+    state: State
+    names: Names
+    types: dict[str, TensorType]
+    homes: dict[str, Home]
+    stages: Mapping[str, Stage]
+    definitions: Mapping[str, Definition]
+    placed: dict[tuple[str, str], list[str]]
+    parts: dict[str, Part]
+    ahead: dict[tuple[str, str], Ahead]
+    slots: Slots
+
+    @abstractmethod
+    def read(self, expr: Expr) -> Expr:
+        """The expression with tensors read where they are kept."""
+
+    @abstractmethod
+    def defined(self, definition: Define, scope: Scope, at_root: bool) -> Block:
+        """The loops of a definition at the points that the scope knows, and all others."""
+
+    def inside(self, loop: str, scope: Scope, body: Callable[[], Block]) -> Block:
+        """The body of a loop, after what is computed there."""
+        names = self.placed.get((scope.stage.name, loop), [])
+        ahead = self.ahead.get((scope.stage.name, loop))
+        if ahead is None:
+            return self.with_placed(names, scope, body)
+        position, extent = scope.values[loop], scope.extent(loop)
+        assert extent is not None
+        later = add(position, const(ahead.entries - 1))
+        block = self.computed_ahead(names, ahead, loop, scope, later, extent)
+        before = dict(self.homes)
+        self.homes.update(self.homes_ahead(ahead, position, scope))
+        block = (*block, *body())
+        self.homes.update(before)
+        return block
+
+    def around(self, loop: str, scope: Scope, made: Callable[[], Block]) -> Block:
+        """A loop, after the first values computed for it: where it is pipelined, in buffers with an entry for each stage."""
+        entries = dict(scope.stage.ahead).get(loop)
+        names = self.placed.get((scope.stage.name, loop), [])
+        extent = scope.extent(loop)
+        if entries is None or not names or extent is None:
+            return made()
+        buffers = {n: self.local_buffer(n, (const(entries),)) for n in names if self.parts[n].is_local}
+        ahead = Ahead(entries, {n: Home(b.name, (), self.whole_axes(n)) for n, b in buffers.items()})
+        first = [self.computed_ahead(names, ahead, loop, scope, const(n), extent) for n in range(entries - 1)]
+        self.ahead[scope.stage.name, loop] = ahead
+        block = (*(s for statements in first for s in statements), *made())
+        del self.ahead[scope.stage.name, loop]
+        for buffer in reversed(buffers.values()):
+            block = (Alloc(buffer, block),)
+        return block
+
+    def computed_ahead(self, names: list[str], ahead: Ahead, loop: str, scope: Scope, position: Expr, extent: Expr) -> Block:
+        """What an iteration needs, where there is one at this position."""
+        before = dict(self.homes)
+        inner = scope.with_values(**{loop: position})
+        self.homes.update(self.homes_ahead(ahead, position, inner))
+        block = tuple(s for name in names for s in self.computed(name, inner))
+        self.homes.update(before)
+        at, stop = constant(position), constant(extent)
+        if at is not None and stop is not None:
+            return block if at < stop else ()
+        return (If(self.read(apply("lt", position, extent)), block),)
+
+    def homes_ahead(self, ahead: Ahead, position: Expr, scope: Scope) -> dict[str, Home]:
+        """Where the values for the iteration at a position are kept, whose scope is given."""
+        at = (slot(position, ahead.entries),)
+        return {name: Home(home.buffer, at, home.axes, origins=self.origins(name, scope)) for name, home in ahead.homes.items()}
+
+    def with_placed(self, names: list[str], scope: Scope, body: Callable[[], Block]) -> Block:
+        """The body of a loop after the definitions that are computed in it; their local buffers live around it."""
+        if not names:
+            return body()
+        name, rest = names[0], names[1:]
+        if not self.parts[name].is_local:
+            return (*self.computed(name, scope), *self.with_placed(rest, scope, body))
+        before = self.homes[name]
+        part, axes = self.parts[name], self.whole_axes(name)
+        buffer = self.local_buffer(name) if part.is_on_stack() else self.slots.buffer(name, self.local_buffer)
+        # Outside of all loops no iteration has a slot: all that follows reads what was made once, in the first.
+        slots = () if part.is_on_stack() else (self.slots.index if scope.names else ZERO,)
+        self.homes[name] = Home(buffer.name, slots, axes, origins=self.origins(name, scope))
+        block = (*self.computed(name, scope), *self.with_placed(rest, scope, body))
+        self.homes[name] = before
+        return (Alloc(buffer, block),) if part.is_on_stack() else block
+
+    def local_buffer(self, name: str, entries: tuple[Const, ...] = ()) -> Buffer:
+        """A buffer for what one iteration asks for of a definition."""
+        type_ = self.types[name]
+        extents = self.parts[name].extents(type_.shape)
+        shape = (*entries, *(extents[axis] for axis in self.whole_axes(name)))
+        return Buffer(self.names.fresh(name), type_.dtype, shape, "local")
+
+    def whole_axes(self, name: str) -> tuple[int, ...]:
+        """The axes of a placed definition that are computed whole, or in blocks."""
+        part = self.parts[name]
+        return tuple(axis for axis, (p, n) in enumerate(zip(part.points, part.lengths, strict=True)) if p is None or n is not None)
+
+    def origins(self, name: str, scope: Scope) -> tuple[tuple[int, Expr], ...]:
+        """The axes of which a block or a window is computed, and where it begins."""
+        return tuple((axis, self.begin(name, axis, scope)) for axis, n in enumerate(self.parts[name].lengths) if n is not None)
+
+    def kept_for(self, stage: Stage) -> dict[str, Kept]:
+        """The tensors of which a block is kept where the loops of a stage run."""
+        root = stage.name if stage.place is None else stage.place.stage
+        found: dict[str, Kept] = {}
+        for name, loop in ((name, loop) for (at, loop), names in self.placed.items() if at == root for name in names):
+            along = tuple(axis for axis, n in enumerate(self.parts[name].lengths) if n is not None)
+            known = () if stage.place is not None or self.state.target.is_gpu else blocks_in(stage, loop)
+            if along and self.parts[name].is_local:
+                found[name] = Kept(along, frozenset(known))
+        return found
+
+    def begin(self, name: str, axis: int, scope: Scope) -> Expr:
+        """Where the block or window begins that is computed of an axis."""
+        point = self.parts[name].points[axis]
+        assert point is not None
+        inside = {loop: ZERO for index in free_names(point) for loop in scope.stage.leaves(index) if not scope.knows(loop)}
+        return scope.with_values(**inside).resolve(point)
+
+    def computed(self, name: str, scope: Scope) -> Block:
+        """A placed definition, at the points that are asked for where the scope stands."""
+        definition, stage, part = self.definitions[name], self.stages[name], self.parts[name]
+        assert isinstance(definition, Define)
+        values, conditions, given, axes, reach = {}, [], {}, all_axes(stage), {}
+        for number, (axis, point) in enumerate(zip(definition.axes, part.points, strict=True)):
+            length = part.lengths[number]
+            if length is not None and point is not None:
+                reach[axis.index] = _reach(axis, point, length, scope.stage)
+            if length is not None:
+                first = f"{axis.index} begins"  # no name of an index has a space
+                stop = add(Index(first), const(length))
+                if number in part.ragged:
+                    stop = minimum(stop, axis.stop)  # the last block has fewer panels
+                axes[axis.index] = Axis(axis.index, Index(first), stop)
+                given[first] = self.begin(name, number, scope)
+            elif point is not None:
+                values[axis.index] = scope.resolve(point)
+                for bound in (apply("ge", point, ZERO), apply("lt", point, axis.stop)):
+                    if not implied(bound, known_axes(scope.stage, scope)):  # loops that are still to come may be empty
+                        conditions.append(self.read(scope.resolve(bound)))
+        block = self.defined(definition, Scope(stage, axes, values=values, names=scope.names, given=given, reach=reach), False)
+        for condition in reversed(conditions):
+            block = (If(condition, block),)
+        return block
+
+
+def _reach(axis: Axis, point: Expr, length: int, consumer: Stage) -> Axis:
+    """An axis of which iterations of a consumer compute blocks of a length, each from a point on: from its start to the end of the last."""
+    last = interval(point, axis_ranges(consumer.parts.axes))[1] + length
+    stop = constant(axis.stop)
+    return Axis(axis.index, axis.start, const(int(min(last, stop)))) if stop is not None else axis
+
+
+def moved_apart(scatter: Scatter) -> tuple[Expr, ...]:
+    """The shape of the memory of a scatter's result, where results of parts lie a multiple of a page apart: a cache line further then.
+
+    A core compares loads with the stores before them by their places within a page first, so additions to the same element of
+    results a page apart would wait for each other.
+    """
+    shape, item = scatter.type.shape, scatter.type.dtype.itemsize
+    first = next((d for d, index in enumerate(scatter.indices) if any(isinstance(n, Access) for n in walk(index))), 0)
+    whole, row = constant(product(shape[first:])), constant(product(shape[first + 1 :]))
+    if not first or not whole or not row or whole * item % PAGE:
+        return shape
+    return (*shape[:first], add(shape[first], const(-(-LINE // (row * item)))), *shape[first + 1 :])

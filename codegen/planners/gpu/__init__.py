@@ -1,0 +1,1 @@
+"""Planners for a GPU: the grid, its blocks, warps and tensor cores."""

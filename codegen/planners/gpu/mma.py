@@ -1,0 +1,161 @@
+"""Contractions on the tensor cores of a GPU: a block of warps computes a tile of two axes, each warp tiles of an instruction.
+
+    [i, j, k]  -->  [i_o_j_o: parallel, k_o, k_i, i...: unroll, j...: unroll, threads: vectorize]    operands cached at k_o
+
+The threads are laid out as `mma` spreads its accumulators: lane 4 r + c of a warp has rows r and r + 8 of 16 and columns 2 c and
+2 c + 1 of 8, so that the loops over k inside are that instruction (the emitter finds this, see `cuda.mma`). Operands are cached as they
+lie, so that whole lines of them are copied sixteen bytes at a time.
+
+Which tile, says a count of clocks of a multiprocessor: of its tensor cores, of its shared memory (what warps
+read, and what copies write) and of the way from the second cache. A block takes as long as the longest of the three and a part of the
+others, which do not overlap wholly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, prod
+
+from tensorexpr import dtypes
+from tensorexpr.codegen.planners.gpu.views import (
+    Shapes,
+    View,
+    as_grid,
+    blocks_of,
+    by_classes,
+    in_one_loop,
+    in_squares,
+    joined_points,
+    steps_of,
+)
+from tensorexpr.codegen.planners.gpu.zeros import zero_beyond
+from tensorexpr.codegen.schedule.schedule import Planned
+from tensorexpr.codegen.target import Gpu
+from tensorexpr.ir import Access, Apply, Cast, Expr
+
+TILES = (
+    (128, 256, 2, 4), (256, 128, 4, 2), (128, 128, 2, 4), (128, 64, 4, 2), (64, 128, 2, 4), (64, 64, 2, 4), (32, 64, 2, 4), (32, 32, 2, 4),
+)  # fmt: skip
+"""Rows and columns of a tile of floats of 16 bits, or of 32, and the warps of a block along both."""
+TILES_F64 = ((64, 64, 2, 4), (32, 64, 2, 4), (32, 32, 2, 4))
+DEPTHS = (32, 16)
+"""Points of a step along k, in 16 bits; a half of them in 32 and in 64."""
+MOST_WASTE = 1.5
+MULTIPLIED = 1270
+"""Products of 16-bit floats of a multiprocessor in a clock by `mma.sync`: what this instruction reaches of the 2048 that there are."""
+SHARED_BYTES = 128
+"""Bytes that shared memory gives or takes in a clock."""
+CACHE_BYTES = 28
+"""Bytes that a multiprocessor gets from the second cache in a clock where all of them ask."""
+BESIDE = 0.1
+"""The part of a shorter time that is not behind the longest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A tile of a block: its lengths, the length of a step, and whether a lane has two rows of an instruction."""
+
+    view: View
+    rows: int
+    columns: int
+    depth: int
+    halves: bool
+    warps: tuple[int, int]
+
+    def __str__(self) -> str:
+        return f"{self.rows} {self.view.row}, {self.columns} {self.view.column} by {self.depth} {self.view.step}"
+
+
+def multiplies(value: Expr, precision: str, shapes: Shapes) -> dtypes.DType | None:
+    """The dtype of the factors where a value is a product that tensor cores make: of 16-bit floats (added up in float32) or float64;
+    of float32 where "tf32" was asked for. A factor may be zero beyond the ends of its tensor: so is the copy of it."""
+    value = value.arg if isinstance(value, Cast) and value.dtype is dtypes.float32 else value
+    if not isinstance(value, Apply) or value.op.name != "mul":
+        return None
+    factors = [x.arg if isinstance(x, Cast) and x.dtype is dtypes.float32 else x for x in value.args]
+    factors = [zero_beyond(x, shapes.get(_tensor(x))) or x for x in factors]
+    a, b = (x.dtype if isinstance(x, Access) else None for x in factors)
+    made = (dtypes.float16, dtypes.bfloat16, dtypes.float64, *([dtypes.float32] if precision == "tf32" else []))
+    return a if a is b and a in made else None
+
+
+def _tensor(factor: Expr) -> str:
+    read = factor.args[1] if isinstance(factor, Apply) and factor.op.name == "where" else factor
+    return read.tensor if isinstance(read, Access) else ""
+
+
+def mma_tiles(s: Planned, name: str, views: list[View], shapes: Shapes) -> list[Tile]:
+    """The tiles of a contraction on tensor cores, best first; none where it is no such product, or small, or has conditions that depend on
+    more of a tile than its columns."""
+    stage = s.state.stage(name)
+    (group,) = stage.parts.groups
+    values = [v for m in group.members for v in m.values]
+    if isinstance(s.target, Gpu) and not s.target.tensor_cores:
+        return []
+    precision = s.target.precision if isinstance(s.target, Gpu) else "float32"
+    dtype = multiplies(values[0], precision, shapes) if len(values) == 1 and group.members[0].combiner.name == "sum" else None
+    if dtype is None or group.guard:
+        return []
+    ranked = [found for view in views for found in _ranked(s, view, dtype)]
+    return [tile for _, tile in sorted(ranked, key=lambda pair: pair[0])]
+
+
+def _ranked(s: Planned, view: View, dtype: dtypes.DType) -> list[tuple[float, Tile]]:
+    """The tiles of a view, each with its time."""
+    wide = dtype is not dtypes.float64
+    row, column, step, lengths = view.row, view.column, view.step, view.lengths
+    depths = [n if dtype.bits == 16 else n // 2 for n in DEPTHS]
+    if (view.side(row) | view.side(step)) & view.tested or lengths[step] < 2 * depths[-1]:
+        return []
+    depth = min(depths, key=lambda d: ceil(lengths[step] / d) * d)  # of equals the first
+    ranked = []
+    for rows, columns, *warps in TILES if wide else TILES_F64:
+        across = [ceil(lengths[row] / rows), ceil(lengths[column] / columns)]
+        blocks, waste = view.others * prod(across), prod(across) * rows * columns / (lengths[row] * lengths[column])
+        if waste > MOST_WASTE or 2 * blocks < s.target.cores:
+            continue
+        tile = Tile(view, rows, columns, depth, wide, (warps[0], warps[1]))
+        ranked.append((ceil(blocks / s.target.cores) * _clocks(tile, dtype.itemsize), tile))
+    return ranked
+
+
+def _clocks(tile: Tile, itemsize: int) -> float:
+    """The time of a point along k in a block that keeps a multiprocessor busy."""
+    multiplied = tile.rows * tile.columns * itemsize / 2 / MULTIPLIED
+    read = tile.warps[1] * tile.rows + tile.warps[0] * tile.columns
+    shared = (read + tile.rows + tile.columns) * itemsize / SHARED_BYTES
+    times = (multiplied, shared, (tile.rows + tile.columns) * itemsize / CACHE_BYTES)
+    return max(times) + BESIDE * (sum(times) - max(times))
+
+
+def plan_mma(s: Planned, name: str, tile: Tile) -> None:
+    """rewrite: [i, j, k] --> [i_o_j_o: parallel, k_o, k_i, rows: unroll, columns: unroll, threads: vectorize], operands cached at k_o."""
+    handle, stage, view = s[name], s.state.stage(name), tile.view
+    (group,) = stage.parts.groups
+    warp_rows, row_tiles = tile.rows // tile.warps[0] // (16 if tile.halves else 8), tile.columns // tile.warps[1] // 8
+    grid, points_of = by_classes(s, name, view)
+    row_blocks, rows = blocks_of(s, name, joined_points(s, name, view, view.row, points_of), tile.rows)
+    column_blocks, columns = blocks_of(s, name, joined_points(s, name, view, view.column, points_of), tile.columns)
+    unrolled = []
+    rest, row_lane = handle.split(rows, 8)
+    if tile.halves:
+        rest, half = handle.split(rest, 2)
+        unrolled.append(half)
+    row_warp, tiles = handle.split(rest, warp_rows)
+    unrolled.insert(0, tiles)
+    rest, neighbor = handle.split(columns, 2)
+    rest, column_lane = handle.split(rest, 4)
+    column_warp, tiles = handle.split(rest, row_tiles)
+    unrolled += [tiles, neighbor]
+    steps, points = steps_of(s, name, joined_points(s, name, view, view.step, {}), tile.depth)
+    around, steps = in_one_loop(s, name, [i for i in group.indices if i not in view.side(view.step)], steps)
+    sizes = (tile.rows, tile.columns, tile.depth)
+    grid += in_squares(s, name, view, row_blocks, column_blocks, sizes, s.target.cores)
+    handle.reorder(*grid, *around, steps, points, *unrolled, row_warp, column_warp, row_lane, column_lane)
+    threads = handle.fuse(handle.fuse(handle.fuse(row_warp, column_warp), row_lane), column_lane)
+    for loop in (points, *unrolled):
+        handle.unroll(loop)
+    handle.vectorize(threads)
+    as_grid(s, name, grid)
+    for tensor, along in view.cached():
+        handle.cache(tensor, steps, tuple(range(len(along))))

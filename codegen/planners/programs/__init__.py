@@ -1,0 +1,1 @@
+"""Planners of several definitions at once: passes that reductions share, rows and batches that stay near, terms computed again."""

@@ -1,0 +1,293 @@
+"""Contractions of what is computed row by row: blocks of rows at a time, so that what lies between never leaves the caches.
+
+A mean of values under a softmax of scores, say, is a contraction of weights that other contractions, row maxima and exponentials
+lead to: each row of the result needs the same row of all of them, and none is asked for elsewhere. Written whole, what lies
+between goes through memory again and again. So the rows run in blocks, and in each block everything that leads there is computed
+for its rows alone (`compute_at` in the outer loop of a split), in the order of the program, with the tiles that contractions
+have anyway:
+
+    for batch: copies of operands
+        for block of rows: scores of the block; its maxima; its weights; its sums; its part of the result
+
+A block has as many rows as a part of the second level holds of what lies between. It pays where what lies between is large, and not
+much is done with each byte of it, and where what each block reads again, the other operands, stays in the second level.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Set
+from math import prod
+
+from tensorexpr.codegen.planners.programs.batches import batched
+from tensorexpr.codegen.planners.tiles.contraction import plan_contraction
+from tensorexpr.codegen.schedule.analysis.state import accesses_of, definition_named, program_facts
+from tensorexpr.codegen.schedule.analysis.work import ENOUGH_ROWS, bytes_of, has_reduction, is_contraction, length, total_work
+from tensorexpr.codegen.schedule.legal.placement import SCRATCH_LIMIT
+from tensorexpr.codegen.schedule.schedule import Planned
+from tensorexpr.errors import ScheduleError
+from tensorexpr.ir import Axis, Const, Define, Definition, Expr, Index
+from tensorexpr.records import record
+from tensorexpr.traversal import free_names
+
+MOST_MEMBERS = 32
+"""Definitions of one chain: what leads to more of them does not stay near anyway."""
+LEAST_ROWS, MOST_ROWS = 16, 64
+"""Rows of a block: with fewer, tiles are wasted; with more, what lies between only takes more memory."""
+OTHER_ROWS = (32, 128, 256)
+SHARE = 3
+"""What lies between may take one of so many parts of the second level."""
+AGAIN = 4
+"""Bytes read again for each byte in between that is not written whole: that would go there and back, and its readers and writers
+read their other operands again for each of their tiles, too."""
+MOST_WORK = 512
+"""Operations per byte of what lies between up to which it matters that it goes through memory."""
+
+
+@record
+class Chain:
+    """Definitions that lead to rows of `root`: `members` in program order; the axes of the root outside of its rows, and that of the rows.
+
+    `kept` are the members that are read elsewhere, too: each element of them is made once, in the tensor itself. `refused` lead there,
+    but are not taken along."""
+
+    root: str
+    members: tuple[str, ...]
+    batch: tuple[str, ...]
+    row: str
+    kept: frozenset[str] = frozenset()
+    refused: frozenset[str] = frozenset()
+
+
+def plan_rows(s: Planned, shapes: dict[str, tuple[Expr, ...]]) -> set[str]:
+    """Computes chains of definitions in blocks of rows of the contraction that they lead to; the names of those whose loops are made."""
+    planned: set[str] = set()
+    for definition in reversed(s.state.program.definitions):
+        chains = _chains(s, definition)
+        if any(chain.kept for chain in chains) and definition.results[0][0] in batched(s):
+            continue  # an element of the batch holds what several rows of results need
+        paying = [(chain, rows) for chain in chains for rows in _rows(s, chain) if _pays(s, chain, rows)]
+        if not chains or not s.decisions.wanted(f"{chains[0].root}: in blocks of rows", bool(paying)):
+            continue
+        chain, most = paying[0] if paying else (chains[0], LEAST_ROWS)
+        rows = s.decisions.choose(f"{chain.root}: rows of a block", [most], others=lambda: OTHER_ROWS)
+        before, known = s.state, dict(shapes)
+        try:
+            made = _apply(s, chain, rows, shapes)
+        except ScheduleError:
+            made = None
+        if made is None:
+            s.state = before
+            shapes.clear()
+            shapes.update(known)
+        else:
+            planned |= made
+    return planned
+
+
+def kept_near(s: Planned) -> set[str]:
+    """What leads to rows in chains that contain contractions: in their blocks it is near, however often it is read."""
+    found: set[str] = set()
+    for definition in s.state.program.definitions:
+        chain = next((c for c in _chains(s, definition) if any(_pays(s, c, rows) for rows in _rows(s, c))), None)
+        if chain is not None and any(is_contraction(s.state, name) for name in chain.members):
+            found.update(chain.members)
+    return found
+
+
+def _chains(s: Planned, root: Definition) -> list[Chain]:
+    """What leads to the rows of a contraction alone, where it is computed from other reductions of its rows; by the axis that is taken for
+    its rows. First that along which most of what is read elsewhere repeats, so that each block reads it again; of such axes one with
+    rows for a block, the last of those in front, then the longest."""
+    state = s.state
+    if not isinstance(root, Define) or root.name not in state.table or not is_contraction(state, root.name):
+        return []
+    if state.stage(root.name).place is not None or any(not isinstance(a.stop, Const) for a in root.axes):
+        return []
+    found = []
+    for place, axis in enumerate(root.axes):
+        chain = _chain(s, root, axis)
+        if chain is not None:
+            whole = length(axis)
+            found.append((-_again(s, chain), -min(whole, LEAST_ROWS), -_is_last(s, chain, place), -whole, chain))
+    return [chain for *_, chain in sorted(found, key=lambda f: f[:4])]
+
+
+def _chain(s: Planned, root: Define, row: Axis) -> Chain | None:
+    """The chain that leads to the rows of a contraction along one of its axes; None where no reduction does."""
+    refused: set[str] = set()
+    while True:
+        found = _members(s, root, row, refused)
+        batch = tuple(a.index for a in root.axes if a is not row and all(a.index in own for own in found.values()))
+        kept = {n for n in found if n != root.name and _is_kept(s, n, set(found))}
+        wrong = {n for n in kept if not {row.index, *batch} <= set(found[n]) or not _is_later(s, n, root.name, set(found))}
+        if not wrong:
+            break
+        refused |= wrong
+    members = tuple(sorted(found.keys() - {root.name}, key=lambda n: program_facts(s.state.program).numbers[n]))
+    if not any(has_reduction(_define(s, m).value) for m in members):
+        return None
+    return Chain(root.name, members, batch, row.index, frozenset(kept), frozenset(refused))
+
+
+def members_along(s: Planned, name: str, axis: int) -> set[str]:
+    """What leads to the rows of a contraction along one of its axes, wherever else it is read."""
+    root = _define(s, name)
+    return set(_members(s, root, root.axes[axis], set())) - {name}
+
+
+def _is_kept(s: Planned, name: str, found: set[str]) -> bool:
+    facts = program_facts(s.state.program)
+    return name in s.state.program.outputs or not set(facts.readers.get(name, ())) <= found
+
+
+def _is_later(s: Planned, name: str, root: str, found: set[str]) -> bool:
+    """Whether all that reads a definition outside of a chain comes after the chain."""
+    facts = program_facts(s.state.program)
+    return all(facts.numbers[r] > facts.numbers[root] for r in facts.readers.get(name, ()) if r not in found)
+
+
+def _members(s: Planned, root: Define, row: Axis, refused: Set[str]) -> dict[str, dict[str, int]]:
+    """The root and the definitions that lead to it at its own rows, each with where it has axes of the root."""
+    state, program = s.state, s.state.program
+    facts = program_facts(program)
+    found = {root.name: {a.index: place for place, a in enumerate(root.axes)}}
+    extents = {a.index: a.stop for a in root.axes}
+    # Later definitions first, so that all readers of one are known before it is looked at.
+    todo = [-facts.numbers[n] for n in facts.producers[root.name] if n in facts.numbers]
+    heapq.heapify(todo)
+    while todo and len(found) <= MOST_MEMBERS:
+        definition = program.definitions[-heapq.heappop(todo)]
+        name = definition.results[0][0]
+        if not isinstance(definition, Define) or name in found or name in refused or name not in state.table:
+            continue
+        stage = state.stage(name)
+        plain = stage.place is None and not state.placed_in(name) and not stage.parts.unproved
+        if not plain or not definition.axes or any(not isinstance(a.stop, Const) for a in definition.axes):
+            continue
+        own = _shared(s, definition, found, extents)
+        if row.index in own:
+            found[name] = own
+            for n in facts.producers[name]:
+                if n in facts.numbers:
+                    heapq.heappush(todo, -facts.numbers[n])
+    return found
+
+
+def _shared(s: Planned, made: Define, found: dict[str, dict[str, int]], extents: dict[str, Expr]) -> dict[str, int]:
+    """The axes of the root at whose own index all members read a definition, with the place of each among its axes."""
+    shared: dict[str, int] | None = None
+    for reader in program_facts(s.state.program).readers[made.name]:
+        if reader not in found:
+            continue
+        axes = _define(s, reader).axes
+        names = {axes[place].index: axis for axis, place in found[reader].items()}
+        for access in accesses_of(s.state.program, reader):
+            if access.tensor == made.name:
+                here = {
+                    names[i.name]: place
+                    for place, (i, a) in enumerate(zip(access.indices, made.axes, strict=True))
+                    if isinstance(i, Index) and i.name in names and extents[names[i.name]] == a.stop
+                }
+                shared = here if shared is None else {axis: place for axis, place in here.items() if shared.get(axis) == place}
+    return shared or {}
+
+
+def _is_last(s: Planned, chain: Chain, place: int) -> bool:
+    """Whether the axes of the batch are those before that of the rows, and no others."""
+    names = [a.index for a in _define(s, chain.root).axes]
+    return set(names[:place]) == set(chain.batch)
+
+
+def _rows(s: Planned, chain: Chain) -> list[int]:
+    """Rows that a block may have: as many as are held of what lies between; as many as workspace has room for, where all of it comes from
+    the next level, as it would without blocks, but less is read again. Blocks of one length where that is possible."""
+    whole = length(_axis(s, chain.root, chain.row))
+    each = [_bytes(s, m) // (whole * prod(_lengths(s, chain))) for m in chain.members]
+    found = []
+    for held in (s.target.l2_bytes // SHARE // max(1, sum(each)), SCRATCH_LIMIT // max(1, *each)):
+        if held >= min(LEAST_ROWS, whole):
+            most = min(held, whole, MOST_ROWS)
+            even = next((n for n in range(most, most // 2, -1) if whole % n == 0), None)
+            found.append(-(-whole // -(-whole // most)) if even is None else even)
+    return found
+
+
+def _pays(s: Planned, chain: Chain, rows: int) -> bool:
+    between = sum(_bytes(s, m) for m in chain.members if m not in chain.kept)
+    work = sum(total_work(s.state.stage(n).parts) for n in (chain.root, *chain.members))
+    if between <= s.target.l2_bytes or work > MOST_WORK * between:
+        return False
+    again = _again(s, chain)
+    blocks = length(_axis(s, chain.root, chain.row)) // rows * prod(_lengths(s, chain))
+    return again <= s.target.l2_bytes // 2 or again * blocks <= AGAIN * between
+
+
+def _again(s: Planned, chain: Chain) -> int:
+    """The bytes that each block of rows reads again of what is not computed in it."""
+    types, again = s.state.program.types, 0
+    places = _members(s, _root(s, chain), _axis(s, chain.root, chain.row), chain.refused)
+    for name in (chain.root, *chain.members):
+        axes = _define(s, name).axes
+        row = axes[places[name][chain.row]].index
+        at = {row, *(axes[places[name][b]].index for b in chain.batch)}
+        for access in {a.tensor: a for a in accesses_of(s.state.program, name) if a.tensor not in chain.members}.values():
+            if not any(row in free_names(i) for i in access.indices):
+                extents = types[access.tensor].shape
+                again += types[access.tensor].dtype.itemsize * prod(
+                    int(e.value) if isinstance(e, Const) and not (free_names(i) and set(free_names(i)) <= at) else 1
+                    for e, i in zip(extents, access.indices, strict=True)
+                )
+    return again
+
+
+def _apply(s: Planned, chain: Chain, rows: int, shapes: dict[str, tuple[Expr, ...]]) -> set[str] | None:
+    """The loops of a chain; the names of the definitions whose loops are made, or None where they cannot be."""
+    known = set(s.stages)
+    handle, planned = s[chain.root], {chain.root}
+    whole = length(_axis(s, chain.root, chain.row))
+    if not plan_contraction(s, chain.root, shapes, (chain.row, rows), chain.batch, chain.members):
+        return None
+    loops = list(handle.loops[: len(chain.batch) + (rows < whole)])
+    if not loops:
+        return None
+    # Blocks that share rows run one after the other where what they make is kept.
+    apart = len(loops) - 1 if chain.kept and whole % rows else len(loops)
+    while apart > 1 and (s.state.stage(chain.root).extent(loops[0]) or 0) < ENOUGH_ROWS:
+        loops, apart = [handle.fuse(loops[0], loops[1]), *loops[2:]], apart - 1
+    for name in reversed(chain.members):
+        s[name].compute_at(chain.root, loops[-1])
+    for name in chain.members:
+        if is_contraction(s.state, name) and plan_contraction(s, name, shapes):
+            planned.add(name)
+    copies = [n for n in s.stages if n not in known]
+    planned.update(copies)
+    for name in copies if len(loops) > 1 else ():
+        before = s.state
+        try:
+            s[name].compute_at(chain.root, loops[-2])
+        except ScheduleError:
+            s.state = before
+    return planned
+
+
+def _root(s: Planned, chain: Chain) -> Define:
+    return _define(s, chain.root)
+
+
+def _define(s: Planned, name: str) -> Define:
+    found = definition_named(s.state.program, name)
+    assert isinstance(found, Define)
+    return found
+
+
+def _axis(s: Planned, name: str, index: str) -> Axis:
+    return next(a for a in _define(s, name).axes if a.index == index)
+
+
+def _lengths(s: Planned, chain: Chain) -> list[int]:
+    return [length(_axis(s, chain.root, a)) for a in chain.batch]
+
+
+def _bytes(s: Planned, name: str) -> int:
+    return bytes_of(s.state.program.types[name])

@@ -1,0 +1,1 @@
+"""Planners of what writes in an order: scans, skewed or swept, and scatters."""

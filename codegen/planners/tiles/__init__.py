@@ -1,0 +1,1 @@
+"""Planners of one definition: its vectors, registers, panels, blocks, and long reductions taken apart."""

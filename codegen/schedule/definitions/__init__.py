@@ -1,0 +1,1 @@
+"""Primitives that write definitions anew, or in other tensors."""

@@ -1,0 +1,1 @@
+"""What makes loops legal, and where a definition may be computed."""

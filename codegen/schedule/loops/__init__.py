@@ -1,0 +1,1 @@
+"""Primitives that change the loops of a definition."""
