@@ -5,6 +5,6 @@ those that look at several definitions at once, `tiles` choose the loops of one 
 what runs on the threads of a GPU.
 """
 
-from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.planners.default import autoschedule
 
 __all__ = ["autoschedule"]

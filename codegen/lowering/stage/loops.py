@@ -21,6 +21,7 @@ from tensorexpr.codegen.lowering.context.tasks import Names, Pending, Task
 from tensorexpr.codegen.lowering.stage.caching import DECLARED, Ends, Source, with_tiles
 from tensorexpr.codegen.lowering.stage.calls import call_of
 from tensorexpr.codegen.lowering.stage.joining import joined
+from tensorexpr.codegen.lowering.stage.panels import panel_of
 from tensorexpr.codegen.lowering.stage.reductions import Reductions
 from tensorexpr.codegen.nest import GRID, LANES, THREADS, Block, Check, CheckSite, For, If
 from tensorexpr.codegen.schedule.analysis.narrowing import narrow
@@ -283,7 +284,7 @@ class Loops(Reductions):
         count = constant(extent)
         if count == 0:
             return checks
-        if count == 1 and not self.cached_in(loop):
+        if count == 1 and not self.is_cached_in(loop):
             return (*checks, *self.body(loop, rest, scope.with_values(**{loop: ZERO}), task))
         if self.stage.kind(loop) == "unroll" and count is not None and count <= COPIED and self.copies_pay(loop, rest, scope):
             copies = [self.body(loop, rest, scope.with_values(**{loop: const(c)}), task) for c in range(count)]
@@ -301,27 +302,41 @@ class Loops(Reductions):
         inner = replace(scope.with_values(**{loop: sub(Index(name), start)}), names=scope.names | {name})
         if kind in LANES:
             inner = replace(inner, vectors=inner.vectors | {loop})
+        inner, sources = self.cached_in(loop, inner)
 
         def made() -> Block:
             body = self.body(loop, rest, inner, task)
-            return self.with_copies(loop, For(name, self.read(start), self.read(stop), body, kind)) if body else ()
+            return self.with_copies(loop, For(name, self.read(start), self.read(stop), body, kind), sources) if body else ()
 
         return (*checks, *(made() if task.around is None else task.around(loop, scope, made)))
 
-    def cached_in(self, loop: str) -> tuple[Source, ...]:
-        """The tensors of which the part that a loop reads is copied in it, with the buffers where they are kept."""
+    def is_cached_in(self, loop: str) -> bool:
+        return any(at == loop for at, _, _ in self.stage.cached)
+
+    def cached_in(self, loop: str, scope: Scope) -> tuple[Scope, tuple[Source, ...]]:
+        """The tensors, and panels of them, of which the part that a loop reads is copied in it, with the buffers where they are kept, and
+        the scope in which panels are read."""
         found = []
         for at, tensor, order in self.stage.cached:
-            if at == loop:
-                shape = self.shape(tensor)
-                home = self.read(Access(tensor, tuple(ZERO for _ in shape), dtypes.int64))
-                if isinstance(home, Access) and len(home.indices) == len(shape) and all(i == ZERO for i in home.indices):
-                    found.append(Source(home.tensor, shape, order))
-        return tuple(found)
+            if at != loop:
+                continue
+            shape = self.shape(tensor)
+            home = self.read(Access(tensor, tuple(ZERO for _ in shape), dtypes.int64))
+            if not isinstance(home, Access) or len(home.indices) != len(shape) or any(i != ZERO for i in home.indices):
+                continue
+            panel = panel_of(self.stage, tensor, order, scope, home.tensor, shape, self.names.fresh)
+            if panel is None:
+                found.append(Source(home.tensor, shape, order))
+                continue
+            access, of_panel, where = panel
+            scope = replace(scope, panels={**scope.panels, access: of_panel})
+            extents = tuple(map(const, where.extents))
+            found.append(Source(of_panel.tensor, extents, tuple(range(len(extents))), where))
+        return scope, tuple(found)
 
-    def with_copies(self, loop: str, nest: For) -> Block:
+    def with_copies(self, loop: str, nest: For, sources: tuple[Source, ...]) -> Block:
         """The loop, with copies of what it reads where these are asked for."""
-        nest, sources = self.tensorized(loop, nest), self.cached_in(loop)
+        nest = self.tensorized(loop, nest)
         return with_tiles(nest, sources, self.names.fresh, self.shared) if sources and nest.call is None else (nest,)
 
     def tensorized(self, loop: str, nest: For) -> For:
