@@ -24,10 +24,10 @@ from itertools import product as points
 from math import prod
 from operator import is_
 
-from tensorexpr.codegen.lowering.context.arithmetic import ZERO, add, constant, mul
+from tensorexpr.codegen.lowering.context.arithmetic import ZERO, add, constant, mul, reads_data
 from tensorexpr.codegen.lowering.context.rests import Limit, Rest, limits_of, without
 from tensorexpr.codegen.lowering.context.settled import mapped, with_names, with_values
-from tensorexpr.codegen.lowering.stage.panels import Panel
+from tensorexpr.codegen.lowering.stage.panels import Panel, filled
 from tensorexpr.codegen.nest import Ahead, Alloc, Block, Buffer, Check, For, If, Stmt, Store
 from tensorexpr.codegen.planners.gpu.zeros import zero_beyond
 from tensorexpr.dtypes import DType
@@ -136,7 +136,7 @@ def with_tiles(loop: For, sources: tuple[Source, ...], fresh: Callable[[str], st
             made.append(_Tile(source, box, limits.get(source.buffer, ()), sizes, lanes, fresh, loop.index, room // 2))
     body = _in_place(body, {source.buffer: source.panel for source, box in boxes if box is None and source.panel is not None})
     if not made:
-        return (replace(loop, body=body),)
+        return (replace(loop, body=filled(body, {})),)
     some = constant(loop.start), constant(loop.stop)
     stages = _stages(made, None if some[0] is None or some[1] is None else some[1] - some[0], room)
     for tile in made:
@@ -144,6 +144,7 @@ def with_tiles(loop: For, sources: tuple[Source, ...], fresh: Callable[[str], st
     body = _without_ends(without(body, dropped), frozenset(t.source.buffer for t in made))
     beyond = {t.source.buffer: t.source.shape for t in made if not t.box.certain}
     body = tuple(mapped(s, lambda e: _without_zeros(e, beyond)) for s in body)
+    body = filled(body, {t.source.buffer: t.name for t in made if t.source.panel is not None})
     for tile in made:
         body = _redirected(body, tile)
     if lanes < TEAM:
@@ -485,8 +486,10 @@ def _without_ends(block: Block, tiled: frozenset[str]) -> Block:
 def _adds(s: Stmt, tiled: frozenset[str]) -> bool:
     """Whether a statement only takes elements of tiles into accumulators."""
     match s:
-        case For() | Ends() if isinstance(s, For) or not s.otherwise:
-            return all(_adds(inner, tiled) for inner in (s.body if isinstance(s, For) else s.then))
+        case For():
+            return all(_adds(inner, tiled) for inner in s.body)
+        case If() if not s.otherwise and not reads_data(s.condition):
+            return all(_adds(inner, tiled) for inner in s.then)
         case Store():
             reads = [n for n in walk(s.value) if isinstance(n, Access)]
             own = Access(s.buffer, s.indices, s.value.dtype)

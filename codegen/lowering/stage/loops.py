@@ -21,9 +21,9 @@ from tensorexpr.codegen.lowering.context.tasks import Names, Pending, Task
 from tensorexpr.codegen.lowering.stage.caching import DECLARED, Ends, Source, with_tiles
 from tensorexpr.codegen.lowering.stage.calls import call_of
 from tensorexpr.codegen.lowering.stage.joining import joined
-from tensorexpr.codegen.lowering.stage.panels import panel_of
+from tensorexpr.codegen.lowering.stage.panels import panel_of, says_inside
 from tensorexpr.codegen.lowering.stage.reductions import Reductions
-from tensorexpr.codegen.nest import GRID, LANES, THREADS, Block, Check, CheckSite, For, If
+from tensorexpr.codegen.nest import GRID, LANES, THREADS, Block, Check, CheckSite, Filled, For, If
 from tensorexpr.codegen.schedule.analysis.narrowing import narrow
 from tensorexpr.codegen.schedule.analysis.reductions import groups_used
 from tensorexpr.codegen.schedule.analysis.residues import is_class
@@ -154,7 +154,9 @@ class Loops(Reductions):
         checks = self.made_checks(self.checks_of((condition,)), scope)
         holds = (*scope.holds, *conjuncts(condition))
         then = body(replace(scope, facts=scope.facts.union(open_), holds=holds, conditional=True))
-        return (*checks, If(self.read(resolved), then)) if then else checks
+        tile = says_inside(condition, scope, self.shape)
+        made = Filled(self.read(resolved), then, (), tile) if tile else If(self.read(resolved), then)
+        return (*checks, made) if then else checks
 
     def chosen(self, loops: tuple[str, ...], scope: Scope, task: Task) -> Block | None:
         """Where the value is ``where(c, a, b)`` and c is decided out here: the loops for a and those for b."""

@@ -10,17 +10,18 @@ for each copy. Here the read in a definition becomes a read of its panel; `cachi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from tensorexpr.codegen.lowering.context.arithmetic import ZERO, constant, substituted
 from tensorexpr.codegen.lowering.context.scope import LOOP, Scope
+from tensorexpr.codegen.nest import Alloc, Block, Filled, For, If, Stmt, Store
 from tensorexpr.codegen.planners.gpu.zeros import zero_beyond
 from tensorexpr.codegen.schedule.analysis.state import Fuse, Split, Stage
 from tensorexpr.integers import Affine
-from tensorexpr.ir import Access, Apply, Const, Expr, Index, apply, conjunction
+from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, apply, conjunction
 from tensorexpr.records import record, replace
-from tensorexpr.regions import affine_of
-from tensorexpr.traversal import free_names, map_children, read_occurrences
+from tensorexpr.regions import affine_of, constraints_of
+from tensorexpr.traversal import free_names, map_children, read_occurrences, substitute
 
 
 @record
@@ -73,11 +74,69 @@ def with_panels(expr: Expr, panels: Mapping[Access, Access], shape: Callable[[st
     return map_children(expr, lambda e: with_panels(e, panels, shape)) if panels else expr
 
 
+def says_inside(condition: Expr, scope: Scope, shape: Callable[[str], tuple[Expr, ...]]) -> str:
+    """The panel whose element lies in its tensor wherever a condition holds, and is a zero of the panel elsewhere; none ("") where there is
+    no such panel."""
+    if not scope.panels:
+        return ""
+    spread = {a.index: scope.spread(a.index) for a in scope.stage.parts.axes}
+    found, exact = constraints_of(substitute(condition, spread))
+    for access, of_panel in scope.panels.items() if exact and found else ():
+        pairs = zip((substitute(i, spread) for i in access.indices), shape(access.tensor), strict=True)
+        inside, _ = constraints_of(conjunction(tuple(c for i, n in pairs for c in (apply("ge", i, ZERO), apply("lt", i, n)))))
+        if all(c in inside for c in found):
+            return of_panel.tensor
+    return ""
+
+
+def filled(block: Block, tiles: Mapping[str, str]) -> Block:
+    """The statements with conditions that say so (`Filled`) of the tiles of panels, by their names, where they leave out products with an
+    element of one; all others as plain conditions."""
+    return tuple(_filled(s, tiles) for s in block)
+
+
+def _filled(s: Stmt, tiles: Mapping[str, str]) -> Stmt:
+    match s:
+        case For() | Alloc():
+            return replace(s, body=filled(s.body, tiles))
+        case Filled():
+            then = filled(s.then, tiles)
+            if s.tile in tiles and all(_factor(one, s.tile) for one in _innermost(then)):
+                return Filled(s.condition, then, (), tiles[s.tile])
+            return If(s.condition, then)
+        case If():
+            return replace(s, then=filled(s.then, tiles), otherwise=filled(s.otherwise, tiles))
+    return s
+
+
+def _innermost(block: Block) -> Iterator[Stmt]:
+    for s in block:
+        match s:
+            case For():
+                yield from _innermost(s.body)
+            case If() if not s.otherwise:
+                yield from _innermost(s.then)
+            case _:
+                yield s
+
+
+def _factor(s: Stmt, panel: str) -> bool:
+    """Whether an element of a panel is a factor of the product which a statement adds to its own element."""
+    if not isinstance(s, Store) or not isinstance(s.value, Apply) or s.value.op.name != "add":
+        return False
+    own, product = Access(s.buffer, s.indices, s.value.dtype), s.value.args[1]
+    product = product.arg if isinstance(product, Cast) else product
+    if s.value.args[0] != own or not isinstance(product, Apply) or product.op.name != "mul":
+        return False
+    factors = [e.arg if isinstance(e, Cast) else e for e in product.args]
+    return product.dtype.is_float and sum(isinstance(e, Access) and e.tensor == panel for e in factors) == 1
+
+
 def panel_of(
     stage: Stage, tensor: str, order: tuple[int, ...], scope: Scope, buffer: str, shape: tuple[Expr, ...], fresh: Callable[[str], str]
 ) -> tuple[Access, Access, Panel] | None:
     """The one read of a tensor, what it is of a panel, and the panel; None where there are several, or where no side of it is of fused
-    axes: then it is a box of the tensor."""
+    axes and no point is left out: then it is a box of the tensor."""
     values = tuple(v for g in stage.parts.groups for m in g.members for v in m.values)
     reads = list(dict.fromkeys(a for v in values for a, _, _ in read_occurrences(v, ()) if a.tensor == tensor))
     if len(reads) != 1:
@@ -89,7 +148,7 @@ def panel_of(
             for loop, fused in _open_loops(stage, index, scope):
                 along[loop] = along.pop(loop, False) or fused  # the loop along the last axis of the copy comes last
     extents = [stage.extent(loop) for loop in along]
-    if not any(along.values()) or None in extents:
+    if None in extents or not (any(along.values()) or scope.widened):
         return None
     name = fresh(f"{buffer}_panel")
     names = tuple(fresh(f"x_{loop}") for loop in along)

@@ -105,7 +105,9 @@ def _ranked(s: Planned, view: View, dtype: dtypes.DType) -> list[tuple[float, Ti
     wide = dtype is not dtypes.float64
     row, column, step, lengths = view.row, view.column, view.step, view.lengths
     depths = [n if dtype.bits == 16 else n // 2 for n in DEPTHS]
-    if (view.side(row) | view.side(step)) & view.tested or lengths[step] < 2 * depths[-1]:
+    tested = [axis for axis in (row, column, step) if view.side(axis) & view.tested]
+    known = tested in ([row], [column]) and view.filled
+    if not (known or not tested or (tested == [column] and not view.joined)) or lengths[step] < 2 * depths[-1]:
         return []
     depth = min(depths, key=lambda d: ceil(lengths[step] / d) * d)  # of equals the first
     ranked = []

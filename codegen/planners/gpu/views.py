@@ -25,9 +25,10 @@ from tensorexpr.codegen.schedule.analysis.windows import window
 from tensorexpr.codegen.schedule.analysis.work import lengths
 from tensorexpr.codegen.schedule.legal.legality import is_ordered, runs_whole
 from tensorexpr.codegen.schedule.schedule import Planned
-from tensorexpr.ir import Axis, Const, Expr, Index, apply, const
+from tensorexpr.integers import Constraint
+from tensorexpr.ir import Access, Axis, Const, Expr, Index, apply, conjunction, const
 from tensorexpr.records import record
-from tensorexpr.regions import affine_of
+from tensorexpr.regions import affine_of, constraints_of
 from tensorexpr.traversal import free_names, substitute
 
 Shapes = dict[str, tuple[Expr, ...]]
@@ -49,7 +50,8 @@ SIDE = 256
 class View:
     """A contraction as a tile along `row` and `column` sees it that goes along `step`: residue classes of its axes, points along each
     axis (of one class; of one that others are joined to, of all of them), blocks beside those of the tile, its operands, the axes that
-    conditions depend on which leave out points of what it visits, and the axes that are one with one of these, outermost first."""
+    conditions depend on which leave out points of what it visits, whether these say no more than that an element of an operand is there,
+    and the axes that are one with one of these, outermost first."""
 
     row: str
     column: str
@@ -59,6 +61,7 @@ class View:
     others: int
     operands: tuple[Reach, ...]
     tested: frozenset[str]
+    filled: bool
     joined: Mapping[str, tuple[str, ...]]
 
     def side(self, axis: str) -> frozenset[str]:
@@ -153,6 +156,7 @@ def _view(
     joined = joined or {}
     tile = frozenset((row, column, *joined.get(row, ()), *joined.get(column, ())))
     moved: dict[str, Expr] = {}
+    conditions = list(group.where)
     tested = {n for condition in group.where for n in free_names(condition)}
     for axis in group.axes:
         if not tile & {n for e in (axis.start, axis.stop) for n in free_names(e)}:
@@ -160,6 +164,7 @@ def _view(
         seen = window(axis, tile)
         if seen is None:
             return None
+        conditions += seen.conditions
         tested |= {n for condition in seen.conditions for n in (*free_names(condition), *free_names(seen.offset or condition))}
         if seen.offset is not None:
             moved[axis.index] = apply("add", seen.offset, Index(axis.index))
@@ -173,7 +178,17 @@ def _view(
     if not first or not second:
         return None
     others = prod(found[a.index] for a in parts.axes if a.index not in tile) * prod(counts.values())
-    return View(row, column, step, counts, found, others, operands, frozenset(tested), joined)
+    asked = constraints_of(substitute(conjunction(tuple(conditions)), moved)) if conditions else ((), True)
+    filled = asked[1] and any(set(asked[0]) <= _inside(r.access, shapes[r.access.tensor]) for r in operands)
+    return View(row, column, step, counts, found, others, operands, frozenset(tested), filled, joined)
+
+
+def _inside(access: Access, shape: tuple[Expr, ...]) -> set[Constraint]:
+    """What holds where an access is one of its tensor."""
+    pairs = zip(access.indices, shape, strict=True)
+    conditions = [c for i, n in pairs for c in (apply("ge", i, const(0)), apply("lt", i, n))]
+    found, _ = constraints_of(conjunction(tuple(conditions)))
+    return set(found)
 
 
 def _step(group: Group, shapes: Shapes, found: Mapping[str, int]) -> str | None:
