@@ -183,7 +183,9 @@ template <bool TRANSPOSED> TE_INLINE void te_matrices(uint32_t (&to)[2], uint32_
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));                                           \
   }
 #define TE_ZERO(name, type)                                                                                            \
-  TE_INLINE void name(uint32_t &sum, uint32_t x) { asm("fma.rn." type " %0, %1, %2, %0;" : "+r"(sum) : "r"(x), "r"(0u)); }
+  TE_INLINE void name(uint32_t &sum, uint32_t x, uint32_t zero) {                                                      \
+    asm("fma.rn." type " %0, %1, %2, %0;" : "+r"(sum) : "r"(x), "r"(zero));                                            \
+  }
 TE_ZERO(te_zero_bf16, "bf16x2")
 TE_ZERO(te_zero_f16, "f16x2")
 TE_MMA(te_mma_bf16, "bf16.bf16")
@@ -230,10 +232,10 @@ TE_INLINE void te_mma_f64(double &c0, double &c1, const double (&a)[1], const do
     te_mma_f64_columns(c0, c1, a, b, only, only);                                                                      \
   }                                                                                                                    \
   template <int N> TE_INLINE void te_zeros_bf16(uint32_t &sum, const uint32_t (&x)[N]) {                               \
-    for (int k = 0; k < N; ++k) te_zero_bf16(sum, x[k]);                                                               \
+    for (int k = 0; k < N; ++k) te_zero_bf16(sum, x[k], 0);                                                             \
   }                                                                                                                    \
   template <int N> TE_INLINE void te_zeros_f16(uint32_t &sum, const uint32_t (&x)[N]) {                                \
-    for (int k = 0; k < N; ++k) te_zero_f16(sum, x[k]);                                                                \
+    for (int k = 0; k < N; ++k) te_zero_f16(sum, x[k], 0);                                                              \
   }                                                                                                                    \
   template <int N> TE_INLINE void te_zeros_tf32(uint32_t &sum, const uint32_t (&x)[N]) {                               \
     for (int k = 0; k < N; ++k) sum = te_bits_of_float(te_float_of_bits(x[k]) * 0.0f + te_float_of_bits(sum));         \

@@ -89,7 +89,8 @@ static inline uint32_t te_half_times_zero(uint32_t half, uint32_t sum, uint32_t 
   return (half & infinite) == infinite || (sum & infinite) == infinite ? infinite | 1u : 0u;
 }
 #define TE_ZERO_HALVES(name, infinite)                                                                                 \
-  static inline void name(uint32_t &sum, uint32_t x) {                                                                 \
+  static inline void name(uint32_t &sum, uint32_t x, uint32_t zero) {                                                  \
+    if (zero) __builtin_trap();                                                                                        \
     sum = te_half_times_zero(x & 0xffffu, sum & 0xffffu, infinite) | te_half_times_zero(x >> 16, sum >> 16, infinite) << 16; \
   }
 TE_ZERO_HALVES(te_zero_bf16, 0x7f80u)

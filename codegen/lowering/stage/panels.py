@@ -143,9 +143,10 @@ def panel_of(
         return None
     (access,) = reads
     along: dict[str, bool] = {}
+    read = {n for i in access.indices for n in free_names(i)}
     for axis in order:
         for index in free_names(access.indices[axis]):
-            for loop, fused in _open_loops(stage, index, scope):
+            for loop, fused in _open_loops(stage, index, scope, read):
                 along[loop] = along.pop(loop, False) or fused  # the loop along the last axis of the copy comes last
     extents = [stage.extent(loop) for loop in along]
     if None in extents or not (any(along.values()) or scope.widened):
@@ -170,15 +171,16 @@ def _stays(stage: Stage, index: Expr, extent: Expr, scope: Scope) -> bool:
     return all(scope.variants.get(r.outer) == "main" or (stage.extent(r.parent) or 1) % r.factor == 0 for r in splits)
 
 
-def _open_loops(stage: Stage, loop: str, scope: Scope, fused: bool = False) -> list[tuple[str, bool]]:
-    """The loops still to come that an axis runs as, each the outermost of those it is split into, and whether it is one with others."""
+def _open_loops(stage: Stage, loop: str, scope: Scope, read: set[str], fused: bool = False) -> list[tuple[str, bool]]:
+    """The loops still to come that an axis runs as, each the outermost of those it is split into, and whether it is one with others of
+    those that are read along (threads go along rows and columns at once)."""
     if scope.position(loop) is not None:
         return []
     for relation in stage.relations:
         match relation:
             case Split() if relation.parent == loop:
                 parts = [x for x in (relation.outer, relation.inner) if scope.position(x) is None]
-                return [(loop, fused)] if len(parts) == 2 else _open_loops(stage, parts[0], scope, fused)
-            case Fuse() if loop in (relation.outer, relation.inner):
-                return _open_loops(stage, relation.fused, scope, True)
+                return [(loop, fused)] if len(parts) == 2 else _open_loops(stage, parts[0], scope, read, fused)
+            case Fuse() if loop in (relation.outer, relation.inner) and set(stage.axes_of(relation.fused)) <= read:
+                return _open_loops(stage, relation.fused, scope, read, True)
     return [(loop, fused)]

@@ -234,6 +234,8 @@ def joined_points(s: Planned, name: str, view: View, axis: str, points: Mapping[
     loops = [points.get(other, other) for other in (*view.joined.get(axis, ()), axis)]
     handle = s[name]
     first, *further = loops
+    if not further:
+        return first
     rest = [x for x in handle.loops if x not in loops]
     at = handle.loops.index(first) - sum(handle.loops.index(x) < handle.loops.index(first) for x in further)
     handle.reorder(*rest[:at], *loops, *rest[at:])

@@ -28,8 +28,7 @@ static inline void te_asm_cp_async_wait_all() { te_copies_wait_all(); }
 
 #define TE_ASM_ZERO(instruction, function)                                                                              \
   static inline void te_asm_fma_rn_##instruction(uint32_t &d, uint32_t a, uint32_t b, uint32_t c) {                     \
-    if (b) __builtin_trap();                                                                                            \
-    function(c, a), d = c;                                                                                              \
+    function(c, a, b), d = c;                                                                                           \
   }
 TE_ASM_ZERO(bf16x2, te_zero_bf16)
 TE_ASM_ZERO(f16x2, te_zero_f16)
