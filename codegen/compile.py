@@ -97,6 +97,7 @@ def _tensors(values: object, expected: str) -> list[Tensor]:
     if not isinstance(values, Sequence):
         hint = "of an op, op.compile(*specs) is the function; a plain function is made an op by @te.op" if callable(values) else None
         hint = f"a list of one: [{values.name}]" if isinstance(values, Tensor) else hint
+        hint = "a list: arrays are given when the function is called, and results come as a tuple" if isinstance(values, dict) else hint
         raise DefinitionError(f"{expected}, got {_kind(values)}", location=user_location(), hint=hint)
     for value in values:
         if not isinstance(value, Tensor):

@@ -499,15 +499,15 @@ def beaten_by_all(name: str, dtype: DType) -> Any:
 
 def beats(name: str, value: Expr, best: Expr) -> Expr:
     """Whether a value wins over another one in an argmax or argmin, wherever the two stand."""
-    found = apply("gt" if name == "argmax" else "lt", value, best)
     if not value.dtype.is_float:
-        return found
-    return apply("and", apply("invert", apply("isnan", best)), apply("or", apply("isnan", value), found))
+        return apply("gt" if name == "argmax" else "lt", value, best)
+    kept = apply("or", apply("isnan", best), apply("le" if name == "argmax" else "ge", value, best))  # a NaN is neither less nor equal
+    return apply("invert", kept)
 
 
 def wins(name: str, found: Expr, best: Expr, value: Expr) -> Expr:
     """Whether a value wins over the best so far, at position `found`, which is negative where there is none yet."""
-    return apply("or", apply("lt", found, ZERO), beats(name, value, best))
+    return apply("or", apply("lt", found, Const(0, found.dtype)), beats(name, value, best))
 
 
 def _state(first: Expr, start: Element, entry: Element, before: Expr) -> Element:

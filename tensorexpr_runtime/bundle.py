@@ -117,7 +117,7 @@ class Bundle:
     def __getattr__(self, name: str) -> BundleFunction:
         functions: dict[str, BundleFunction] = self.__dict__.get("_functions", {})
         if name not in functions:
-            raise AttributeError(f"the bundle {self.__dict__.get('folder')} has no function {name!r}")
+            raise AttributeError(f"the bundle {self.__dict__.get('folder')} has no function {name!r}: it has {', '.join(functions)}")
         return functions[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from tensorexpr_runtime.cuda import driver
 from tensorexpr_runtime.device_array import DeviceArray, is_device_array, view
-from tensorexpr_runtime.errors import ArgumentError, BundleError, OutOfBoundsError
+from tensorexpr_runtime.errors import ArgumentError, BundleError, OutOfBoundsError, wanted_extent
 from tensorexpr_runtime.files import array_type
 from tensorexpr_runtime.gpu import GpuEntry, Gpus
 
@@ -178,6 +178,10 @@ class BundleFunction:
         """An array for each input."""
         rest = dict(named)
         found = list(arrays)
+        known = {name for p in self.inputs for name in (p["path"], p["name"])}
+        unknown = [name for name in rest if name not in known]
+        if unknown:
+            raise ArgumentError(f"{self.name}: expected arrays for {self._placeholders()}, got one for {unknown[0]}")
         for p in self.inputs[len(arrays) :]:
             names = [n for n in dict.fromkeys((p["path"], p["name"])) if n in rest]
             if len(names) != 1:
@@ -185,10 +189,12 @@ class BundleFunction:
                 raise ArgumentError(f"{self.name}: expected an array for the placeholder {p['path']}, got {got}")
             found.append(rest.pop(names[0]))
         if rest or len(found) > len(self.inputs):
-            known = ", ".join(p["path"] for p in self.inputs) or "none"
-            got = f"{len(found)} arrays" if not rest else ", ".join(rest)
-            raise ArgumentError(f"{self.name}: expected the placeholders {known}, got {got}")
+            got = f"{len(found)} arrays" if not rest else f"{', '.join(rest)} twice"
+            raise ArgumentError(f"{self.name}: expected arrays for {self._placeholders()}, got {got}")
         return found
+
+    def _placeholders(self) -> str:
+        return ", ".join(p["path"] for p in self.inputs) or "no placeholders"
 
     def _input(self, row: Mapping[str, Any], value: Any) -> np.ndarray:
         wanted = self._types[row["name"]]
@@ -213,8 +219,8 @@ class BundleFunction:
             value = shapes[position][axis] - constant - sum(c * sizes[n] for n, c in rest)
             if value % scale or value // scale < 0:
                 row, extent = self.inputs[position], shapes[position][axis]
-                wanted = row["extents"][axis]
-                raise ArgumentError(f"{self.name}: argument {row['path']}: expected an extent of the form {wanted}, got {extent}")
+                wanted = wanted_extent(row["extents"][axis], scale, constant, not rest)
+                raise ArgumentError(f"{self.name}: argument {row['path']}: expected {wanted}, got {extent}")
             sizes[name] = value // scale
             most = min(self._table.get("greatest_sizes", {}).get(name, _MOST_SIZE), _MOST_SIZE)
             if sizes[name] > most:

@@ -122,14 +122,9 @@ def test_every_room_is_in_the_list_of_packages():
     assert sorted(set(listed) - {"tensorexpr_runtime"}) == sorted(rooms), "packages of pyproject.toml and rooms are not the same"
 
 
-LARGE = {  # rooms of more than a dozen modules that stand: none is added
-    "tensorexpr.interop.onnx.operators",
-}  # fmt: skip
-
-
 def test_a_room_has_at_most_a_dozen_modules():
     rooms = Counter(name.rpartition(".")[0] for name, file in MODULES.items() if file.name not in ("__init__.py", "__main__.py"))
-    found = {name: count for name, count in rooms.items() if count > 12 and name not in LARGE}
+    found = {name: count for name, count in rooms.items() if count > 12}
     assert not found, f"expected at most a dozen modules in a room, got {found}"
 
 

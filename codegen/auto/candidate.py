@@ -23,6 +23,7 @@ from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.nest.names import statements
 from tensorexpr.codegen.plain import plain_nest
 from tensorexpr.codegen.rewrites import data, kernels, loops, sends
+from tensorexpr.codegen.rewrites.expressions import buffers_written
 from tensorexpr.codegen.rewrites.names import named
 from tensorexpr.ir import Program
 from tensorexpr.records import record
@@ -80,8 +81,14 @@ class Candidate:
     calls: tuple[Call, ...] = ()
 
     def then(self, word: str, *arguments: Any) -> Candidate:
-        """The candidate after one more rewrite. Raises `ScheduleError` where that is not legal."""
+        """The candidate after one more rewrite. Raises `ScheduleError` where that is not legal.
+
+        What is simplified is said by name, so that the call does the same where there are other kernels beside these.
+        """
         spend(sum(1 for kernel in self.nest.kernels for _ in statements(kernel.body)))
+        if word == "simplify" and not arguments:
+            written = (name for kernel in self.nest.kernels for name in sorted(buffers_written(kernel.body)))
+            arguments = tuple(dict.fromkeys(written))
         return Candidate(WORDS[word](self.nest, *arguments), (*self.calls, Call(word, arguments)))
 
 

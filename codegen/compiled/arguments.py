@@ -27,6 +27,7 @@ from tensorexpr.records import record
 from tensorexpr.regions import told_sizes
 from tensorexpr.text import print_expr
 from tensorexpr.traversal import size_names
+from tensorexpr_runtime.errors import wanted_extent
 
 log = logging.getLogger("tensorexpr.runtime")
 
@@ -250,8 +251,9 @@ class Arguments:
             value = extent - source.constant - sum(c * sizes[n] for n, c in source.rest)
             if value % source.scale or value // source.scale < 0:
                 parameter = self.signature.inputs[source.position]
+                wanted = wanted_extent(print_expr(parameter.shape[source.axis]), source.scale, source.constant, not source.rest)
                 raise self._error(
-                    f"argument {parameter.name}: expected an extent of the form {print_expr(parameter.shape[source.axis])}, got {extent}",
+                    f"argument {parameter.name}: expected {wanted}, got {extent}",
                     at=f"axis {source.axis} of {parameter.name}",
                 )
             sizes[source.name] = value // source.scale

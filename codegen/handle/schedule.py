@@ -24,6 +24,7 @@ from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.plain import plainly
 from tensorexpr.codegen.rewrites.kernels import in_memory
 from tensorexpr.codegen.rewrites.loops import simplify as simplify_nest
+from tensorexpr.codegen.rewrites.loops.tensorize import settled
 from tensorexpr.codegen.rewrites.names import named
 from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.codegen.schedule.schedule import schedule as planned_schedule
@@ -180,6 +181,8 @@ class Schedule:
         if name in self.form.buffers:
             raise ScheduleError(f"expected a definition with loops, got {name!r}, which is inlined")
         hint = suggestion(name, self.stages, f"definitions: {', '.join(self.stages)}")
+        if name in {item.name for item in self.form.program.inputs}:
+            hint = f"{name} is an input, which no loops compute; {hint}"
         raise ScheduleError(f"expected a definition of the program, got {name!r}", hint=hint)
 
     def loops_of(self, name: str) -> tuple[str, ...]:
@@ -188,9 +191,9 @@ class Schedule:
 
     # -------------------------------------------------------------------------------------------------------------- words
 
-    def became(self, word: str, arguments: tuple[Any, ...], on: str | None, **changes: Any) -> None:
+    def became(self, word: str, arguments: tuple[Any, ...], on: str | None, nest: LoopNest, **changes: Any) -> None:
         """Takes another form after a call."""
-        self.form = replace(self.form, **changes, calls=(*self.form.calls, Call(word, arguments, on)))
+        self.form = replace(self.form, nest=settled(nest), **changes, calls=(*self.form.calls, Call(word, arguments, on)))
 
     @checked()
     def rewrite(self, word: str, *arguments: Any) -> None:

@@ -282,9 +282,11 @@ class StageHandle:
         """Computes the definition in a loop of another that reads it, once per iteration, at the elements read there; of one that does not
         read it, in the same iterations, as far as the loops of both are alike."""
         other = self._schedule[consumer]
+        if other.name == self.name:
+            raise ScheduleError(f"expected another definition to compute {self.name} in, got itself")
         loop, buffer = other._there(axis), self._buffer
         bodies = [loop_at(self._nest, path).body for path in loop_paths(self._nest, loop)]
-        if other.name == self.name or any(a.tensor == buffer for body in bodies for a in elements_read(body)):
+        if any(a.tensor == buffer for body in bodies for a in elements_read(body)):
             self._apply("compute_at", (other.name, axis), lambda nest: data.fuse_at(nest, buffer, loop))
             return
         theirs = self._schedule.loops_of(other.name)

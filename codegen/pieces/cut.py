@@ -68,17 +68,29 @@ def _size(definition: Definition) -> int:
 
 
 def _ordered(program: Program) -> list[Definition]:
-    """The definitions, those that nothing reads or that are far behind what they read directly behind that."""
-    read = {name for d in program.definitions for name in reads(d)}
+    """The definitions: one that nothing reads, or that is far behind what it reads, directly behind that; one that needs arguments alone,
+    and is read far behind it, directly before its reader."""
+    readers: dict[str, list[int]] = {}
+    for number, definition in enumerate(program.definitions):
+        for name in reads(definition):
+            readers.setdefault(name, []).append(number)
     place: dict[str, int] = {}
-    keys = []
+    keys, early = [], {item.name for item in (*program.inputs, *program.constants)}
     for number, definition in enumerate(program.definitions):
         names = [name for name, _ in definition.results]
+        if early.issuperset(reads(definition)) and any(name in readers for name in names):
+            early.update(names)
+            keys.append(number)
+            continue
         last = max((place[n] for n in reads(definition) if n in place), default=number)
-        key = last if read.isdisjoint(names) or number - last > MOST else number
+        key = last if readers.keys().isdisjoint(names) or number - last > MOST else number
         place.update(dict.fromkeys(names, key))
-        keys.append((key, number))
-    return [program.definitions[number] for _, number in sorted(keys)]
+        keys.append(key)
+    for number, definition in reversed(list(enumerate(program.definitions))):
+        behind = [keys[reader] for name, _ in definition.results if name in early for reader in readers.get(name, ())]
+        if behind:
+            keys[number] = min(behind) if min(behind) - number > MOST else min(number, *behind)
+    return [program.definitions[number] for number in sorted(range(len(keys)), key=lambda number: (keys[number], number))]
 
 
 def _borders(program: Program, ordered: Sequence[Definition]) -> list[int]:

@@ -26,7 +26,6 @@ from tensorexpr.codegen.schedule.legal.alongside import alongside
 from tensorexpr.codegen.schedule.legal.compute_with import compute_with
 from tensorexpr.codegen.schedule.legal.legality import refuse
 from tensorexpr.codegen.schedule.legal.pipeline import pipeline
-from tensorexpr.codegen.schedule.legal.tensorize import tensorize, with_digest
 from tensorexpr.codegen.schedule.loops.bind import bind
 from tensorexpr.codegen.schedule.loops.cache import cache
 from tensorexpr.codegen.schedule.loops.compute_at import compute_at
@@ -362,13 +361,6 @@ class StageHandle:
         state, made = part(self._schedule.state, self.name, axis, lengths)
         self._apply("part", state, axis, *lengths)
         return made
-
-    @checked()
-    def tensorize(self, axis: str, intrinsic: str) -> None:
-        """Runs the loops from one inwards as an instruction of the machine, known by name (`te.intrinsic` declares one)."""
-        state = tensorize(self._schedule.state, self.name, axis, intrinsic, refuse)
-        self._apply("tensorize", state, axis, intrinsic)
-        self._schedule.state = with_digest(self._schedule.state, intrinsic)
 
     @checked()
     def pipeline(self, axis: str, stages: int = 2) -> None:

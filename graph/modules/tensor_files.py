@@ -99,6 +99,8 @@ def read_tensors(file: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
 
 def _contents(file: Path) -> bytes:
     """The bytes of a plain file: a pipe would be waited for, a device never ends."""
+    if file.is_dir():
+        raise _refused(file, "a folder")
     with open(os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)), "rb") as source:
         if not stat.S_ISREG(os.fstat(source.fileno()).st_mode):
             raise _refused(file, "no plain file")

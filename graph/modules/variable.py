@@ -22,7 +22,7 @@ from tensorexpr.graph.trace.tracing import Operation, current
 from tensorexpr.graph.trace.values import tensor_or_array
 from tensorexpr.hints import checked
 from tensorexpr.ir import TensorType, const
-from tensorexpr.language import Tensor
+from tensorexpr.language import Scalar, Tensor
 from tensorexpr.op.rules import article
 
 
@@ -165,6 +165,12 @@ class Variable:
     # ------------------------------------------------------------------------------------------- as an operand
 
     def __getitem__(self, item: Any) -> Any:
+        if current() is None and any(isinstance(index, Scalar) for index in (item if isinstance(item, tuple) else (item,))):
+            raise DefinitionError(
+                f"expected a te.function around what reads the variable {self.name}, got none",
+                location=user_location(),
+                hint=f"te.constant({self.name}.value) is a tensor of the value that it has now",
+            )
         return self.read()[item]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:

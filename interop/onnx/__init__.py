@@ -5,7 +5,7 @@
     g = f.gradient(["x", "w"])      # its gradients, by inputs and by weights
 
 What goes out is the graph without effects, variables as initializers; definitions are written in ONNX's operators (`expressions`),
-whatever their indices. What comes in is read (`reading`) by a table of operators (`table`, `operators/`); an operator that ONNX defines
+whatever their indices. What comes in is read (`reading`) by a table of operators (`table`); an operator that ONNX defines
 by a function body is a composite, `ai.onnx.Softmax`: done by our kernel where there is one, else from its body. What shapes do not say
 is asked of the arguments of a call (`values`, `function`). `backend` is ONNX's own interface to it. A model that is damaged ends in an
 error that says what ONNX's own checker finds in it. Needs the package `onnx` (`pip install 'tensorexpr[onnx]'`).
@@ -21,7 +21,8 @@ import numpy as np
 import onnx
 from onnx import ModelProto
 
-import tensorexpr.interop.onnx.operators  # noqa: F401  (fills the table)
+import tensorexpr.interop.onnx.layers
+import tensorexpr.interop.onnx.operators  # noqa: F401  (these two fill the table)
 from tensorexpr.errors import ArgumentError, TargetError, TensorExprError, user_location
 from tensorexpr.interop.onnx.export import to_onnx
 from tensorexpr.interop.onnx.function import Imported

@@ -253,7 +253,7 @@ def _unknown(node: NodeProto) -> TargetError:
         "from_onnx: expected an operator that is known, a function of the model or one with a body, "
         f"got {node.domain or STANDARD}.{node.op_type}",
         location=user_location(),
-        hint="interop/onnx/operators has a row for each operator",
+        hint="interop/onnx/operators and layers have a row for each operator",
     )
 
 

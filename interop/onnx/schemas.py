@@ -1,7 +1,7 @@
 """What ONNX's schemas say of a node: its version, the attributes it may have, the types of its results.
 
-An operator means what its schema of the model's opset says. A row of ours (`onnx_operators`) is for the meaning that is newest; older ones
-have rows of their own where they differ in more than names. Nothing that a node says is passed over: an attribute that neither schema nor
+An operator means what its schema of the model's opset says. A row of ours is for the meaning that is newest; older ones have rows
+of their own where they differ in more than names. Nothing that a node says is passed over: an attribute that neither schema nor
 row knows is refused, one that a row does not know must have its default; attributes have the types, and inputs the numbers, that the
 schema says; results have its types, by a cast where our arithmetic is wider.
 """

@@ -50,8 +50,15 @@ def spec_of(op: str, name: str, value: object) -> Any:
     if isinstance(value, (tuple, list)):
         if len(value) == 2 and isinstance(value[0], (tuple, list)) and isinstance(value[1], (str, DType, np.dtype, type)):
             return Spec(tuple(value[0]), dtype_of(op, name, value[1]))
+        if value and all(isinstance(item, (int, Scalar)) and not isinstance(item, bool) for item in value):
+            raise argument_error(
+                f"{op}: argument {name}: expected a dtype beside the shape, got the shape alone", hint=f'({tuple(value)}, "float32")'
+            )
         return tuple(spec_of(op, f"{name}_{position}", item) for position, item in enumerate(value))
-    raise argument_error(f"{op}: argument {name}: expected a placeholder, an array or (shape, dtype), got {article(value)}")
+    raise argument_error(
+        f"{op}: argument {name}: expected a placeholder, an array or (shape, dtype), got {article(value)}",
+        hint='((4, 3), "float32") is a spec: the shape, and the dtype by its name',
+    )
 
 
 def dtype_of(op: str, name: str, value: object) -> DType:

@@ -8,6 +8,7 @@ import numpy as np
 
 from tensorexpr.algebra import with_narrow_sums, with_recurrences
 from tensorexpr.codegen.compile import fold_constants, machine_of, program_from
+from tensorexpr.codegen.handle import Schedule
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Alloc, Block, For, If, Kernel, LoopNest, Stmt
 from tensorexpr.codegen.nest.interpret import Machine, run_nest
@@ -83,10 +84,12 @@ def shaped(array: np.ndarray, shape: Sequence[Expr], sizes: Mapping[str, int]) -
     return array if array.ndim == len(shape) else np.reshape(array, tuple(max(0, extent_value(extent, sizes)) for extent in shape))
 
 
-def assert_means(s: Planned, seed: int = 0, inputs: Mapping[str, np.ndarray] | None = None, exact: bool = True, **sizes: int) -> LoopNest:
+def assert_means(
+    s: Planned | Schedule, seed: int = 0, inputs: Mapping[str, np.ndarray] | None = None, exact: bool = True, **sizes: int
+) -> LoopNest:
     """Checks that a schedule computes what the reference interpreter says; gives its nest."""
     given = dict(inputs) if inputs is not None else random_inputs(s.program, seed, exact=exact, sizes=sizes)
-    nest = lower(s)
+    nest = s.nest if isinstance(s, Schedule) else lower(s)
     want = evaluate_program(s.program, given, sizes)
     for name, found in outputs(nest, s.program, given, sizes).items():
         expected = want[name]

@@ -148,3 +148,14 @@ def test_a_cut_separates_no_integers_from_what_they_index(small):
     f = te.build([total, *bar], [x, ids])
     for part in pieces_of(f.program):
         assert not any(given.type.dtype.is_integer and given.type.dtype.bits == 64 for given in part.program.inputs)
+
+
+def test_what_needs_arguments_alone_stands_with_its_reader(small):
+    """Places made of an argument at the beginning and read at the end do not keep a program whole."""
+    (made, *_), given = layers(12)
+    label = te.placeholder((4,), "int64", name="label")
+    places = te.compute((4,), lambda i: te.where(i < 3, te.maximum(label[te.minimum(i + 1, 3)], 0), 0), name="places")
+    head = te.compute((4,), lambda i: made[i, places[i]] + places[i], name="loss")
+    program = simplify(program_of([head, places], [*given[:-1], label]))
+    assert len(pieces_of(program)) > 3
+    assert "places" in {d.name for d in cut._ordered(program)[-3:]}

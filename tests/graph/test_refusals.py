@@ -48,6 +48,16 @@ def test_what_cannot_be_traced():
     refused(te.DefinitionError, "te.function: expected parameters with names, got **options of model", lambda: te.function(model))
 
 
+def test_a_variable_is_read_by_an_index_in_functions_alone():
+    v = te.Variable(X, name="v")
+    refused(
+        te.DefinitionError,
+        "expected a te.function around what reads the variable v, got none",
+        lambda: te.compute((4,), lambda i: v[i]),
+    )
+    assert v[1] == 1
+
+
 def test_branches_and_loops():
     refused(
         te.DefinitionError,

@@ -265,17 +265,25 @@ BACKWARD = {
 }
 """Those that autograd puts into backward graphs of the others."""
 
-OUTSIDE = {
-    "nonzero.default": "a size that data decides",
-    "_fft_c2r.default": "complex numbers",
-    "_fft_r2c.default": "complex numbers",
-    "_local_scalar_dense.default": "a number for Python",
-    "atan2.out": "written into",
-    "resize_.default": "written into",
-    "sym_is_contiguous.default": "of shapes",
-    "sym_numel.default": "of shapes",
-    "sym_size.int": "of shapes",
-    "sym_storage_offset.default": "of shapes",
-    "sym_stride.int": "of shapes",
+
+def _resized(t: Given) -> torch.Tensor:
+    return torch.relu(t.x).detach().clone().resize_(2, 5) * t.x[:2]
+
+
+OUTSIDE: dict[str, tuple[Case, str | None]] = {
+    "nonzero.default": (lambda t: t.row * A.index_select.default(t.y, 0, A.nonzero.default(t.x[:, 0] > -9)[:, 0]), "aten.nonzero.default"),
+    "_fft_r2c.default": (lambda t: A._fft_r2c.default(t.x.tanh(), [1], 0, True).abs() * t.number, "aten._fft_r2c.default"),
+    "_fft_c2r.default": (lambda t: A._fft_c2r.default(torch.complex(t.x.tanh(), t.y), [1], 2, 8) * t.number, "aten._fft_c2r.default"),
+    "_local_scalar_dense.default": (lambda t: t.x * t.y.detach().sum().item() * t.y, None),
+    "atan2.out": (lambda t: A.atan2.out(t.x.detach(), t.y.detach(), out=torch.empty_like(t.x)) * t.x, None),
+    "resize_.default": (_resized, None),
+    "sym_is_contiguous.default": (lambda t: t.x * t.y if A.sym_is_contiguous.default(t.x) else t.x + t.y, None),
+    "sym_numel.default": (lambda t: t.x * A.sym_numel.default(t.x) * t.y, None),
+    "sym_size.int": (lambda t: t.x * A.sym_size.int(t.x, 0) + t.y.sum() * t.y.size(1), None),
+    "sym_storage_offset.default": (lambda t: t.x * (A.sym_storage_offset.default(t.y[1:]) + 1) * t.y, None),
+    "sym_stride.int": (lambda t: t.x * A.sym_stride.int(t.x, 0) * t.y, None),
 }
-"""Those that are no tensors of the language: torch runs them, in the one test of such graphs."""
+"""Those that are no tensors of the language, and the operator that the line of log about a fallback names. A size that data decides, and
+complex numbers, are what the language does not have: PyTorch runs those, between regions of ours. Numbers for Python, and sizes, are what
+programs have as sizes. What writes into its result reaches us as a function of its arguments (`out=`), or PyTorch runs it between graphs
+(`resize_`, which its own tracing cannot follow)."""

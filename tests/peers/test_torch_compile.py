@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
@@ -69,6 +70,32 @@ def test_in_float32(group):
 
 def test_random_numbers_are_those_of_eager_mode():
     agree(DRAWN, torch.float64)
+
+
+@pytest.mark.parametrize("name", sorted(OUTSIDE))
+def test_what_is_no_tensor_of_the_language(name, caplog):
+    """Forward and backward beside eager mode with open extents; what PyTorch has to run is in one line of log, and nothing else is."""
+    case, named = OUTSIDE[name]
+    given = Given(torch.float64)
+    floats = [given.x, given.y, given.row, given.number]
+
+    def whole(x, y, row, number):
+        vars(given).update(x=x, y=y, row=row, number=number)
+        return case(given)
+
+    def both(function):
+        result = function(*floats)
+        return result, *torch.autograd.grad(result.square().sum(), floats, allow_unused=True)
+
+    torch._dynamo.reset()
+    sizes = torch._dynamo.config.patch(capture_scalar_outputs=True, capture_dynamic_output_shape_ops=True)
+    with caplog.at_level(logging.WARNING, logger="tensorexpr.torch"), sizes:
+        found = both(torch.compile(whole, backend=backend, dynamic=True, options=STRICT if named is None else {}))
+    for one, wanted in zip(found, both(whole), strict=True):
+        assert (one is None) == (wanted is None)
+        torch.testing.assert_close(one, wanted, rtol=1e-10, atol=1e-10)
+    said = [record.getMessage() for record in caplog.records]
+    assert any("are run by PyTorch: " in line and f"{named} (no definition)" in line for line in said) if named is not None else not said
 
 
 def test_no_core_operator_is_missing():

@@ -11,7 +11,6 @@ from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.codegen.schedule import Planned
 from tensorexpr.codegen.schedule.analysis.state import accesses_of
 from tensorexpr.codegen.schedule.decisions import Choices, Decision, Decisions
-from tensorexpr.codegen.schedule.legal.intrinsics import known_intrinsics
 from tensorexpr.codegen.target import Target
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Program, Scan
@@ -37,7 +36,6 @@ WORDS = (
     "bind",
     "pipeline",
     "sweep",
-    "tensorize",
     "stage",
     "cache",
     "store_as",
@@ -101,8 +99,6 @@ def shuffled(s: Planned, rng: random.Random, steps: int = 10, words: Sequence[st
                         s[place.stage].pipeline(place.loop, rng.randint(2, 3))
                 case "sweep":
                     s.sweep(name, *rng.sample(s.stages, min(1, len(s.stages))))
-                case "tensorize":
-                    handle.tensorize(rng.choice(loops), rng.choice(known_intrinsics()).name)
                 case "bind":
                     handle.bind(rng.choice(loops), rng.choice((*GRID, *THREADS, IN_WARP, IN_WARP)))
                 case "alongside":

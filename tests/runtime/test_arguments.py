@@ -52,9 +52,11 @@ def test_a_size_is_read_from_an_affine_extent_and_checked_everywhere():
     assert doubled.layout(((6,), (4,))).outputs[0][0] == (3,)
     assert "argument y: expected extent 4 (n + 1 with n = 3 from axis 0 of x), got 5" in refused(doubled.layout, ((6,), (5,)))
     only = arguments([parameter("x", apply("mul", const(2), N))], [parameter("z", N)], ("n",))
-    assert "argument x: expected an extent of the form 2 * n, got 5" in refused(only.layout, ((5,),))
+    assert "argument x: expected a multiple of 2 (2 * n), got 5" in refused(only.layout, ((5,),))
     shrunk = arguments([parameter("x", apply("add", N, const(3)))], [parameter("z", N)], ("n",))
-    assert "expected an extent of the form n + 3, got 2" in refused(shrunk.layout, ((2,),))
+    odd = arguments([parameter("x", apply("add", apply("mul", const(2), N), const(1)))], [parameter("z", N)], ("n",))
+    assert "expected an extent of the form 2 * n + 1, got 4" in refused(odd.layout, ((4,),))
+    assert "expected an extent of at least 3 (n + 3), got 2" in refused(shrunk.layout, ((2,),))
 
 
 def test_an_extent_that_no_memory_has_is_refused():

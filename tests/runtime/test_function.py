@@ -187,6 +187,9 @@ def test_outputs_and_inputs_that_do_not_fit():
         (c, [*inputs, inputs[0]], "te.build: expected every input once, got A twice"),
     ):
         assert message in refused(te.DefinitionError, te.build, outputs, given)
+    for outputs, given in ((c, {inputs[0]: 1}), ({"c": c}, inputs)):
+        text = refused(te.DefinitionError, te.build, outputs, given)
+        assert "hint: a list: arrays are given when the function is called, and results come as a tuple" in text
     assert "hint: a list of one: [A]" in refused(te.DefinitionError, te.build, c, inputs[0])
     refused(te.DefinitionError, te.build, c, inputs[:1])
 

@@ -272,6 +272,9 @@ def test_calls_that_do_not_fit():
 def test_specs_that_do_not_fit():
     text = refused(te.ArgumentError, scale.trace, "f32")
     assert "scale: argument x: expected a placeholder, an array or (shape, dtype), got a str" in text
+    assert 'hint: ((4, 3), "float32") is a spec: the shape, and the dtype by its name' in text
+    text = refused(te.ArgumentError, scale.trace, (4, 3))
+    assert "scale: argument x: expected a dtype beside the shape, got the shape alone" in text and 'hint: ((4, 3), "float32")' in text
     text = refused(te.ArgumentError, scale.compile, ((3,), "f32"), dynamic={"y": (0,)})
     assert "scale: dynamic: expected one of x, got y" in text
     assert "scale: argument x: expected a dtype of the language, got 'c8'" in refused(te.ArgumentError, scale.trace, ((3,), "c8"))

@@ -196,8 +196,10 @@ def test_arguments_of_bundle_functions(bundle: Path):
         ("f: expected an array for the placeholder layers.0.w, got none", lambda: f(x)),
         ("f: argument x: expected an array, got a Recording: it requires grad", lambda: f(Recording(), w)),
         ("f: expected an array for the placeholder layers.0.w, got two", lambda: f(x, layers_0_w=w, **{"layers.0.w": w})),
-        ("f: expected the placeholders x, layers.0.w, got v", lambda: f(x, w, v=w)),
-        ("f: expected the placeholders x, layers.0.w, got 3 arrays", lambda: f(x, w, w)),
+        ("f: expected arrays for x, layers.0.w, got one for v", lambda: f(x, w, v=w)),
+        ("f: expected arrays for x, layers.0.w, got one for v", lambda: f(x, v=w)),
+        ("f: expected arrays for x, layers.0.w, got layers.0.w twice", lambda: f(x, w, **{"layers.0.w": w})),
+        ("f: expected arrays for x, layers.0.w, got 3 arrays", lambda: f(x, w, w)),
         ("f: argument x: expected dtype float32, got float64", lambda: f(x.astype(float), w)),
         ("f: argument x: expected 2 axes, got 1", lambda: f(x[0], w)),
         ("f: argument layers.0.w: expected shape [6, 4], got [4, 6]", lambda: f(x, w.T)),
@@ -212,7 +214,7 @@ def test_arguments_of_bundle_functions(bundle: Path):
         assert str(caught.value) == message
     with pytest.raises(BundleError, match="expected a function among f, rows, got g"):
         loaded["g"]
-    with pytest.raises(AttributeError, match="has no function 'g'"):
+    with pytest.raises(AttributeError, match="has no function 'g': it has f, rows"):
         loaded.g  # noqa: B018
 
 

@@ -101,6 +101,8 @@ def test_headers_of_any_length_and_files_that_never_end(tmp_path: Path) -> None:
     for path in (tmp_path / "pipe", Path("/dev/zero")):
         with pytest.raises(ArgumentError, match="expected a whole safetensors file, got no plain file"):
             read_tensors(path)
+    with pytest.raises(ArgumentError, match="expected a whole safetensors file, got a folder"):
+        read_tensors(tmp_path)
 
 
 # ----------------------------------------------------------------------------------------------------- saved functions

@@ -108,6 +108,11 @@ class _Reader(Accesses):
         if at.lanes is not None and at.names and self._changed(s.condition, at) & {at.lanes}:
             yes, no, share = at.points, at.points, 1.0  # a mask: lanes that are off take the same time
         changed = self._changed(s.condition, at)
+        for store in s.then if at.lanes in changed else ():
+            if isinstance(store, Store):  # an element that is kept or not by what it is: as a choice of it
+                index = frozenset(x for i in store.indices for x in self._changed(i, at))
+                for access in (n for n in walk(s.condition) if isinstance(n, Access) and n.tensor == store.buffer):
+                    self._chain(store, access, index, store.buffer in self.registers, at, s.condition)
         under = frozenset(x for x in changed if self.loops[x].kind not in (UNROLL, VECTORIZE))
         copied = self._tears(s.condition, at)
         at = replace(at, masked=at.masked or at.lanes in changed)
@@ -202,7 +207,11 @@ class _Reader(Accesses):
         if isinstance(s.value, Access) and self._is_turned(s.value.tensor, s.value.indices, at, COLUMNS, LANES_OF_SQUARES):
             changed = self._load(s.value, replace(at, turned=True))
         elif same and not held:
-            changed = self._visit(s.value, replace(at, seen=self._seen_again(s, index, at)))
+            kept = self._kept_element(s, index, at)
+            at.seen.update(kept)
+            changed = self._visit(s.value, at)
+            for element in kept:
+                del at.seen[element]  # statements behind this one read what it stores
         else:
             changed = self._visit(s.value, at)
         if held:
@@ -268,21 +277,22 @@ class _Reader(Accesses):
             path.pop()
         return frozenset((*path, *at.path[inner:]))
 
-    def _seen_again(self, s: Store, index: frozenset[int], at: Place) -> dict[Expr, frozenset[int]]:
-        """What is known in a statement that updates an element in place: where it is kept for some loops, it is loaded in front of them."""
+    def _kept_element(self, s: Store, index: frozenset[int], at: Place) -> dict[Expr, frozenset[int]]:
+        """The element that a statement updates in place, where it is kept for some loops, and is loaded in front of them."""
         kept = self._kept(index, at)
         if kept == frozenset(at.path):
-            return at.seen
+            return {}
         access = next(n for n in walk(s.value) if isinstance(n, Access) and n.tensor == s.buffer and n.indices == s.indices)
         own = kept | self._lanes(at) if self._lanes(at) & index else kept
         self._add(
             at, own, LOAD, self._size(s.buffer), 1.0, self._stride(s.buffer, s.indices, at), self._is_aligned(s.buffer, s.indices, at)
         )
         self._touch(s.buffer, s.indices, at, False)
-        return {**at.seen, access: index | self._rewritten(s.buffer, at)}
+        return {access: index | self._rewritten(s.buffer, at)}
 
-    def _chain(self, s: Store, access: Access, index: frozenset[int], near: bool, at: Place) -> None:
-        """Iterations that wait for each other: the element that is stored is made of one that an iteration before has stored."""
+    def _chain(self, s: Store, access: Access, index: frozenset[int], near: bool, at: Place, asked: Expr | None = None) -> None:
+        """Iterations that wait for each other: the element that is stored is made of one that an iteration before has stored, or kept where
+        a condition that is `asked` of it holds."""
         free = {x for x in index if self.loops[x].kind != VECTORIZE} | set(at.path[: self.born.get(s.buffer, 1)])
         if access.indices != s.indices:
             carried: set[int] = set()
@@ -295,7 +305,9 @@ class _Reader(Accesses):
             free -= carried
             near = False
         if any(x not in free and self.loops[x].kind != VECTORIZE for x in at.path):
-            height = self._height(s.value, access)
+            height = self._height(s.value if asked is None else asked, access)
+            if height is not None and asked is not None:
+                height = height[0], height[1] + 1.0
             if height is not None:
                 self.chains[Chain(at.path, frozenset(free), *height, not near, at.share)] = None
 

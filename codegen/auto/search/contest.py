@@ -13,13 +13,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from tensorexpr.codegen.auto.candidate import UNIT, Candidate, Spent, effort, plain
+from tensorexpr.codegen.auto.candidate import UNIT, Candidate, Spent, effort
 from tensorexpr.codegen.auto.cost import Model
 from tensorexpr.codegen.auto.machine import Facts
 from tensorexpr.codegen.auto.measure import facts_here
 from tensorexpr.codegen.auto.reading import summary_of
-from tensorexpr.codegen.auto.search.digits import in_digits
-from tensorexpr.codegen.auto.search.searching import searched
+from tensorexpr.codegen.auto.search.searching import begun, searched
 from tensorexpr.codegen.auto.tiles.bound import least
 from tensorexpr.codegen.auto.tiles.one_pass import in_one_pass
 from tensorexpr.codegen.auto.tiles.pieces import cut_up
@@ -67,7 +66,7 @@ def faster(program: Program, planned: LoopNest) -> Candidate | None:
     now = float(theirs.times()[0])
     if now < WORTH:
         return None
-    start = in_digits(plain(program))
+    start = begun(program)
     bound = _least(start, facts)
     if now <= CLOSE * bound or now - bound < WORTH:
         return None

@@ -2,7 +2,7 @@
 
 Kernels are grouped in several manners (`joining`): producers alone, with siblings, with sums taken apart. Where these differ, the groups of
 each are searched, and those that are cheaper together are taken. Equal groups are searched once. Loops that are several in one begin as
-several (`digits`).
+several (`digits`), small integers are `narrow`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,15 @@ from tensorexpr.codegen.auto.search.joining import groups_of, in_order
 from tensorexpr.codegen.auto.search.memory import in_and_out
 from tensorexpr.codegen.auto.tiles import tiled
 from tensorexpr.codegen.auto.tiles.bound import least
-from tensorexpr.codegen.nest import LoopNest
-from tensorexpr.codegen.rewrites.expressions import buffers_written
+from tensorexpr.codegen.nest import Block, For, LoopNest, Store
+from tensorexpr.codegen.rewrites.expressions import expressions_of, stores_in
 from tensorexpr.codegen.rewrites.kernels import in_memory
 from tensorexpr.codegen.rewrites.names import taken_names
-from tensorexpr.ir import Program
+from tensorexpr.codegen.rewrites.paths import walk_block
+from tensorexpr.dtypes import int64
+from tensorexpr.errors import ScheduleError
+from tensorexpr.ir import Access, Expr, Program
+from tensorexpr.traversal import walk
 
 MANNERS: tuple[dict[str, bool], ...] = ({"siblings": True, "sums": True}, {"siblings": True}, {})
 """How kernels are grouped, the most at once first."""
@@ -42,7 +46,7 @@ NUMBERED: Mapping[str, int] = {"merge_kernels": 1, "move_kernel": 2}
 
 def searched(program: Program, facts: Facts) -> Candidate:
     """The nest for a simplified program on a machine, with the rewrites that make it of the plain nest."""
-    start = in_digits(plain(program))
+    start = begun(program)
     choice = _Choice(start.nest, facts)
     groups = choice.groups()
     names = taken_names(start.nest)
@@ -56,10 +60,33 @@ def searched(program: Program, facts: Facts) -> Candidate:
             best = _best(Candidate(part_of(start.nest, group, taken)), group, facts)
         assert best is not None
         taken |= taken_names(best.nest)
-        calls += [_placed(call, group, best.nest, done) for call in best.calls]
+        calls += [_placed(call, done) for call in best.calls]
         done += len(best.nest.kernels)
         parts.append(best.nest)
     return in_and_out(Candidate(joined(start.nest, parts), tuple(calls)), facts.caches)
+
+
+def begun(program: Program) -> Candidate:
+    """Where a search begins: loops that are several in one are several, and positions, such as those of winners, that no index is made of,
+    are as long as the values that they are compared beside."""
+    start = in_digits(plain(program))
+    indices = {n.tensor for k in start.nest.kernels for e in _indices(k.body) for n in walk(e) if isinstance(n, Access)}
+    wide = {s.buffer: None for k in start.nest.kernels for s in stores_in(k.body) if s.value.dtype is int64}
+    for name in wide:
+        if name not in indices and name not in start.nest.writes:
+            try:
+                start = start.then("narrow", name)
+            except ScheduleError:
+                continue
+    return start
+
+
+def _indices(block: Block) -> Iterator[Expr]:
+    """What elements are read and stored by, and the bounds of loops."""
+    for _, s in walk_block(block):
+        own = expressions_of(s)
+        yield from (i for e in own for n in walk(e) if isinstance(n, Access) for i in n.indices)
+        yield from own if isinstance(s, For) else s.indices if isinstance(s, Store) else ()
 
 
 class _Choice:
@@ -128,12 +155,8 @@ def _moves(groups: Sequence[Group]) -> Iterator[Call]:
             now.insert(at, now.pop(now.index(number)))
 
 
-def _placed(call: Call, group: Group, part: LoopNest, before: int) -> Call:
+def _placed(call: Call, before: int) -> Call:
     """A call for a part of a nest, that of a group, as one for the whole, in which some kernels stand before."""
-    if call.word == "simplify":
-        stored = [name for member in group.members for name in member.stored]
-        stored += [name for kernel in part.kernels for name in sorted(buffers_written(kernel.body))]
-        return call._replace(arguments=tuple(dict.fromkeys(stored)))
     count = NUMBERED.get(call.word, 0)
     return call._replace(arguments=(*(n + before for n in call.arguments[:count]), *call.arguments[count:]))
 

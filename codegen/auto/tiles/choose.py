@@ -6,6 +6,7 @@
 | copies | copies alone | sums over few elements, as many as data says |
 | streams | lanes in blocks, copies of a sum, lanes | sums over a leading axis: whole rows go by, accumulators stay in the first cache |
 | squares | sixteen copies of a loop along the rows that lanes go across, sixteen lanes | changes of layout, turned around in registers |
+| classes | lanes, copies of the loop over what these leave out | indices that are divided: vectors are stored interleaved |
 | panels | registers, an operand copied so that lanes lie side by side | products whose operands lie across the lanes |
 
 Short sums of the best of these are then copied out as well. Sizes of one skeleton are evaluated in one batch.
@@ -33,6 +34,7 @@ from tensorexpr.codegen.nest import Store
 from tensorexpr.codegen.nest.names import statements
 from tensorexpr.ir import Access, Index
 from tensorexpr.records import record, replace
+from tensorexpr.traversal import free_names
 
 WIDEST = 256
 """Lanes of a loop that is still emitted as one vector (`kinds.LARGEST_HELD`)."""
@@ -50,12 +52,16 @@ SHORT = 4
 MOST_SIZES = 144
 """Combinations of sizes that the model is asked for at once: 0.1 to 0.4 ms each for a kernel of a few statements."""
 MOST_SKELETONS, LEAST_SKELETONS = 16, 4
+MOST_APART = 4
+"""Elements between neighbouring lanes up to which those between are stored with them."""
 FEW_LEAVES = 4
 """Leaves of a kernel up to which so many skeletons are looked at; of more as many fewer, for each takes as much longer."""
 NEAR = 1.15
 """How far above what no nest goes below a tile of such a kernel is as good as it gets: loops, rests, and loads beside their arithmetic."""
 MOST_WINDOWS = 2
 """Choices, the best of some lanes each, that are tried with windows copied out."""
+MOST_WINDOWED, BUSY = 2, 8.0
+"""Leaves whose windows are copied out, and how many times the work of such a leaf that of the busiest one may be."""
 FEW_COPIES = 4
 """Iterations below which a loop alone makes too few copies to hide how long sums wait for each other."""
 MOST_TESTED = 32
@@ -112,16 +118,22 @@ def _whole(survey: Survey, facts: Facts, name: str) -> int:
 
 
 def _with_windows(survey: Survey, facts: Facts, choice: Choice) -> Iterator[Choice]:
-    """A choice with short sums of its busiest leaf copied out: each, and the innermost ones together."""
-    sums = [x for x in survey.busiest.path if survey.kind(x) == SUM and not survey.bounds_others(x) and not choice.tile.of(x)]
-    short = [x for x in sums if 1 < (survey.length(x) or OPEN) <= WINDOW]
-    copies = prod(level.size for level in choice.tile.levels if level.kind == "unroll")
-    sets = [short[n:] for n in reversed(range(len(short)))] + [[name] for name in short[:-1]]
-    for names in sets:
-        if survey.has_tests and copies * prod(survey.length(name) or 1 for name in names) > MOST_TESTED:
-            continue
-        levels = (*(Level(name, survey.length(name) or 1, "unroll") for name in names), *choice.skeleton.levels)
-        yield _sized(survey, facts, replace(choice.skeleton, levels=levels))
+    """A choice with short sums, or loops that keep their order, copied out: each, and the innermost ones together, of the busiest leaf,
+    then beside the best of these those of the next one."""
+    leaves = sorted(survey.leaves, key=lambda leaf: -survey.work(leaf))
+    for leaf in [leaf for leaf in leaves if survey.work(leaf) * BUSY >= survey.work(leaves[0])][:MOST_WINDOWED]:
+        best = choice
+        sums = [x for x in leaf.path if survey.kind(x) != DATA and not survey.bounds_others(x) and not best.tile.of(x)]
+        short = [x for x in sums if 1 < (survey.length(x) or OPEN) <= WINDOW]
+        copies = prod(level.size for level in best.tile.levels if level.kind == "unroll" and level.loop in leaf.path)
+        sets = [short[n:] for n in reversed(range(len(short)))] + [[name] for name in short[:-1]]
+        for names in sets:
+            if survey.has_tests and copies * prod(survey.length(name) or 1 for name in names) > MOST_TESTED:
+                continue
+            levels = (*(Level(name, survey.length(name) or 1, "unroll") for name in names), *best.skeleton.levels)
+            made = _sized(survey, facts, replace(best.skeleton, levels=levels))
+            choice = min(choice, made, key=lambda c: c.time)
+            yield made
 
 
 def _skeletons(survey: Survey, facts: Facts) -> Iterator[Tile]:
@@ -137,12 +149,14 @@ def _of_cut(survey: Survey, facts: Facts, cut: Sequence[str]) -> Iterator[Tile]:
     """The skeletons that have some lanes."""
     lanes = tuple(Level(name, 1, "vectorize") for name in cut)
     whole = tuple(level._replace(size=_whole(survey, facts, level.loop)) for level in lanes)
-    side = facts.vector_bits // 32
+    side, classes = facts.vector_bits // 32, _classes(survey, cut)
     for rows in _across(survey, cut) if all((survey.length(name) or OPEN) >= side for name in cut) else ():
         squares = tuple(level._replace(size=side) for level in lanes)
         yield Tile((Level(rows, min(side, survey.length(rows) or side), "unroll"), *squares))
     for copies in _copied(survey, cut):
         levels = tuple(Level(name, 1, "unroll") for name in copies)
+        if classes and not any(level.loop in copies for level in classes):
+            yield Tile((*levels, *lanes, *classes))
         packed = list(_packed(survey, cut)) if copies else []
         for one, _ in packed:
             yield Tile((*levels, *lanes), (), (one,))
@@ -158,6 +172,20 @@ def _of_cut(survey: Survey, facts: Facts, cut: Sequence[str]) -> Iterator[Tile]:
     if sums:
         blocks = tuple(Level(name, 1, "serial") for name in cut)
         yield Tile((*blocks, *(Level(name, 1, "unroll") for name in sums), *lanes))
+
+
+def _classes(survey: Survey, cut: Sequence[str]) -> tuple[Level, ...]:
+    """A loop over what lanes leave out along an axis where they store, inside of them: its copies store whole vectors."""
+    for leaf in survey.leaves:
+        lanes = next((name for name in leaf.path if name in cut), None)
+        for store in leaf.stores if lanes is not None else ():
+            apart = abs(survey.stride(store, lanes or ""))
+            if store.buffer not in survey.locals and 1 < apart <= MOST_APART:
+                beside = {name for e in store.indices if lanes in free_names(e) for name in free_names(e)}
+                for name in leaf.path:
+                    if name in beside and survey.kind(name) == DATA and survey.length(name) == apart and survey.stride(store, name) == 1:
+                        return (Level(name, int(apart), "unroll"),)
+    return ()
 
 
 def _copied(survey: Survey, cut: Sequence[str]) -> list[tuple[str, ...]]:

@@ -252,7 +252,7 @@ def _paths(nest: LoopNest, kernel: int) -> list[list[str]]:
     return found
 
 
-MOST_STATEMENTS = 160
+MOST_STATEMENTS = 256
 """Statements of a kernel from which on no further loop is cut at borders: each cut may treble them, and LLVM's time with them."""
 
 

@@ -45,17 +45,24 @@ def straightened(candidate: Candidate, kernel: int) -> Candidate | None:
 
 
 def _bent(survey: Survey) -> Iterator[str]:
-    """For each leaf the innermost loop whose iterations may run in any order, where something inside changes its range with it."""
+    """For each leaf the innermost loop whose iterations may run in any order, where something inside changes its range with it, or where
+    its index is divided."""
     found: dict[str, None] = {}
     for leaf in survey.leaves:
-        names = [name for name in leaf.path if survey.kind(name) == DATA and survey.bounds_others(name)]
-        found.update(dict.fromkeys(names[-1:]))
+        data = [name for name in leaf.path if survey.kind(name) == DATA]
+        bent = [name for name in data if survey.bounds_others(name)]
+        found.update(dict.fromkeys(bent[-1:] or [name for name in data[-1:] if 1 < _classes(survey, name) <= MOST_CLASSES]))
     yield from found
+
+
+def _classes(survey: Survey, name: str) -> int:
+    """The number of iterations after which a loop's index is divided as before."""
+    return lcm(*(m for s in survey.loops[name] for m in moduli_of(s)))
 
 
 def _straight(made: Candidate, survey: Survey, name: str, kernel: int) -> Candidate | None:
     """The candidate with one loop made straight, where that can be."""
-    count = lcm(*(m for s in survey.loops[name] for m in moduli_of(s)))
+    count = _classes(survey, name)
     parts: tuple[str, ...] = (name,)
     if 1 < count <= MOST_CLASSES:
         parts = fresh(made.nest, f"{name}_o", f"{name}_i")

@@ -13,6 +13,7 @@ from math import prod
 
 from tensorexpr.codegen.auto.moves import Move, move_of
 from tensorexpr.codegen.auto.points import OPEN
+from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.dependence import Dependences, dependences
 from tensorexpr.codegen.lowering.context.arithmetic import constant, sub
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, LoopNest, Stmt, Store
@@ -165,7 +166,13 @@ class Survey:
 
     def often(self, leaf: Leaf) -> float:
         """How often a leaf is executed."""
-        return prod(float(self.length(name) or OPEN) for name in leaf.path)
+        lengths = ((name, self.length(name)) for name in leaf.path)
+        return prod(float(self._means.get(name, OPEN) if length is None else length) for name, length in lengths)
+
+    @cached_property
+    def _means(self) -> dict[str, float]:
+        """The iterations of loops in the mean, whose bounds change with others."""
+        return {loop.name: loop.extent for loop in summary_of(self.nest).loops}
 
     @cached_property
     def written(self) -> frozenset[str]:
@@ -184,7 +191,11 @@ class Survey:
     @cached_property
     def busiest(self) -> Leaf:
         """The leaf that is executed most, by accesses."""
-        return max(self.leaves, key=lambda x: self.often(x) * (len(x.loads) + len(x.stores)))
+        return max(self.leaves, key=self.work)
+
+    def work(self, leaf: Leaf) -> float:
+        """How many elements a leaf touches."""
+        return self.often(leaf) * len(leaf.accesses)
 
     def meets(self, access: Access, name: str, leaf: Leaf) -> bool:
         """Whether iterations of a loop read what others read in another iteration of a short sum: rows of a window."""

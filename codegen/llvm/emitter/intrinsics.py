@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tensorexpr.codegen.llvm.text.builder import INTRINSIC
 from tensorexpr.codegen.nest import Call
 from tensorexpr.ir import Access
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 def call(emitter: Statements, s: Call) -> None:
     """The call of an instruction, with pointers to the first elements of its operands."""
     module, b = emitter.b.module, emitter.b
-    name = f"te.{s.name}"
+    name = f"{INTRINSIC}{s.name}"
 
     def text() -> str:
         for function, signature in s.declarations:

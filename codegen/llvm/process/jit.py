@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import os
+import re
 import sys
 import threading
 from collections.abc import Mapping
@@ -19,9 +20,10 @@ from typing import Any, NamedTuple
 
 from tensorexpr.codegen import disk
 from tensorexpr.codegen.llvm.runtime import memory_text, pool_text
+from tensorexpr.codegen.llvm.text.builder import INTRINSIC
 from tensorexpr.codegen.llvm.text.fences import fenced, may_need_fences
 from tensorexpr.codegen.llvm.text.machine import Machine
-from tensorexpr.errors import InternalError
+from tensorexpr.errors import InternalError, ScheduleError
 
 _libraries = itertools.count()
 _LIBRARIES = 64  # that one linker links
@@ -232,6 +234,16 @@ def assembly(ir: str, machine: Machine, passes: str) -> str:
         return str(_compiler(machine).emit_assembly(_optimized(ir, machine, passes)))
 
 
+def _intrinsic_at(ir: str, error: str) -> str | None:
+    """The name of the instruction, declared by the user, whose text holds the line of an error of LLVM's parser."""
+    place = re.match(r"LLVM IR parsing error\n<string>:(\d+):", error)
+    if place is None:
+        return None
+    heads = [line for line in ir.splitlines()[: int(place[1])] if line.startswith("define ")]
+    _, found, rest = heads[-1].partition(f"@{INTRINSIC}") if heads else ("", "", "")
+    return rest.partition("(")[0] if found else None
+
+
 def _optimized(ir: str, machine: Machine, passes: str) -> Any:
     from llvmlite import binding  # noqa: PLC0415
 
@@ -239,7 +251,11 @@ def _optimized(ir: str, machine: Machine, passes: str) -> Any:
         module = binding.parse_assembly(ir)
         module.verify()
     except RuntimeError as error:
-        raise InternalError(f"llvm: expected valid IR, got {str(error).strip()}") from None
+        said = str(error).strip()
+        name = _intrinsic_at(ir, said)
+        if name is not None:
+            raise ScheduleError(f"intrinsic {name}: expected a body that LLVM reads, got {said}") from None
+        raise InternalError(f"llvm: expected valid IR, got {said}") from None
     if passes not in ("calls", "none"):
         _run_passes(module, machine, passes)
     if not may_need_fences(ir, (f.name for f in module.functions if f.is_declaration)):

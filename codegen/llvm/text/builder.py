@@ -28,6 +28,9 @@ from tensorexpr.codegen.llvm.text.values import (
 )
 from tensorexpr.records import field, record
 
+INTRINSIC = "te.intrinsic."
+"""How the name of a function begins that is an instruction declared by its text."""
+
 MOST_COPIED = 3000
 """Instructions up to which a helper is copied into its callers: its length times its calls. A chain of a thousand sines would
 otherwise take LLVM ten times as long, for the price of as many calls."""

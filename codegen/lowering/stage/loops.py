@@ -19,7 +19,6 @@ from tensorexpr.codegen.lowering.context.rests import Rest
 from tensorexpr.codegen.lowering.context.scope import Scope
 from tensorexpr.codegen.lowering.context.tasks import Names, Pending, Task
 from tensorexpr.codegen.lowering.stage.caching import DECLARED, Ends, Source, with_tiles
-from tensorexpr.codegen.lowering.stage.calls import call_of
 from tensorexpr.codegen.lowering.stage.joining import joined
 from tensorexpr.codegen.lowering.stage.panels import panel_of, says_inside
 from tensorexpr.codegen.lowering.stage.reductions import Reductions
@@ -28,7 +27,6 @@ from tensorexpr.codegen.schedule.analysis.narrowing import narrow
 from tensorexpr.codegen.schedule.analysis.reductions import groups_used
 from tensorexpr.codegen.schedule.analysis.residues import is_class
 from tensorexpr.codegen.schedule.analysis.state import SERIAL, Split, Stage, all_uses, needed_groups
-from tensorexpr.codegen.schedule.legal.intrinsics import intrinsic_named
 from tensorexpr.codegen.schedule.legal.legality import COPIED, written_out_inside
 from tensorexpr.errors import InternalError, Location
 from tensorexpr.ir import TRUE, Access, Apply, Axis, Cast, Const, Expr, Index, apply, conjunction, conjuncts, const
@@ -338,16 +336,7 @@ class Loops(Reductions):
 
     def with_copies(self, loop: str, nest: For, sources: tuple[Source, ...]) -> Block:
         """The loop, with copies of what it reads where these are asked for."""
-        nest = self.tensorized(loop, nest)
-        return with_tiles(nest, sources, self.names.fresh, self.shared) if sources and nest.call is None else (nest,)
-
-    def tensorized(self, loop: str, nest: For) -> For:
-        """The loop as an instruction, where it is the first of those that do the work of one, and runs in a whole block."""
-        for first, name, choice in self.stage.tensorized:
-            found = call_of(intrinsic_named(name), choice, nest) if first == loop else None
-            if found is not None:
-                return replace(nest, kind="tensorize", call=found)
-        return nest
+        return with_tiles(nest, sources, self.names.fresh, self.shared) if sources else (nest,)
 
     def tightened(self, loop: str, scope: Scope, task: Task) -> tuple[Scope, Task]:
         """Conditions on the axis of a reduction that the loops around decide, as bounds of its loop: no iteration tests them then."""
@@ -400,8 +389,6 @@ class Loops(Reductions):
         in_order = any(x == loop for x, _ in self.stage.ahead)  # an iteration reads what others made
         if kind == "parallel" or (kind == SERIAL and not in_order and self.inherits_parallel(loop, scope)):
             return "parallel" if self.is_outermost(scope) and not scope.conditional else SERIAL
-        if self.stage.tensorized:
-            kind = self.kind_in_nest(loop, kind)
         if kind in GRID:
             return kind if self.at_root and not self.around and not scope.conditional else SERIAL
         if count is None:
@@ -411,12 +398,6 @@ class Loops(Reductions):
         split = self.stage.parents().get(loop)
         in_rest = isinstance(split, Split) and self.fork_of(loop, scope) in ("rest", "small")
         return SERIAL if kind == "unroll" and in_rest and count > UNROLL_LIMIT else kind
-
-    def kind_in_nest(self, loop: str, kind: str) -> str:
-        """The kind of a loop where it may be one of those that are tensorized: the innermost data loop of these has lanes."""
-        inner = self.stage.order[self.stage.order.index(self.stage.tensorized[0][0]) :]
-        data = [x for x in inner if self.stage.group_of(x) is None]
-        return kind if loop not in data else "vectorize" if loop == data[-1] else "unroll"
 
     def inherits_parallel(self, loop: str, scope: Scope) -> bool:
         """In the rest of a parallel block loop, the first data loop takes over."""

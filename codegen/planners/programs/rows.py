@@ -21,6 +21,7 @@ from math import prod
 
 from tensorexpr.codegen.planners.programs.batches import batched
 from tensorexpr.codegen.planners.tiles.contraction import plan_contraction
+from tensorexpr.codegen.planners.tiles.loops import plan
 from tensorexpr.codegen.schedule.analysis.state import accesses_of, definition_named, program_facts
 from tensorexpr.codegen.schedule.analysis.work import ENOUGH_ROWS, bytes_of, has_reduction, is_contraction, length, total_work
 from tensorexpr.codegen.schedule.legal.placement import SCRATCH_LIMIT
@@ -246,7 +247,9 @@ def _apply(s: Planned, chain: Chain, rows: int, shapes: dict[str, tuple[Expr, ..
     known = set(s.stages)
     handle, planned = s[chain.root], {chain.root}
     whole = length(_axis(s, chain.root, chain.row))
-    if not plan_contraction(s, chain.root, shapes, (chain.row, rows), chain.batch, chain.members):
+    if not plan_contraction(s, chain.root, shapes, (chain.row, rows), chain.batch, chain.members) and not _in_blocks(
+        s, chain, rows, shapes
+    ):
         return None
     loops = list(handle.loops[: len(chain.batch) + (rows < whole)])
     if not loops:
@@ -269,6 +272,27 @@ def _apply(s: Planned, chain: Chain, rows: int, shapes: dict[str, tuple[Expr, ..
         except ScheduleError:
             s.state = before
     return planned
+
+
+def _in_blocks(s: Planned, chain: Chain, rows: int, shapes: dict[str, tuple[Expr, ...]]) -> bool:
+    """Gives a root whose sums go over a band that moves with its rows, so that it has no panels, its usual tile, in blocks of rows."""
+    handle, whole = s[chain.root], length(_axis(s, chain.root, chain.row))
+    reduced = [a for group in handle._stage.parts.groups for a in group.axes]
+    if not any(chain.row in free_names(a.start) and chain.row in free_names(a.stop) for a in reduced):
+        return False
+    plan(s, chain.root, shapes)
+    own = [loop for loop in handle.loops if handle._stage.axes_of(loop) == (chain.row,)]
+    if not own or any(batch not in handle.loops for batch in chain.batch):
+        return False
+    outer: tuple[str, ...] = ()
+    if rows < whole:
+        extent = handle._stage.extent(own[0])
+        if extent is None:
+            return False
+        outer = (handle.split(own[0], max(1, rows * extent // whole))[0],)
+    first = (*chain.batch, *outer)
+    handle.reorder(*first, *(loop for loop in handle.loops if loop not in first))
+    return True
 
 
 def _root(s: Planned, chain: Chain) -> Define:

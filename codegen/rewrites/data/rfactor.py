@@ -182,7 +182,7 @@ def _winning(nest: LoopNest, one: Touched, copies: list[Path]) -> _Group:
 
     block, first, last, updated = _range(nest, both, copies, only)
     buffers = tuple(declared(nest, t) for t in both)
-    identities = (const(-1), Const(beaten_by_all(updated.name, buffers[1].dtype), buffers[1].dtype))
+    identities = (Const(-1, buffers[0].dtype), Const(beaten_by_all(updated.name, buffers[1].dtype), buffers[1].dtype))
 
     def taken_in(here: tuple[Access, ...], other: tuple[Access, ...], later: bool) -> Stmt:
         return If(

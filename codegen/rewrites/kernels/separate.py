@@ -14,10 +14,12 @@
 
 The loop is then outermost, so that cores may share it, and loops around it may be as long as they like. What stands beside it (a rest of
 its split) stays. Legal for updates of one local buffer by an operation whose order and grouping do not matter, in a loop whose bounds are
-those of no loop around, that reads nothing which is kept around it or written in its kernel. Sums and products of floats are rounded in
-another grouping; all else keeps its bits."""
+those of no loop around, that reads nothing which is kept around it or written in its kernel. Checks of what it reads go with it, and stay
+where they were, too. Sums and products of floats are rounded in another grouping; all else keeps its bits."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from tensorexpr.codegen.dependence import operation_of
 from tensorexpr.codegen.lowering.context.arithmetic import ZERO, constant, sub
@@ -26,6 +28,7 @@ from tensorexpr.codegen.rewrites.data.rfactor import COMBINERS
 from tensorexpr.codegen.rewrites.expressions import (
     buffers_written,
     elements_read,
+    expressions_in,
     expressions_of,
     map_accesses,
     substituted,
@@ -34,7 +37,7 @@ from tensorexpr.codegen.rewrites.expressions import (
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.loops.split import length_of
 from tensorexpr.codegen.rewrites.names import fresh
-from tensorexpr.codegen.rewrites.paths import Path, distinct, loop_at, loop_paths, put, statement, walk_block
+from tensorexpr.codegen.rewrites.paths import Path, distinct, inside, loop_at, loop_paths, put, statement, walk_block
 from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.codegen.rewrites.touched.places import declared, touched
 from tensorexpr.interpret import identity_of
@@ -100,7 +103,8 @@ def separate(nest: LoopNest, buffer: str, loop: str, name: str | None = None) ->
         raise refuse(f"expected a local buffer of constant shape to separate what is added to it, got {buffer}", own)
     around = [statement(nest, at[:end]) for end in range(2, len(at))]
     loops = [s for s in around if isinstance(s, For)]
-    _check_alone(nest, at, buffer, around)
+    checks = _checks(nest, at)
+    _check_alone(nest, at, buffer, around, checks)
     names = fresh(nest, *(s.index for s in loops), f"{loop}", *(f"{loop}_{axis}" for axis in range(len(kept.shape))), buffer)
     renamed = {s.index: Index(n) for s, n in zip(loops, names, strict=False)}
     adding, element, part = names[len(loops)], names[len(loops) + 1 : -1], names[-1]
@@ -117,13 +121,14 @@ def separate(nest: LoopNest, buffer: str, loop: str, name: str | None = None) ->
     body = map_accesses(own.body, lambda a: replace(a, tensor=part) if a.tensor == buffer else a)
     store = Store(parts.name, (*there, *at_), Access(part, at_, kept.dtype))
     block: Block = (Alloc(replace(kept, name=part), (over(Store(part, at_, identity)), *substituted(body, renamed), over(store))),)
-    for outer, position in reversed(list(zip(around, at[2:], strict=True))):
+    for outer, position, before in reversed(list(zip(around, at[2:], checks[1:], strict=True))):
+        block = (*substituted(before, renamed), *block)
         if isinstance(outer, For):
             block = (For(renamed[outer.index].name, outer.start, outer.stop, block),)
         elif isinstance(outer, If):
             test = outer.condition if position < len(outer.then) else negate(outer.condition)
             block = (If(substituted_in(test, renamed), block),)
-    kernel = Kernel(parts.name, (replace(own, body=block),))
+    kernel = Kernel(parts.name, (replace(own, body=(*checks[0], *block)),))
     again = (sub(Index(adding), own.start), *(sub(Index(s.index), s.start) for s in loops), *at_)
     here = Access(buffer, at_, kept.dtype)
     added = over(Store(buffer, at_, apply(operation, here, Access(parts.name, again, kept.dtype))))
@@ -146,7 +151,33 @@ def _operation(nest: LoopNest, buffer: str, at: Path) -> str:
     return operation
 
 
-def _check_alone(nest: LoopNest, at: Path, buffer: str, around: list[Stmt]) -> None:
+def _checks(nest: LoopNest, at: Path) -> list[Block]:
+    """The checks in front of a loop of what it reads, and what conditions and checks around it read: in its kernel, then in each
+    statement around it."""
+    parents: list[Stmt | Kernel] = [nest.kernels[at[0]], *(statement(nest, at[:end]) for end in range(2, len(at)))]
+    read = _tensors(expressions_in((loop_at(nest, at),)))
+    found: list[Block] = []
+    for parent, position in zip(reversed(parents), reversed(at[1:]), strict=True):
+        branch = len(parent.then) if isinstance(parent, If) and position >= len(parent.then) else 0
+        kept: list[Stmt] = []
+        for s in reversed(inside(parent)[branch:position]):
+            within = [one for _, one in walk_block((s,))]
+            checks = [one for one in within if isinstance(one, Check)]
+            if all(isinstance(one, For | If | Check) for one in within) and any(nest.checks[one.check].tensor in read for one in checks):
+                kept.insert(0, s)
+                read |= _tensors(expressions_in((s,)))
+        found.insert(0, tuple(kept))
+        if isinstance(parent, Stmt):
+            read |= _tensors(expressions_of(parent))
+    return found
+
+
+def _tensors(expressions: Iterable[Expr]) -> set[str]:
+    """The tensors that expressions read."""
+    return {n.tensor for e in expressions for n in walk(e) if isinstance(n, Access)}
+
+
+def _check_alone(nest: LoopNest, at: Path, buffer: str, around: list[Stmt], checks: list[Block]) -> None:
     """Refuses where a loop needs what is kept around it or written in its kernel, or writes anything else."""
     own = loop_at(nest, at)
     if own.kind != "serial" or any(s.kind != "serial" for s in around if isinstance(s, For)):
@@ -156,8 +187,8 @@ def _check_alone(nest: LoopNest, at: Path, buffer: str, around: list[Stmt]) -> N
     if others:
         raise refuse(f"expected {own.index} to write {buffer} alone, got {others[0]}", own, own.index)
     written = buffers_written(nest.kernels[at[0]].body) - private - {buffer}
-    bounds = [e for s in (*around, own) for e in expressions_of(s)]
-    read = {a.tensor for a in elements_read(own.body)} | {n.tensor for e in bounds for n in walk(e) if isinstance(n, Access)}
+    bounds = (e for s in (*around, own) for e in expressions_of(s))
+    read = {a.tensor for a in elements_read(own.body)} | _tensors(bounds) | _tensors(e for block in checks for e in expressions_in(block))
     needed = sorted(read & written)
     if needed:
         raise refuse(f"expected {own.index} to need nothing that is computed around it, got {needed[0]}", own, own.index)

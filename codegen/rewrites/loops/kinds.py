@@ -149,4 +149,5 @@ def _check_unshared(nest: LoopNest, path: Path, word: str) -> None:
     touched = {a.tensor for a in elements_read((s,))} | buffers_written((s,))
     for buffer in around(nest, path).locals:
         if buffer.name in touched:
-            raise refuse(f"expected no local buffer of what is around {s.index} inside to {word}, got {buffer.name}", s, s.index)
+            hint = "rfactor gives its iterations results of their own" if buffer.name in buffers_written((s,)) else None
+            raise refuse(f"expected no local buffer of what is around {s.index} inside to {word}, got {buffer.name}", s, s.index, hint)

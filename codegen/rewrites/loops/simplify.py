@@ -17,6 +17,7 @@ from tensorexpr.codegen.nest import GRID, THREADS, Ahead, Alloc, Block, Call, Ch
 from tensorexpr.codegen.rewrites.expressions import buffers_written, elements_read, substituted
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.paths import distinct
+from tensorexpr.codegen.rewrites.touched.places import pruned
 from tensorexpr.ir import FALSE, TRUE, Access, Apply, Const, Expr, apply
 from tensorexpr.records import replace
 from tensorexpr.regions import within
@@ -54,7 +55,8 @@ def simplify(nest: LoopNest, *buffers: str) -> LoopNest:
         if body:
             alone = all(isinstance(s, For) and s.kind == "parallel" for s in body)  # else they run one after the other
             kernels.append(kernel if body is kernel.body else replace(kernel, body=body, together=kernel.together and alone))
-    return distinct(replace(nest, kernels=tuple(kernels)))
+    made = distinct(replace(nest, kernels=tuple(kernels)))
+    return made if len(kernels) == len(nest.kernels) else pruned(made)
 
 
 def simplified(block: Block, facts: Facts, ended: bool = True) -> Block:

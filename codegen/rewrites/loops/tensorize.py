@@ -6,17 +6,19 @@
 
 Legal where the loops, all of constant extent, have one store inside, and what it computes is what the instruction says: the same operations
 on elements of the same types, which lie as far apart along each loop as its operands do (`schedule.intrinsics`). The loops stay as what it
-means. A copy that is none of that (a rest, where sums are started) stays a loop; where no copy is, that is a `ScheduleError`. Whether the
-machine has the instruction is the affair of who asks. Results differ by the remark of the instruction, if it has one."""
+means. A copy that is none of that (a rest, where sums are started) stays a loop; where no copy is, that is a `ScheduleError`. So does one
+whose operands lie otherwise after another rewrite (`settled`). Whether the machine has the instruction is the affair of who asks. Results
+differ by the remark of the instruction, if it has one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
-from tensorexpr.codegen.lowering.context.arithmetic import constant
-from tensorexpr.codegen.lowering.stage.calls import call_of
-from tensorexpr.codegen.nest import Block, Buffer, For, LoopNest, Store
-from tensorexpr.codegen.rewrites.paths import Path, around, loop_at, loop_paths, rewrite_loops
+from tensorexpr.codegen.lowering.context.arithmetic import ZERO, constant
+from tensorexpr.codegen.nest import Block, Buffer, Call, For, LoopNest, Store
+from tensorexpr.codegen.rewrites.expressions import substituted_in
+from tensorexpr.codegen.rewrites.paths import Path, around, loop_at, loop_paths, rewrite_loops, walk_nest
 from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.codegen.schedule.legal.intrinsics import Intrinsic, intrinsic_named, match
 from tensorexpr.ir import Access, Apply, Expr
@@ -48,7 +50,7 @@ def tensorize(nest: LoopNest, loop: str, instruction: str) -> LoopNest:
     True
     """
     found = intrinsic_named(instruction)
-    reasons: list[str] = []
+    reasons: list[tuple[int, str]] = []
     done = 0
     for path in loop_paths(nest, loop):
         s = loop_at(nest, path)
@@ -57,13 +59,9 @@ def tensorize(nest: LoopNest, loop: str, instruction: str) -> LoopNest:
 
     def called(s: For, path: Path) -> Block | None:
         nonlocal done
-        choice = _choice(nest, found, s, path)
-        if isinstance(choice, str):
-            reasons.append(choice)
-            return None
-        call = call_of(found, choice, s)
-        if call is None:
-            reasons.append(f"loops from 0 on of which one is right inside the other for {found.name}")
+        call = _call(nest, found, s, path)
+        if isinstance(call, str):
+            reasons.append((_depth(s), call))
             return None
         done += 1
         return (replace(s, kind="tensorize", call=call),)
@@ -71,12 +69,33 @@ def tensorize(nest: LoopNest, loop: str, instruction: str) -> LoopNest:
     made = rewrite_loops(nest, loop, called)
     if not done:
         hint = f"{found.name}: {str(found.program).strip().splitlines()[-2]}"
-        raise refuse(f"expected {reasons[0]}", loop_at(nest, loop_paths(nest, loop)[0]), loop, hint)
+        reason = max(reversed(reasons), key=lambda one: one[0])[1]  # of the copy with most inside: others start or store what it adds up
+        raise refuse(f"expected {reason}", loop_at(nest, loop_paths(nest, loop)[0]), loop, hint)
     return made
 
 
-def _choice(nest: LoopNest, found: Intrinsic, s: For, path: Path) -> int | str:
-    """The choice of operands with which the instruction does what a loop does; else the reason why it does not."""
+def settled(nest: LoopNest) -> LoopNest:
+    """The nest with loops that are not what their instruction does any more, as where an operand was copied in another layout, as loops."""
+    for loop in dict.fromkeys(s.index for _, s in walk_nest(nest) if isinstance(s, For) and s.call is not None):
+        nest = rewrite_loops(nest, loop, partial(_settled, nest))
+    return nest
+
+
+def _settled(nest: LoopNest, s: For, path: Path) -> Block | None:
+    if s.call is None:
+        return None
+    serial = replace(s, kind="serial", call=None)
+    call = _call(nest, intrinsic_named(s.call.name), serial, path)
+    return (serial if isinstance(call, str) else replace(s, call=call),)
+
+
+def _depth(s: For) -> int:
+    """How many loops are one right inside the other."""
+    return 1 + max((_depth(one) for one in s.body if isinstance(one, For)), default=0)
+
+
+def _call(nest: LoopNest, found: Intrinsic, s: For, path: Path) -> Call | str:
+    """The instruction with operands with which it does what a loop does; else the reason why it does not."""
     extents: list[tuple[str, int]] = []
     one: object = s
     while isinstance(one, For):
@@ -93,7 +112,16 @@ def _choice(nest: LoopNest, found: Intrinsic, s: For, path: Path) -> int | str:
             return f"a sum for {found.name}, got another statement"
         value = value.args[1]
     shapes = _shapes(nest, around(nest, path).locals)
-    return match(found, tuple(extents), target, value, shapes)
+    operands = match(found, tuple(extents), target, value, shapes)
+    if isinstance(operands, str):
+        return operands
+    zeros: dict[str, Expr] = {index: ZERO for index, _ in extents}
+
+    def first(access: Access) -> Access:
+        return replace(access, indices=tuple(substituted_in(i, zeros) for i in access.indices))
+
+    inputs = (first(operands[i.name]) for i in found.program.inputs)
+    return Call(found.name, found.operands, (first(target), *inputs), found.body, found.declarations)
 
 
 def _shapes(nest: LoopNest, locals_: tuple[Buffer, ...]) -> Mapping[str, tuple[Expr, ...]]:

@@ -56,7 +56,7 @@ class Values:
         s = statement(self.nest, store)
         assert isinstance(s, Store)
         if any(isinstance(n, Access) and n.tensor == s.buffer for n in walk(s.value)):
-            raise self.refused(load, f"{s.buffer} is updated: its value is no expression", "fuse_at moves the loops of a reduction")
+            raise self.refused(load, f"{s.buffer} is updated: its value is no expression", "compute_at moves the loops of a reduction")
         depth = shared(store, load)
         own = loops_around(self.nest, store, depth + 1)
         values, left = self.solved(own, s, access, load)
@@ -135,7 +135,7 @@ class Values:
         made_inside = {b.name for b in around(self.nest, store).locals[len(around(self.nest, store[: depth + 1]).locals) :]}
         if read.tensor in made_inside or (read.tensor in {b.name for b in around(self.nest, store).locals} and read.tensor not in visible):
             raise self.refused(
-                load, f"its value is kept in {read.tensor}, which is gone there", "inline that first, or fuse_at moves its loops"
+                load, f"its value is kept in {read.tensor}, which is gone there", "inline that first, or compute_at moves its loops"
             )
         own = statement(self.nest, store)
         outer = loops_around(self.nest, store[: depth + 1])

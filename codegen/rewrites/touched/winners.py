@@ -13,14 +13,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tensorexpr.codegen.lowering.context.arithmetic import ZERO
 from tensorexpr.codegen.nest import For, If, LoopNest, Stmt, Store
 from tensorexpr.codegen.plain import beats, wins
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.paths import Path
 from tensorexpr.codegen.rewrites.touched.places import loops_around
-from tensorexpr.dtypes import int64
-from tensorexpr.ir import Access, Expr, Index, apply
+from tensorexpr.ir import Access, Cast, Const, Expr, Index, apply
 from tensorexpr.records import record
 from tensorexpr.regions import affine_of
 
@@ -52,9 +50,10 @@ def winner_of(s: Stmt) -> Winner | None:
             return None
         found = Access(one.buffer, one.indices, one.value.dtype)
         best = Access(other.buffer, other.indices, other.value.dtype)
-        for name in WINNERS if found.dtype is int64 else ():
+        for name in WINNERS if found.dtype.is_integer else ():
             if wins(name, found, best, other.value) == s.condition:
-                return Winner(name, found, best, one.value, other.value)
+                position = one.value.arg if isinstance(one.value, Cast) else one.value  # of `narrow`: it is within
+                return Winner(name, found, best, position, other.value)
     return None
 
 
@@ -93,4 +92,4 @@ def is_ahead(name: str, first: Sequence[Access], second: Sequence[Access], later
     if not later:
         earlier = apply("and", apply("lt", there, here), apply("invert", beats(name, best, other)))
         ahead = apply("or", ahead, earlier)
-    return apply("and", apply("ge", there, ZERO), ahead)
+    return apply("and", apply("ge", there, Const(0, there.dtype)), ahead)

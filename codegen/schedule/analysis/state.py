@@ -107,8 +107,6 @@ class Stage:
     """Definitions computed in its loops that nothing there reads."""
     ahead: tuple[tuple[str, int], ...] = ()
     """Loops that are pipelined, each with the number of stages (see `pipeline`)."""
-    tensorized: tuple[tuple[str, str, int], ...] = ()
-    """The loop from which on inwards an instruction runs, with its name and the choice of its operands (see `tensorize`)."""
     cached: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
     """Loops in which the part of a tensor that they read is copied first: the loop, the tensor, the order of its axes (see `cache`)."""
     owners: tuple[str, ...] = ()

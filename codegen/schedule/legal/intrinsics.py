@@ -177,13 +177,12 @@ def match(
     target: Access,
     value: Expr,
     shapes: Mapping[str, tuple[Expr, ...]],
-    choice: int | None = None,
-) -> int | str:
-    """Which of the `choices` of operands lets an instruction do what loops (with their extents) around a store of `value` to `target`
-    do (where it adds: around `target = target + value`); else the reason why none does. With `choice` that one alone counts."""
+) -> Mapping[str, Access] | str:
+    """The operands with which an instruction does what loops (with their extents) around a store of `value` to `target` do (where it adds:
+    around `target = target + value`); else the reason why there are none."""
     definition = found.definition
     own = Access(definition.name, tuple(Index(a.index) for a in definition.axes), definition.value.dtype)
-    options = choices(found, value)
+    options = _choices(found, value)
     if isinstance(options, str):
         return options
     if own.dtype is not target.dtype:
@@ -194,20 +193,20 @@ def match(
         return f"loops of extent {', '.join(map(str, extents.values()))}, got {', '.join(f'{n} along {x}' for x, n in loops) or 'none'}"
     declared = {definition.name: tuple(a.stop for a in definition.axes), **{i.name: i.type.shape for i in found.program.inputs}}
     reasons: list[tuple[int, str]] = []
-    for number, accesses in enumerate(options):
+    for accesses in options:
         pairs = [*((a, accesses[a.tensor]) for a in _accesses(found.value)), (own, target)]
         for order in permutations(loops):
-            if choice not in (None, number) or any(extents[a] != n for a, (_, n) in zip(extents, order, strict=True)):
+            if any(extents[a] != n for a, (_, n) in zip(extents, order, strict=True)):
                 continue
             names = {a: x for a, (x, _) in zip(extents, order, strict=True)}
             wrong = [r for mine, other in pairs if (r := _apart(mine, other, names, declared, shapes)) is not None]
             if not wrong:
-                return number
+                return accesses
             reasons.append((len(wrong), wrong[0]))
     return min(reasons)[1]  # of what fits best
 
 
-def choices(found: Intrinsic, value: Expr) -> list[dict[str, Access]] | str:
+def _choices(found: Intrinsic, value: Expr) -> list[dict[str, Access]] | str:
     """The accesses in a value that may stand for the inputs of an instruction, in every order of operations that commute; else the
     reason why it is not the value of one of its points."""
     reasons: list[str] = []

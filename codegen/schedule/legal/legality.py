@@ -13,7 +13,6 @@ from tensorexpr.codegen.schedule.analysis.reductions import Group, Member
 from tensorexpr.codegen.schedule.analysis.state import Fuse, Split, Stage, State, all_uses, definition_named
 from tensorexpr.codegen.schedule.analysis.windows import has_hull, window
 from tensorexpr.codegen.schedule.legal.binding import check_bound, check_shifted
-from tensorexpr.codegen.schedule.legal.tensorize import check_tensorized
 from tensorexpr.dtypes import accumulator
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Axis, Const, Expr, Index, Scatter, apply, const
@@ -61,7 +60,6 @@ def check_stage(state: State, stage: Stage) -> Stage:
             check_bound(state, stage, loop, kind, refuse)
         if kind in LANES:
             _check_vector(state, stage, loop, kind)
-    check_tensorized(state, stage, refuse)
     return stage
 
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 from tensorexpr.codegen.schedule.analysis.skewing import check_skewed
 from tensorexpr.codegen.schedule.analysis.state import SERIAL, Split, Stage, State
 from tensorexpr.codegen.schedule.legal.fitting import fitted
-from tensorexpr.codegen.schedule.legal.legality import check_stage, refuse
+from tensorexpr.codegen.schedule.legal.legality import check_stage
 from tensorexpr.codegen.schedule.legal.pipeline import check_pipelines
 from tensorexpr.codegen.schedule.legal.placement import check_placement
-from tensorexpr.codegen.schedule.legal.tensorize import check_tensorized
 from tensorexpr.codegen.schedule.loops.cache import check_cached
 from tensorexpr.errors import ScheduleError
 from tensorexpr.hints import suggestion
@@ -62,5 +61,4 @@ def checked(state: State, stage: Stage) -> State:
     for root in roots:
         check_cached(changed, root)
         check_pipelines(changed, root)
-        check_tensorized(changed, changed.stage(root), refuse)
     return changed

@@ -1,20 +1,7 @@
-"""ONNX's operators, a row each (`tensorexpr.interop.onnx.table`): definitions of index notation, or kernels of the library.
+"""ONNX's operators on tensors, a row each (`tensorexpr.interop.onnx.table`): definitions of index notation, or kernels of the library.
 
-By family: elements, shapes, indexing (and results whose size depends on data), reductions and norms, windows, recurrent cells,
-resampling, narrow types and quantization, signals, control and sequences, texts, training and random numbers.
+By family: elements, shapes, indexing (and results whose size depends on data), reductions and norms, control and sequences, texts. What
+layers of networks are made of stands in `layers`.
 """
 
-from tensorexpr.interop.onnx.operators import (  # noqa: F401
-    control,
-    elements,
-    indexing,
-    narrow,
-    recurrent,
-    reductions,
-    resampling,
-    shapes,
-    signals,
-    texts,
-    training,
-    windows,
-)
+from tensorexpr.interop.onnx.operators import control, elements, indexing, reductions, shapes, texts  # noqa: F401

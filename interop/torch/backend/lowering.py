@@ -21,14 +21,14 @@ from tensorexpr.codegen.compile import build_program
 from tensorexpr.errors import DefinitionError, TensorExprError
 from tensorexpr.interop.torch.backend.aten.shapes import VIEWS
 from tensorexpr.interop.torch.backend.calls import Region
-from tensorexpr.interop.torch.backend.sizes import Memory, extent
+from tensorexpr.interop.torch.backend.sizes import Memory, extent, opened
 from tensorexpr.interop.torch.backend.table import Form, Result, Unsupported, arguments, cast_to, definition_of
 from tensorexpr.interop.torch.definitions import operator_of
 from tensorexpr.interop.torch.dtypes import FROM_TORCH
 from tensorexpr.interop.torch.library import NAMESPACE
 from tensorexpr.interop.torch.operator import of_op
-from tensorexpr.ir import Program, Size
 from tensorexpr.language import program_of
+from tensorexpr.regions import told_sizes
 
 Failures = dict[Node, str]
 
@@ -221,8 +221,9 @@ def lower(nodes: Sequence[Node], wanted: Sequence[Node], device: torch.device, n
         used = {given.name for given in program_of(outputs, keys=True).inputs}
         inputs = [(node, given, memory) for node, (given, memory) in lowering.inputs.items() if given.key in used]
         program = program_of(outputs, [given for _, given, _ in inputs])
-        symbols = _untold(program)
-        sizes = [te.placeholder((te.dim(symbol),), "uint8", name=f"size_{symbol}") for symbol in symbols]
+        told = {size for size, _, _ in told_sizes([n for given in program.inputs for n in given.type.shape])}
+        symbols = dict(opened(size) for size in program.sizes if size not in told)
+        sizes = [te.placeholder((scalar,), "uint8", name=f"size_{symbol}") for symbol, scalar in symbols.items()]
         program = program_of(outputs, [*(given for _, given, _ in inputs), *sizes])
         function = build_program(program, target="cuda" if device.type == "cuda" else "cpu")
     except (Unsupported, TensorExprError) as error:
@@ -230,15 +231,9 @@ def lower(nodes: Sequence[Node], wanted: Sequence[Node], device: torch.device, n
         failures.update({node: reason for node in nodes})
         return None
     region = Region(function, [memory for _, _, memory in inputs], kept, types, len(symbols), device)
-    return Lowered(region.caller(name), [node for node, _, _ in inputs], symbols, region)
+    return Lowered(region.caller(name), [node for node, _, _ in inputs], list(symbols), region)
 
 
 def _producer(node: Node) -> Node:
     """The operator that a result belongs to."""
     return node.args[0] if node.target is operator.getitem else node  # type: ignore[return-value]
-
-
-def _untold(program: Program) -> list[str]:
-    """The sizes that no extent of an input is."""
-    told = {n.name for given in program.inputs for n in given.type.shape if isinstance(n, Size)}
-    return [size for size in program.sizes if size not in told]

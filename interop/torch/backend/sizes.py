@@ -1,14 +1,14 @@
 """Symbolic integers of torch as sizes of the language, and how tensors lie in memory.
 
-A symbol of torch's shape environment is a `te.dim` of its name, an expression over symbols the expression over these; no question is
-asked that would make torch guard on an answer. A tensor whose strides are those of its axes in some order, without gaps, is
-read and written as it lies (channels_last, transposed, stretched): kernels see its memory in row-major order, the definition
-reads through the permutation, and nothing is copied.
+A symbol of torch's shape environment is a `te.dim` of its name, at least as large as guards have made it by then; an expression over
+symbols is the expression over these. No question is asked that would make torch guard on an answer. A tensor whose strides are those of
+its axes in some order, without gaps, is read and written as it lies (channels_last, transposed, stretched): kernels see its memory in
+row-major order, the definition reads through the permutation, and nothing is copied.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -26,18 +26,19 @@ _REMAINDERS = tuple(getattr(theirs, name) for name in ("Mod", "PythonMod") if ha
 def extent(value: Any) -> Any:
     """A number, or a scalar of the language for a symbolic one."""
     if isinstance(value, torch.SymInt):
-        return _scalar(value.node.expr)
+        return _scalar(value.node.expr, value.node.shape_env.var_to_range)
     if isinstance(value, (torch.SymFloat, torch.SymBool)):
         raise Unsupported("a symbolic number that is no integer")
     return value
 
 
-def _scalar(expression: Any) -> Any:
+def _scalar(expression: Any, ranges: Mapping[Any, Any]) -> Any:
     if expression.is_Integer:
         return int(expression)
     if expression.is_Symbol:
-        return te.dim(str(expression))
-    arguments = [_scalar(argument) for argument in expression.args]
+        least = ranges[expression].lower if expression in ranges else 0
+        return te.dim(str(expression), min=int(least) if least > 0 else 0)
+    arguments = [_scalar(argument, ranges) for argument in expression.args]
     if expression.is_Add:
         return _folded(lambda a, b: a + b, arguments)
     if expression.is_Mul:
@@ -62,6 +63,12 @@ def _folded(function: Callable[[Any, Any], Any], arguments: Sequence[Any]) -> An
     for argument in arguments[1:]:
         found = function(found, argument)
     return found
+
+
+def opened(size: str) -> tuple[str, Any]:
+    """The symbol that a size of a program is of, and the scalar that it is there."""
+    name, _, least = size.partition("_from")
+    return name, te.dim(name, min=int(least or 0))
 
 
 def symbols_of(value: Any) -> set[str]:

@@ -516,6 +516,7 @@ def dim(name: str, *, min: int = 0, max: int | None = None, multiple_of: int = 1
         raise DefinitionError(
             f"te.dim: expected facts that some extent has, got {', '.join(f'{fact}={value}' for fact, value in facts.items())}",
             location=user_location(),
+            hint=f"the least multiple of {multiple_of} from {min} on is {least}",
         )
     stem += f"_from{least}" if least else ""
     stem += f"_by{multiple_of}" if multiple_of > 1 else ""

@@ -100,9 +100,12 @@ def _with_rows(program: Program) -> Program:
 
 def _with_rows_read(program: Program) -> Program | None:
     """An axis of a tensor in the rows through which loops step, where that leaves no more divisions; None where none is."""
+    reads: dict[str, list[Access]] = {}
+    for access in _accesses(program):
+        reads.setdefault(access.tensor, []).append(access)
     for name, type_ in _free(program).items():
         for at, extent in enumerate(type_.shape):
-            for length in _steps(program, name, at, extent):
+            for length in _steps(reads.get(name, ()), at, extent):
                 layout = tuple(length if other == at else KEPT for other in range(len(type_.shape)))
                 found = simplify_indices(_laid_out(program, {name: layout}))
                 if _divisions(found) <= _divisions(program):
@@ -134,12 +137,12 @@ def _divisor(node: Expr, axis: Axis) -> int:
     return 0
 
 
-def _steps(program: Program, tensor: str, at: int, extent: Expr) -> list[int]:
+def _steps(reads: Iterable[Access], at: int, extent: Expr) -> list[int]:
     """The lengths of rows by which loops step through an axis of a tensor, the largest first."""
     length = int(extent.value) if isinstance(extent, Const) else 0
     found: set[int] = set()
-    for access in _accesses(program):
-        form = affine_of(access.indices[at]) if access.tensor == tensor else None
+    for access in reads:
+        form = affine_of(access.indices[at])
         found |= {abs(count) for _, count in form.terms} if form is not None else set()
     return sorted((count for count in found if LEAST <= count < length and length % count == 0), reverse=True)
 

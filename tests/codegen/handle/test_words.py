@@ -215,6 +215,8 @@ def test_what_planners_made_is_rebuilt():
 
 REFUSED = [
     (MATMUL, "s['D']", "expected a definition of the program, got 'D'"),
+    (MATMUL, "s['A']", "expected a definition of the program, got 'A'"),
+    (MATMUL, "s['C'].compute_at('C', 'i')", "expected another definition to compute C in, got itself"),
     (MATMUL, "s[3]", "expected a tensor or the name of a definition, got 3"),
     (MATMUL, "s['C'].split('i', 0)", "expected a positive int as the factor, got 0"),
     (MATMUL, "s['C'].split('i', 2, 'round')", "expected a tail among peel, shift, guard, stride, got 'round'"),
@@ -244,6 +246,19 @@ REFUSED = [
     ("A: f32[4, 4] = input()\nM[i]: i64[4] = argmax(A[i, k] for k in range(4))\nreturn M",
      "s['M'].split('k', 2); s['M'].reorder('k_i', 'k_o')", "expected k_i outside of k_o to keep what is computed"),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("calls", "hint"),
+    [
+        ("s['A']", "A is an input, which no loops compute; definitions: C"),
+        ("s['C'].parallel('k')", "rfactor gives its iterations results of their own"),
+    ],
+)
+def test_refusals_say_what_to_do(calls, hint):
+    with pytest.raises(ScheduleError) as refused:
+        exec(calls, {"s": schedule(MATMUL)})
+    assert refused.value.hint == hint
 
 
 @pytest.mark.parametrize(("text", "calls", "message"), REFUSED)

@@ -14,6 +14,7 @@ from tensorexpr.codegen.rewrites.data.hoist import hoist
 from tensorexpr.codegen.rewrites.data.inline import inline
 from tensorexpr.codegen.rewrites.data.keep import keep
 from tensorexpr.codegen.rewrites.data.merge import merge, merge_kernels
+from tensorexpr.codegen.rewrites.data.narrow import TYPES, narrow
 from tensorexpr.codegen.rewrites.data.pipeline import pipeline
 from tensorexpr.codegen.rewrites.data.rfactor import rfactor
 from tensorexpr.codegen.rewrites.data.slide import slide
@@ -23,6 +24,7 @@ from tensorexpr.codegen.rewrites.kernels import in_memory, move_kernel, pack, pr
 from tensorexpr.codegen.rewrites.paths import around, inside, statement, walk_nest
 from tensorexpr.codegen.rewrites.sends import own, sort
 from tensorexpr.codegen.rewrites.touched.winners import winner_of
+from tensorexpr.dtypes import int64
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Apply, Cast, Expr
 from tensorexpr.traversal import free_names, walk
@@ -162,6 +164,12 @@ def pipelined(nest: LoopNest, rng: random.Random) -> LoopNest | None:
     return pipeline(nest, rng.choice(names), buffers(nest), rng.randint(2, 3)) if names else None
 
 
+def narrowed(nest: LoopNest, rng: random.Random) -> LoopNest | None:
+    wide = dict.fromkeys(s.buffer for _, s in walk_nest(nest) if isinstance(s, Store) and s.value.dtype is int64)
+    name = _any(rng, [name for name in wide if name not in nest.writes])
+    return None if name is None else narrow(nest, name, rng.choice(list(TYPES)))
+
+
 def packed(nest: LoopNest, rng: random.Random) -> LoopNest | None:
     found = {}
     for _, s in walk_nest(nest):
@@ -209,5 +217,5 @@ def kept_in_memory(nest: LoopNest, rng: random.Random) -> LoopNest | None:
 
 ALL: list[Move] = [
     inlined, fused_at, merged, hoisted, kept, rfactored, rfactored, owned, contracted, staged,
-    slid, pipelined, packed, separated, kernel_moved, prefetched, streamed, kept_in_memory,
+    slid, narrowed, pipelined, packed, separated, kernel_moved, prefetched, streamed, kept_in_memory,
 ]  # fmt: skip

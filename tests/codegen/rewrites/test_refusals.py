@@ -8,6 +8,7 @@ import tensorexpr as te
 from tensorexpr.codegen.nest import LoopNest, Store
 from tensorexpr.codegen.nest.parse import parse_nest
 from tensorexpr.codegen.rewrites.data.keep import keep
+from tensorexpr.codegen.rewrites.data.narrow import narrow
 from tensorexpr.codegen.rewrites.data.pipeline import pipeline
 from tensorexpr.codegen.rewrites.data.slide import slide
 from tensorexpr.codegen.rewrites.kernels import in_memory, move_kernel, pack, prefetch, separate, side_by_side
@@ -94,6 +95,34 @@ for i in range(0, 12):
 """)
     with pytest.raises(ScheduleError, match="expected a window of p that moves with i: it stays"):
         slide(stays, "p", "i")
+
+
+POSITIONS = """
+main(x, y)
+x: parameter(f32[40])
+y: parameter(f32[40], written)
+a: workspace(i64[40])
+b: workspace(i64[40])
+
+def kernel_0() -> y:
+    for i in range(0, 40):
+        a[i] = i * 4
+        b[i] = i64(x[i])
+        y[i] = where(a[i] == b[i], x[i], 0.0)
+"""
+
+
+def test_narrow_of_what_is_large():
+    nest = parse_nest(POSITIONS)
+    assert "a[i] = i16(i * 4)" in str(narrow(nest, "a", "int16"))
+    with pytest.raises(ScheduleError, match="expected values of a that are known to be within int8"):
+        narrow(nest, "a", "int8")
+    with pytest.raises(ScheduleError, match="expected values of b that are known to be within int32"):
+        narrow(nest, "b")
+    with pytest.raises(ScheduleError, match="expected a type among int8, int16, int32, got 'int64'"):
+        narrow(nest, "a", "int64")
+    with pytest.raises(ScheduleError, match="expected int64 values that only statements of main need, got those of y"):
+        narrow(nest, "y")
 
 
 def test_prefetch_of_what_is_not_read_in_rows():
@@ -194,6 +223,18 @@ def test_separate_what_is_checked():
     nest = parse_nest(f'{checked}\ncheck_0 = site("x[k + 1]", tensor="x", axis=0, definition="y", location="a:b.py:7")\n')
     with pytest.raises(ScheduleError, match="expected accesses in k that are known to be in bounds, got one that is checked"):
         separate(nest, "p", "k")
+
+
+def test_separate_takes_the_checks_of_what_it_reads_along():
+    kept = Kept.of_text("""
+x: f32[9, 8] = input()
+t: i64[9] = input()
+y[i]: f32[9] = where(x[t[i], 0] < 1.0, sum(x[i, k] for k in range(8)), 0.5)
+return y
+""")
+    nest = separate(kept.nest, "sum", "k")
+    assert str(nest).count("check(t[") == 2
+    kept.check(nest)
 
 
 def test_separate_what_is_kept_in_memory():

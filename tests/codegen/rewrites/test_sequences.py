@@ -8,6 +8,7 @@ from tensorexpr.codegen.nest_proofs import prove
 from tensorexpr.codegen.rewrites.data.fuse_at import fuse_at
 from tensorexpr.codegen.rewrites.data.hoist import hoist
 from tensorexpr.codegen.rewrites.data.merge import merge
+from tensorexpr.codegen.rewrites.data.narrow import narrow
 from tensorexpr.codegen.rewrites.data.rfactor import rfactor
 from tensorexpr.codegen.rewrites.data.stage import stage
 from tensorexpr.codegen.rewrites.expressions import expressions_in
@@ -154,3 +155,25 @@ return Y
         units=64,
     )
     assert len(nest.kernels) == 1 and print_nest(nest).count("rsqrt") == 1
+
+
+def test_positions_of_winners_are_as_long_as_their_values():
+    """An argmax over lanes in 32 bits, its positions compared as such where they are read."""
+    kept = Kept.of_text("""
+x: f32[5, 37] = input()
+a[i]: i64[5] = argmax(x[i, k] for k in range(37))
+y[i, k]: f32[5, 37] = where(a[i] == k, x[i, k], 0.0)
+return y
+""")
+    nest = made(
+        kept,
+        (narrow, "argmax"),
+        (narrow, "a"),
+        (fuse_at, "a", "i_1"),
+        (split, "k", 8),
+        (rfactor, "argmax", "k_i"),
+        (vectorize, "k_i"),
+        (vectorize, "k_1"),
+    )
+    text = print_nest(nest)
+    assert "i64" not in text.replace("i64(", "") and "a[()] == i32(k_1)" in text

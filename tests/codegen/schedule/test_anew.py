@@ -45,7 +45,7 @@ SAID = (
     "own",
     "pipeline",
 )
-LOOPS = ("split", "reorder", "tensorize", "parallel")
+LOOPS = ("split", "reorder", "parallel")
 
 
 @pytest.mark.parametrize("block", range(4))

@@ -14,8 +14,8 @@ import numpy as np
 
 from tensorexpr import kernels, language
 from tensorexpr.dtypes import dtype
+from tensorexpr.interop.onnx.layers.windows import convolved
 from tensorexpr.interop.onnx.operators.common import cast_to
-from tensorexpr.interop.onnx.operators.windows import convolved
 from tensorexpr.interop.onnx.table import Raw, operator
 from tensorexpr.interop.onnx.values import Coded, is_constant, is_narrow, is_text, kind_of, known, on_host, tensor_of, texts
 from tensorexpr.ir import TensorType

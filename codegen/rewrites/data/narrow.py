@@ -1,0 +1,160 @@
+"""The rewrite `narrow`: integers that are known to be small, kept in fewer bits.
+
+    a: local(i64[8])                                        a: local(i32[8])
+    for i in range(0, 8):                                   for i in range(0, 8):
+        a[i] = maximum(i - 1, 0)                    -->         a[i] = i32(maximum(i - 1, 0))
+    for i in range(0, 8):                                   for i in range(0, 8):
+        y[i] = where(a[i] == i, x[i], 0.0)                      y[i] = where(a[i] == i32(i), x[i], 0.0)
+
+Legal where every value that is stored is within the narrow type, by the ranges of indices at its place; elements that are read are, for
+they were stored. What compares them with values that are within it as well is asked in the narrow type: a vector of positions is then as
+long as one of the float32 values that they are positions of.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tensorexpr import dtypes
+from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, LoopNest, Stmt, Store
+from tensorexpr.codegen.rewrites.expressions import buffers_written
+from tensorexpr.codegen.rewrites.facts import Facts
+from tensorexpr.codegen.rewrites.paths import walk_nest
+from tensorexpr.codegen.rewrites.refusals import refuse
+from tensorexpr.codegen.rewrites.touched.places import declared, touched
+from tensorexpr.dtypes import DType
+from tensorexpr.hints import suggestion
+from tensorexpr.ir import Access, Apply, Cast, Const, Expr, apply
+from tensorexpr.records import replace
+from tensorexpr.traversal import bottom_up, negate, walk
+
+TYPES = {dtype.name: dtype for dtype in (dtypes.int8, dtypes.int16, dtypes.int32)}
+COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+
+
+def narrow(nest: LoopNest, buffer: str, dtype: str = "int32") -> LoopNest:
+    """The nest with a buffer of int64 values, local or in the workspace, of another integer type.
+
+    Raises `ScheduleError` where a value that is stored may be too large for it.
+
+    >>> from tensorexpr.codegen.nest.parse import parse_nest
+    >>> nest = parse_nest('''
+    ... main(x, y)
+    ... x: parameter(f32[8])
+    ... y: parameter(f32[8], written)
+    ... a: workspace(i64[8])
+    ...
+    ... def kernel_0() -> y:
+    ...     for i in range(0, 8):
+    ...         a[i] = maximum(i - 1, 0)
+    ...     for i in range(0, 8):
+    ...         y[i] = where(a[i] == i, x[i], 0.0)
+    ... ''')
+    >>> print(narrow(nest, "a"))
+    main(x, y)
+    x: parameter(f32[8])
+    y: parameter(f32[8], written)
+    a: workspace(i32[8])
+    <BLANKLINE>
+    def kernel_0() -> y:
+        for i in range(0, 8):
+            a[i] = i32(maximum(i - 1, 0))
+        for i in range(0, 8):
+            y[i] = where(a[i] == i32(i), x[i], 0.0)
+    <BLANKLINE>
+    """
+    if dtype not in TYPES:
+        raise refuse(f"expected a type among {', '.join(TYPES)}, got {dtype!r}", hint=suggestion(dtype, TYPES))
+    own = [declared(nest, one) for one in touched(nest, buffer)]
+    calls = (s.call for _, s in walk_nest(nest) if isinstance(s, For) and s.call is not None)
+    taken = any(a.tensor == buffer for call in calls for a in call.operands)
+    if taken or any(b.memory == "parameter" or b.dtype is not dtypes.int64 for b in own):
+        raise refuse(f"expected int64 values that only statements of {nest.name} need, got those of {buffer}")
+    made = _Narrowed(buffer, TYPES[dtype])
+    kernels = tuple(replace(k, body=made.block(k.body, Facts(buffers_written(k.body)))) for k in nest.kernels)
+    return replace(nest, kernels=kernels, workspace=tuple(map(made.declared, nest.workspace)))
+
+
+class _Narrowed:
+    def __init__(self, buffer: str, dtype: DType) -> None:
+        self.buffer, self.dtype = buffer, dtype
+
+    def declared(self, buffer: Buffer) -> Buffer:
+        return replace(buffer, dtype=self.dtype) if buffer.name == self.buffer else buffer
+
+    def block(self, block: Block, facts: Facts) -> Block:
+        return tuple(self.statement(s, facts) for s in block)
+
+    def statement(self, s: Stmt, facts: Facts) -> Stmt:
+        match s:
+            case For():
+                start, stop = self.value(s.start, facts), self.value(s.stop, facts)
+                return replace(s, start=start, stop=stop, body=self.block(s.body, facts.loop(s.index, s.start, s.stop)))
+            case If():
+                then = self.block(s.then, facts.under(s.condition))
+                otherwise = self.block(s.otherwise, facts.under(negate(s.condition)))
+                return replace(s, condition=self.value(s.condition, facts), then=then, otherwise=otherwise)
+            case Alloc():
+                return replace(s, buffer=self.declared(s.buffer), body=self.block(s.body, facts))
+            case Check():
+                return replace(s, index=self.value(s.index, facts), extent=self.value(s.extent, facts))
+            case Store():
+                made = replace(s, indices=tuple(self.value(e, facts) for e in s.indices), value=self.value(s.value, facts))
+                if s.buffer != self.buffer:
+                    return made
+                if not self.is_within(made.value, facts):
+                    raise refuse(f"expected values of {self.buffer} that are known to be within {self.dtype.name}", s)
+                return replace(made, value=self.narrow(made.value, facts))
+        return s
+
+    def value(self, expr: Expr, facts: Facts) -> Expr:
+        """An expression that reads the elements as they are now, and compares them as such."""
+        if not any(isinstance(n, Access) and n.tensor == self.buffer for n in walk(expr)):
+            return expr
+
+        def visit(node: Expr) -> Expr:
+            if isinstance(node, Access) and node.tensor == self.buffer:
+                return Cast(dtypes.int64, replace(node, dtype=self.dtype))
+            if isinstance(node, Apply) and node.op.name in COMPARISONS and any(self.is_read(a) for a in node.args):
+                if all(self.is_within(a, facts) for a in node.args):
+                    return apply(node.op.name, *(self.narrow(a, facts) for a in node.args))
+            return node
+
+        return bottom_up(expr, visit)
+
+    def is_read(self, expr: Expr) -> bool:
+        """Whether a value is an element of narrow integers, or one of several."""
+        if isinstance(expr, Cast):
+            return isinstance(expr.arg, Access) and expr.arg.dtype.is_integer and expr.arg.dtype.itemsize <= self.dtype.itemsize
+        return isinstance(expr, Apply) and expr.op.name in ("where", "minimum", "maximum") and any(map(self.is_read, expr.args))
+
+    def narrow(self, expr: Expr, facts: Facts) -> Expr:
+        """A value in the narrow type. Requires: it is within."""
+        if isinstance(expr, Const):
+            return Const(expr.value, self.dtype)
+        if isinstance(expr, Cast) and expr.arg.dtype.is_integer:
+            return expr.arg if expr.arg.dtype is self.dtype else Cast(self.dtype, expr.arg)
+        if isinstance(expr, Apply) and expr.op.name in ("where", "minimum", "maximum"):
+            values = expr.args[1:] if expr.op.name == "where" else expr.args
+            if any(map(self.is_read, values)) and all(self.is_within(a, facts) for a in values):
+                return apply(expr.op.name, *expr.args[: -len(values)], *(self.narrow(a, facts) for a in values))
+        return Cast(self.dtype, expr)
+
+    def is_within(self, expr: Expr, facts: Facts) -> bool:
+        low, high = _range(expr, facts)
+        return low >= self.dtype.least and high <= self.dtype.greatest
+
+
+def _range(expr: Expr, facts: Facts) -> tuple[float, float]:
+    """The least and greatest value that an integer may have at a place."""
+    if isinstance(expr, Cast) and (expr.arg.dtype.is_integer or expr.arg.dtype.is_bool):
+        return (0, 1) if expr.arg.dtype.is_bool else (int(expr.arg.dtype.least), int(expr.arg.dtype.greatest))
+    if isinstance(expr, Apply) and expr.op.name in ("where", "minimum", "maximum"):
+        (a, b), (c, d) = (_range(arg, facts) for arg in expr.args[-2:])
+        choose = {"where": (min, max), "minimum": (min, min), "maximum": (max, max)}[expr.op.name]
+        return choose[0](a, c), choose[1](b, d)
+    if expr.dtype is not dtypes.int64 or any(isinstance(n, Access) for n in walk(expr)):
+        return -math.inf, math.inf
+    least = max((min(facts.interval(f)[0] for f in bound) for bound in facts.bounds(expr, False)), default=-math.inf)
+    most = min((max(facts.interval(f)[1] for f in bound) for bound in facts.bounds(expr, True)), default=math.inf)
+    return least, most
