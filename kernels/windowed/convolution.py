@@ -312,12 +312,27 @@ def _transposed(
         def hits(_: Any, *r: Any) -> Any:
             return senders(o, r, steps, spread, border)[1]
 
+        if apart:  # r is where it lies in the window, o which window
+            r, o = at[len(lead) + 1 : -rank], at[-rank:]
+            alone = te.sum(named(lambda c: weight[(channel(c), filters, *r)] * x[(*n, channel(c), *o)], "c"), inner)
+            return alone if bias is None else alone + bias[k]
         names = ("c", *TAPS[rank])
         between = any(step > 1 for step in steps)
         total = te.sum(named(tap, *names), (inner, *taps), where=named(hits, *names) if between else None)
         return total if bias is None else total + bias[k]
 
-    return te.compute((*lead, per_group * groups, *extents), named(element, *batch(len(lead)), "k", *PLACES[rank]))
+    # Windows that do not meet are a product, laid out anew.
+    apart = max(steps) > 1 and set(spread) == {1} and not any((*border, *surplus)) and all(map(known, taps)) and tuple(taps) == steps
+    names = (*batch(len(lead)), "k")
+    if not apart:
+        return te.compute((*lead, per_group * groups, *extents), named(element, *names, *PLACES[rank]))
+    windows = te.compute((*lead, per_group * groups, *taps, *sizes), named(element, *names, *TAPS[rank], *PLACES[rank]))
+
+    def placed(*at: Any) -> Any:
+        front, o = at[:-rank], at[-rank:]
+        return windows[(*front, *(i % s for i, s in zip(o, steps, strict=True)), *(i // s for i, s in zip(o, steps, strict=True)))]
+
+    return te.compute((*lead, per_group * groups, *extents), named(placed, *names, *PLACES[rank]))
 
 
 @te.op

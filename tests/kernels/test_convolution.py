@@ -109,3 +109,15 @@ def test_integers():
     image = np.arange(9, dtype=np.int64).reshape(1, 3, 3)
     assert kernels.conv2d(image, np.ones((1, 1, 2, 2), np.int64)).tolist() == [[[8, 12], [20, 24]]]
     assert kernels.conv2d(image, np.ones((1, 1, 2, 2), np.int64), padding=1)[0, 0].tolist() == [0, 1, 3, 2]
+
+
+@pytest.mark.parametrize(("groups", "kind"), [(1, np.float64), (2, np.float64), (2, np.float16)])
+def test_transposed_windows_that_do_not_meet_are_those_with_a_border_of_zeros(groups, kind):
+    rng = np.random.default_rng(3)
+    x, w, bias = (rng.standard_normal(shape).astype(kind) for shape in ((2, 4, 3, 5), (4, 3, 2, 3), (3 * groups,)))
+    named = {"stride": (2, 3), "groups": groups}
+    found = kernels.conv_transpose2d(x, w, bias, **named)
+    wider = kernels.conv_transpose2d(x, np.pad(w, ((0, 0), (0, 0), (0, 1), (0, 1))), bias, **named)
+    np.testing.assert_allclose(found, wider[..., :-1, :-1], rtol=1e-12 if kind is np.float64 else 1e-3)
+    if kind is np.float64:
+        te.check_gradient(te.op(lambda x, w, bias: kernels.conv_transpose2d(x, w, bias, **named)), x, w, bias)
