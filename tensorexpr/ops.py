@@ -45,10 +45,10 @@ class Op:
     `evaluate` maps NumPy scalars (or arrays) of one dtype to the result. `cost` is in rough units of one addition and
     only guides what is worth recomputing.
 
-    `slopes`: see above. `c`: the function of C's and CUDA's library in float64 (float32 has an f behind it). `onnx`: the operator, or a
-    text of other operations. `ulps`: the largest errors in units in the last place over all arguments, in float32 and float64, where
-    compiled code has a function of its own. `formula`: what it is made of, where no emitter knows it; computed in one precision and
-    rounded once.
+    `slopes`: see above. `kink`: the operands at which it jumps or has no unique slope, so that the slope is a convention. `c`: the function
+    of C's and CUDA's library in float64 (float32 has an f behind it). `onnx`: the operator, or a text of other operations. `ulps`: the
+    largest errors in units in the last place over all arguments, in float32 and float64, where compiled code has a function of its own.
+    `formula`: what it is made of, where no emitter knows it; computed in one precision and rounded once.
     """
 
     name: str
@@ -59,6 +59,7 @@ class Op:
     infix: str | None = None
     cost: int = 1
     slopes: tuple[str | None, ...] = ()
+    kink: str | None = None
     c: str | None = None
     onnx: str | None = None
     ulps: tuple[float, float] | None = None
@@ -143,6 +144,7 @@ def _shift_right(a: Any, b: Any) -> Any:
 
 
 FLAT = (None, None)
+WHOLE = "a / b == round(a / b)"
 
 
 def _rows() -> list[Op]:
@@ -153,20 +155,20 @@ def _rows() -> list[Op]:
         Op("sub", 2, "number", "same", np.subtract, "-", slopes=("t", "-t"), onnx="Sub"),
         Op("mul", 2, "number", "same", np.multiply, "*", slopes=("t * b", "t * a"), onnx="Mul"),
         Op("div", 2, "float", "same", np.divide, "/", cost=4, slopes=("t / b", "-((t / b) * r)"), onnx="Div"),
-        Op("floordiv", 2, "number", "same", _floordiv, "//", cost=8, slopes=FLAT),
-        Op("mod", 2, "number", "same", _mod, "%", cost=8, slopes=("t", "-(t * (a // b))")),
+        Op("floordiv", 2, "number", "same", _floordiv, "//", cost=8, slopes=FLAT, kink=WHOLE),
+        Op("mod", 2, "number", "same", _mod, "%", cost=8, slopes=("t", "-(t * (a // b))"), kink=WHOLE),
         Op("pow", 2, "number", "same", w(_pow), "**", cost=30, c="pow", onnx="Pow", ulps=(0.51, 1.0)),
         Op("neg", 1, "number", "same", np.negative, "-", slopes=("-t",), onnx="Neg"),
-        Op("abs", 1, "number", "same", np.abs, slopes=("t * sign(a)",), c="fabs", onnx="Abs"),
-        Op("sign", 1, "number", "same", w(np.sign), slopes=(None,), onnx="Sign"),
+        Op("abs", 1, "number", "same", np.abs, slopes=("t * sign(a)",), kink="a == 0", c="fabs", onnx="Abs"),
+        Op("sign", 1, "number", "same", w(np.sign), slopes=(None,), kink="a == 0", onnx="Sign"),
         Op("minimum", 2, "any", "same", np.minimum,
-            slopes=("where(a < b, t, where(a == b, t * 0.5, 0))", "where(b < a, t, where(b == a, t * 0.5, 0))"), onnx="Min"),
+            slopes=("where(a < b, t, where(a == b, t * 0.5, 0))", "where(b < a, t, where(b == a, t * 0.5, 0))"), kink="a == b", onnx="Min"),
         Op("maximum", 2, "any", "same", np.maximum,
-            slopes=("where(a > b, t, where(a == b, t * 0.5, 0))", "where(b > a, t, where(b == a, t * 0.5, 0))"), onnx="Max"),
-        Op("floor", 1, "float", "same", np.floor, slopes=(None,), c="floor", onnx="Floor"),
-        Op("ceil", 1, "float", "same", np.ceil, slopes=(None,), c="ceil", onnx="Ceil"),
-        Op("round", 1, "float", "same", np.rint, slopes=(None,), c="rint", onnx="Round"),
-        Op("trunc", 1, "float", "same", np.trunc, slopes=(None,), c="trunc", onnx="sign(a) * floor(abs(a))"),
+            slopes=("where(a > b, t, where(a == b, t * 0.5, 0))", "where(b > a, t, where(b == a, t * 0.5, 0))"), kink="a == b", onnx="Max"),
+        Op("floor", 1, "float", "same", np.floor, slopes=(None,), kink="a == round(a)", c="floor", onnx="Floor"),
+        Op("ceil", 1, "float", "same", np.ceil, slopes=(None,), kink="a == round(a)", c="ceil", onnx="Ceil"),
+        Op("round", 1, "float", "same", np.rint, slopes=(None,), kink="a - floor(a) == 0.5", c="rint", onnx="Round"),
+        Op("trunc", 1, "float", "same", np.trunc, slopes=(None,), kink="a == round(a)", c="trunc", onnx="sign(a) * floor(abs(a))"),
         Op("sqrt", 1, "float", "same", w(np.sqrt), cost=6, slopes=("t * 0.5 / r",), c="sqrt", onnx="Sqrt"),
         Op("rsqrt", 1, "float", "same", w(lambda x: 1 / np.sqrt(x)), cost=8,
             slopes=("t * (-0.5 * (r * (r * r)))",), onnx="1 / sqrt(a)", ulps=(1.5, 1.5)),
@@ -189,19 +191,19 @@ def _rows() -> list[Op]:
         Op("atan", 1, "float", "same", w(np.arctan), cost=24, slopes=("t / (1 + a * a)",), c="atan", onnx="Atan", ulps=(1.4, 1.7)),
         Op("atan2", 2, "float", "same", w(np.arctan2), cost=30,
             slopes=("t * where(a * a + b * b == 0, 0, b / (a * a + b * b))", "-(t * where(a * a + b * b == 0, 0, a / (a * a + b * b)))"),
-            c="atan2", ulps=(1.7, 1.7)),
+            kink="(a == 0) & (b <= 0)", c="atan2", ulps=(1.7, 1.7)),
         Op("sigmoid", 1, "float", "same", w(_sigmoid), cost=16, slopes=("t * (r * (1 - r))",), onnx="Sigmoid", ulps=(2.5, 2.4)),
         Op("erf", 1, "float", "same", w(_erf), cost=20,
             slopes=("t * (1.1283791670955126 * exp(-(a * a)))",), c="erf", onnx="Erf", ulps=(1.1, 1.1)),
         Op("isnan", 1, "float", "bool", np.isnan, slopes=(None,), onnx="IsNaN"),
         Op("isinf", 1, "float", "bool", np.isinf, slopes=(None,), onnx="IsInf"),
         Op("isfinite", 1, "float", "bool", np.isfinite, slopes=(None,), onnx="~(isnan(a) | isinf(a))"),
-        Op("eq", 2, "any", "bool", np.equal, "==", slopes=FLAT, onnx="Equal"),
-        Op("ne", 2, "any", "bool", np.not_equal, "!=", slopes=FLAT, onnx="~(a == b)"),
-        Op("lt", 2, "any", "bool", np.less, "<", slopes=FLAT, onnx="Less"),
-        Op("le", 2, "any", "bool", np.less_equal, "<=", slopes=FLAT, onnx="LessOrEqual"),
-        Op("gt", 2, "any", "bool", np.greater, ">", slopes=FLAT, onnx="Greater"),
-        Op("ge", 2, "any", "bool", np.greater_equal, ">=", slopes=FLAT, onnx="GreaterOrEqual"),
+        Op("eq", 2, "any", "bool", np.equal, "==", slopes=FLAT, kink="a == b", onnx="Equal"),
+        Op("ne", 2, "any", "bool", np.not_equal, "!=", slopes=FLAT, kink="a == b", onnx="~(a == b)"),
+        Op("lt", 2, "any", "bool", np.less, "<", slopes=FLAT, kink="a == b", onnx="Less"),
+        Op("le", 2, "any", "bool", np.less_equal, "<=", slopes=FLAT, kink="a == b", onnx="LessOrEqual"),
+        Op("gt", 2, "any", "bool", np.greater, ">", slopes=FLAT, kink="a == b", onnx="Greater"),
+        Op("ge", 2, "any", "bool", np.greater_equal, ">=", slopes=FLAT, kink="a == b", onnx="GreaterOrEqual"),
         Op("and", 2, "logical", "same", np.bitwise_and, "&"),
         Op("or", 2, "logical", "same", np.bitwise_or, "|"),
         Op("xor", 2, "logical", "same", np.bitwise_xor, "^"),

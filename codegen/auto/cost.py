@@ -28,6 +28,7 @@ from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.auto.summary import AUTO, HELD, LOAD, PARALLEL, PARALLEL_AUTO, UNROLL, VECTORIZE, Chain, Summary, Work
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.target import Gpu, Target
+from tensorexpr.markup import listing
 from tensorexpr.records import record
 
 PORTS = ("arithmetic", "shuffle", "divide", "load", "store", "branch", "in order", "chain")
@@ -298,6 +299,9 @@ class Cost:
 
     def __repr__(self) -> str:
         return f"<cost of {self.nest.name}: {spell(self.nanoseconds)}>"
+
+    def _repr_html_(self) -> str:
+        return listing(str(self))
 
     def __str__(self) -> str:
         rows: list[tuple[str, ...]] = [("loops", "iterations", "time", "waits for", *PORTS, *LEVELS, "registers")]

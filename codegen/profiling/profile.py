@@ -20,6 +20,7 @@ from tensorexpr.codegen.auto.machine import Facts
 from tensorexpr.codegen.profiling import tables
 from tensorexpr.codegen.profiling.counting import Work
 from tensorexpr.errors import ArgumentError, Location, user_location
+from tensorexpr.markup import amount
 from tensorexpr.records import record
 
 LEVELS = ("L1", "L2", "L3", "memory")
@@ -86,7 +87,7 @@ class Profile:
         return tables.text(self)
 
     def __repr__(self) -> str:
-        return f"<profile of {self.name}: {spell(self.nanoseconds)} a call, {len(self.kernels)} kernels>"
+        return f"<profile of {self.name}: {spell(self.nanoseconds)} a call, {amount(len(self.kernels), 'kernel')}>"
 
     def _repr_html_(self) -> str:
         return tables.fragment(self)

@@ -330,11 +330,11 @@ class StageHandle:
         self._apply("cache", state, tensor, axis, tuple(order))
 
     @checked()
-    def rfactor(self, axis: str, turns: int = 1) -> tuple[str, ...]:
+    def rfactor(self, axis: str, turns: int = 1, even: bool = False) -> tuple[str, ...]:
         """Takes a reduction apart along one of its loops, a scatter along its first: gives the names of the partial results, which have
         loops of their own."""
-        state, made = rfactor(self._schedule.state, self.name, axis, turns)
-        self._apply("rfactor", state, axis, *((turns,) if turns != 1 else ()))
+        state, made = rfactor(self._schedule.state, self.name, axis, turns, even)
+        self._apply("rfactor", state, axis, *((turns,) if turns != 1 or even else ()), *((even,) if even else ()))
         return made
 
     @checked()

@@ -47,7 +47,8 @@ class Summary:
 
     @property
     def _total(self) -> str:
-        return f"{self.variables} variables, {self.elements:,} elements ({self.trainable:,} trainable), {self.bytes:,} bytes"
+        held = f"{amount(self.elements, 'element')} ({self.trainable:,} trainable)"
+        return f"{amount(self.variables, 'variable')}, {held}, {amount(self.bytes, 'byte')}"
 
     def __repr__(self) -> str:
         return f"<summary of {amount(len(self.rows), 'module')}: {self._total}>"

@@ -22,6 +22,7 @@ import numpy as np
 from tensorexpr.errors import Location
 from tensorexpr.ir import Constant, Define, Definition, Input, TensorType, integer
 from tensorexpr.language.core.renaming import ProgramRenaming, local_names
+from tensorexpr.markup import amount, code, listing, page
 from tensorexpr.text import print_definition, print_type
 from tensorexpr.traversal import expressions, reads, size_names
 
@@ -241,6 +242,12 @@ class Graph:
 
     def __str__(self) -> str:
         return print_graph(self)
+
+    def __repr__(self) -> str:
+        return f"<graph of {self.name}: {amount(len(self.inputs), 'input')}, {amount(len(self.nodes), 'node')}>"
+
+    def _repr_html_(self) -> str:
+        return page(code(repr(self)), listing(str(self)))
 
 
 @dataclass(frozen=True)

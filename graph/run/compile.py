@@ -56,6 +56,7 @@ from tensorexpr.graph.run.runtime import (
 )
 from tensorexpr.ir import Input, Program
 from tensorexpr.language.core.renaming import ProgramRenaming
+from tensorexpr.markup import MOST_NAMES, amount, code, folded, listing, page
 
 
 class Step:
@@ -77,6 +78,12 @@ class Step:
     def kernels(self) -> int:
         """How many kernels one run of each compiled function launches."""
         return sum(len(function.nest.kernels) for function in self.functions)
+
+    def __repr__(self) -> str:
+        return f"<compiled step of {self.graph.name}: {amount(len(self.functions), 'function')}, {amount(self.kernels, 'kernel')}>"
+
+    def _repr_html_(self) -> str:
+        return page(code(repr(self)), listing(str(self.graph)), *(folded(repr(f), f._repr_html_()) for f in self.functions[:MOST_NAMES]))
 
     def __call__(self, arrays: Sequence[Any]) -> list[Any]:
         state: dict[Any, Any] = {}

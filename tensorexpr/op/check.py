@@ -16,7 +16,7 @@ import numpy as np
 from tensorexpr.dtypes import DType, dtype, float64
 from tensorexpr.errors import GradientCheckError, user_location
 from tensorexpr.hints import checked
-from tensorexpr.ir import Program
+from tensorexpr.ir import Apply, Cast, Program, Reduce
 from tensorexpr.markup import listing
 from tensorexpr.op import Op
 from tensorexpr.op.transforms import as_op, jvp, vjp
@@ -110,7 +110,8 @@ class Check:
         if not any(direction is not None for direction in leaves(self.directions)):
             raise GradientCheckError(f"{operation.name}: expected a floating input to check, got none", location=user_location())
         self.heads = [_normal(rng, y.shape).astype(y.dtype) for y in self.outputs]
-        self.resolution = _resolution(operation.trace(*trees, **static))
+        self.program = operation.trace(*trees, **static)
+        self.resolution = _resolution(self.program)
 
     def _run(self, step: float, directions: Sequence[Any]) -> list[np.ndarray]:
         """The floating outputs at the point moved by `step`."""
@@ -175,7 +176,7 @@ class Check:
             hint=(
                 "the op's own gradient rule is what disagrees"
                 if self.operation.rule is not None
-                else "away from kinks (equal values in a max, abs at 0) this is a defect: please report it with the op"
+                else f"{_away_from_kinks(self.program)}this is a defect: please report it with the op"
             ),
         )
 
@@ -190,6 +191,20 @@ class Check:
                 name = self.operation.argument_names(len(self.trees))[position]
                 return f"the derivative by {name} alone is {found.numeric:.12g}, got {value:.12g}"
         return None
+
+
+def _away_from_kinks(program: Program) -> str:
+    """Where the operations of a program have no unique slope, as the beginning of a sentence; nothing where they all have one."""
+    found: dict[str, None] = {}
+    for node in (node for d in program.definitions for e in expressions(d) for node in walk(e)):
+        match node:
+            case Apply(op, args) if op.kink is not None and args[0].dtype.is_float:
+                found[f"{op} where {op.kink}"] = None
+            case Reduce() if node.combiner.name in ("max", "min", "argmax", "argmin"):
+                found[f"{node.combiner.name} of equal values"] = None
+            case Cast(value) if value.dtype.is_float and not node.dtype.is_float:
+                found["casts of whole numbers"] = None
+    return f"away from kinks ({', '.join(found)}) " if found else ""
 
 
 def _normal(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:

@@ -10,6 +10,7 @@ import numpy as np
 
 from tensorexpr.errors import DefinitionError, user_location
 from tensorexpr.ir import Const, Program
+from tensorexpr.markup import amount, table
 from tensorexpr.records import cached_property
 from tensorexpr.sharding.parts import Bounds, Part, part_of
 from tensorexpr.sharding.placements import Partial, Placement, Site, Whole
@@ -90,7 +91,11 @@ class Sharding:
         return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines)
 
     def __repr__(self) -> str:
-        return f"<sharding of {', '.join(self.program.outputs)}: {len(self.rules)} rules>"
+        return f"<sharding of {', '.join(self.program.outputs)}: {amount(len(self.rules), 'rule')}>"
+
+    def _repr_html_(self) -> str:
+        headings = (*(given.name for given in self.program.inputs), *(f"-> {name}" for name in self.program.outputs))
+        return table(headings, self.rules, lambda rule: (*rule.inputs, *rule.outputs))
 
 
 def cut(array: np.ndarray, bounds: Bounds | None) -> np.ndarray:

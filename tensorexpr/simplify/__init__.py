@@ -12,6 +12,7 @@ from tensorexpr.ir import Program
 from tensorexpr.rewrite.passes import Pass, run_passes
 from tensorexpr.simplify.expressions import simplify_expr
 from tensorexpr.simplify.options import Options
+from tensorexpr.simplify.passes.cases import slice_definitions, write_out_cases
 from tensorexpr.simplify.passes.definitions import (
     drop_stop_gradients,
     factor_reductions,
@@ -49,7 +50,8 @@ def simplify(program: Program, *, inline: bool = True, signed_zeros: bool = True
     passes: list[Pass] = [simplify_expressions, factor, share_definitions, share_reductions, remove_dead_definitions]
     if inline:
         passes.insert(2, inline_cheap)
-        passes.append(keep_terms)
+        passes.insert(1, write_out_cases)
+        passes += [slice_definitions, keep_terms]
     program = run_passes(program, [drop_stop_gradients])
     for _ in range(MOST_ROUNDS):
         before = program
@@ -76,5 +78,7 @@ __all__ = [
     "simplify",
     "simplify_expr",
     "simplify_indices",
+    "slice_definitions",
     "with_plain_shapes",
+    "write_out_cases",
 ]

@@ -220,7 +220,9 @@ def _tested(condition: Expr, axis: Axis) -> set[int]:
     """The moduli by which a condition tests an axis alone."""
     found = set()
     for node in walk(condition):
-        if isinstance(node, Apply) and node.op.name == "mod" and isinstance(node.args[1], Const) and set(free_names(node)) == {axis.index}:
+        if not isinstance(node, Apply) or node.op.name != "mod" or not node.dtype.is_integer:
+            continue
+        if isinstance(node.args[1], Const) and set(free_names(node)) == {axis.index}:
             found.add(int(node.args[1].value))
     return {modulus for modulus in found if 1 < modulus <= MOST_CLASSES}
 

@@ -1,5 +1,6 @@
 """The derivative table: complete, equal to finite differences of the operations themselves, and as documented at the edges."""
 
+import itertools
 import math
 
 import numpy as np
@@ -9,7 +10,7 @@ from tensorexpr import dtypes
 from tensorexpr.autodiff.local.derivatives import scalings
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Access, Const, Define, Input, Program, TensorType, apply
-from tensorexpr.ops import OPS
+from tensorexpr.ops import OPS, expand
 
 F64 = dtypes.float64
 FLOATING = [name for name, op in OPS.items() if op.accepts(F64) and name != "where"]
@@ -58,6 +59,28 @@ def test_the_table_equals_finite_differences(name):
             high[operand] += step
             expected = (op.evaluate(*map(np.float64, high)) - op.evaluate(*map(np.float64, low))) / (2 * step)
             assert partial(name, operand, values) == pytest.approx(expected, rel=1e-8, abs=1e-8)
+
+
+def kinked(name: str, values: tuple[float, ...]) -> bool:
+    """Whether the row says that there is no unique slope at these operands."""
+    text = OPS[name].kink
+    operands = dict(zip("ab", map(np.float64, values), strict=False))
+    with np.errstate(all="ignore"):
+        return text is not None and bool(expand(text, operands, np.float64, lambda other, *args: OPS[other].evaluate(*args)))
+
+
+@pytest.mark.parametrize("name", [name for name in FLOATING if name not in ("stop_gradient", "recompute")])
+def test_where_differences_to_both_sides_disagree_the_row_says_so(name):
+    op, step, grid = OPS[name], 2.0**-20, (-2.0, -1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0)
+    for values in itertools.product(grid, repeat=op.arity):
+        for operand in range(op.arity):
+            at, low, high = (
+                float(op.evaluate(*(np.float64(v + by * (k == operand)) for k, v in enumerate(values)))) for by in (0.0, -step, step)
+            )
+            left, right = (at - low) / step, (high - at) / step
+            if math.isfinite(left) and math.isfinite(right) and abs(left - right) > 0.01 * (1 + abs(left) + abs(right)):
+                assert kinked(name, values), values
+    assert not kinked(name, (0.3, 0.77)[: op.arity])
 
 
 @pytest.mark.parametrize("name", [name for name, op in OPS.items() if name in FLOATING and op.result == "bool"])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
+from tensorexpr.codegen.auto.cost import spell
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Buffer, Kernel, LoopNest, Store
 from tensorexpr.codegen.schedule import schedule
@@ -100,16 +101,31 @@ def test_every_object_is_shown():
         "<compiled c(a: float32[8, 16], b: float32[16, 4]) -> c: float32[8, 4]>": compiled,
         "<context of nothing>": compiled.context(),
         "<module layer (Layer): 1 variable>": layer,
-        "<summary of 1 module: 1 variables, 64 elements (64 trainable), 256 bytes>": te.summary(layer),
+        "<summary of 1 module: 1 variable, 64 elements (64 trainable), 256 bytes>": te.summary(layer),
         "<te.function Layer.__call__(x)>": layer.__call__,
         "<compiled method c(x: float32[8, 16], w: float32[16, 4]) -> (c: float32[8, 4])>": method,
         "<generator generator of seed 7>": te.Generator(7),
+        "<graph of __call__: 1 input, 2 nodes>": layer.__call__.graph(a),
+        "<compiled step of __call__: 1 function, 1 kernel>": layer.__call__.compiled(a),
+        "<sharding of c: 3 rules>": product.sharding(a, b),
+        f"<cost of main: {spell(te.schedule(C).cost.nanoseconds)}>": te.schedule(C).cost,
     }
     assert {shown(value)[0] for value in texts.values()} == set(texts)
     without = [te.Generator, type(gradient.adjoints), type(schedule(te.program_of([C]))["c"]), type(compiled.context())]
     without.append(type(compiled.nest.kernels[0]))
     assert all(any(shown(value)[1:]) for value in texts.values() if type(value) not in without)
     assert "finite differences" in shown(te.check_gradient(product, a.astype(float), b.astype(float)))[1]
+
+
+def test_tensors_of_one_name_are_told_apart():
+    """What has no name is called `t`, like an index of the user's; two tensors may have one name."""
+    unnamed = te.compute((8,), lambda t: A[t, 0])
+    assert repr(te.compute((8,), lambda t: unnamed[t] * 2.0)) == "t_1[t]: f32[8] = t_2[t] * 2.0"
+    again = te.compute((8,), lambda i: te.placeholder((8,), name="a")[i] + A[i, 0], name="a")
+    assert repr(again) == "a[i]: f32[8] = a_1[i] + a_2[i, 0]"
+    steps = te.scan(lambda t, s: te.compute((8,), lambda j: s[j] + A[j, t]), unnamed, 3, name="steps")
+    assert "state(t_1)" in repr(steps) and "steps[t] = s = t_2" in repr(steps)
+    read_latex(steps._repr_latex_())
 
 
 def test_names_are_text():

@@ -90,7 +90,7 @@ def shuffled(s: Planned, rng: random.Random, steps: int = 10, words: Sequence[st
                 case "partition":
                     handle.partition(rng.choice(loops), rng.randint(1, 5), rng.choice((None, 3, 50)), rng.choice((None, 1, 2, 9)))
                 case "rfactor":
-                    handle.rfactor(rng.choice(loops), rng.choice((1, 1, 2, 3)))
+                    handle.rfactor(rng.choice(loops), rng.choice((1, 1, 2, 3)), rng.random() < 0.3)
                 case "part":
                     handle.part(rng.choice(loops), *(rng.randint(2, 5) for _ in range(rng.randint(1, 3))))
                 case "pipeline":

@@ -329,3 +329,14 @@ def test_a_size_that_only_the_shape_of_a_result_has_is_one_of_the_program():
     again = te.placeholder((n,), name="again")
     first = te.gradient(y, [x], head=te.placeholder((m,), name="h"))[0]
     verify(te.program_of(list(te.gradient(first, [x], head=again))))
+
+
+@pytest.mark.parametrize("divisor", [np.inf, -np.inf, np.nan, 2.5])
+def test_numbers_that_no_integer_divides_by_are_no_rows(divisor: float) -> None:
+    """Remainders and quotients of floats, of data and of an index, at a divisor that is no integer."""
+    x = te.placeholder((8,), name="x")
+    whole = te.compute((8,), lambda i: x[i] % divisor + te.cast(i, "float32") // divisor, name="whole")
+    some = te.compute((), lambda: te.sum(lambda i: x[i], 8, where=lambda i: te.cast(i, "float64") % divisor > 1), name="some")
+    values = np.array([np.inf, -np.inf, np.nan, 3e9, -3e9, 0, 2.75, -2.75], np.float32)
+    for got, expected in zip(te.build([whole, some], [x])(values), te.evaluate([whole, some], {x: values}), strict=True):
+        np.testing.assert_array_equal(got, expected)

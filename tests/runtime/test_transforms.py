@@ -335,6 +335,12 @@ def test_check_gradient_names_the_input_at_fault():
     assert "the derivative by y alone is" in refused(te.GradientCheckError, te.check_gradient, product, normal(3), normal(3))
 
 
+def test_check_gradient_names_the_kinks_of_an_operation():
+    greatest = te.op(lambda x: te.compute((), lambda: te.max(lambda i: te.abs(x[i]), 3)))
+    text = refused(te.GradientCheckError, te.check_gradient, greatest, np.ones(3))
+    assert "hint: away from kinks (max of equal values, abs where a == 0) this is a defect: please report it with the op" in text
+
+
 def test_check_gradient_of_what_cannot_be_checked():
     logarithm = te.op(lambda x: te.compute(x.shape, lambda i: te.log(x[i])))
     text = refused(te.GradientCheckError, te.check_gradient, logarithm, -np.ones(2))

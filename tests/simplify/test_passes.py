@@ -24,6 +24,8 @@ from tensorexpr.simplify import (
     share_reductions,
     simplify,
     simplify_indices,
+    slice_definitions,
+    write_out_cases,
 )
 from tensorexpr.text import print_program
 from tensorexpr.verify import verify
@@ -38,6 +40,8 @@ PASSES = (
     share_definitions,
     share_reductions,
     remove_dead_definitions,
+    write_out_cases,
+    slice_definitions,
 )
 
 
@@ -332,3 +336,49 @@ def test_what_derived_formulas_decide_is_computed_as_the_user_wrote_it() -> None
             "return R",
         ]
     )
+
+
+CASES = program_of(
+    "a: f32[4] = input()",
+    "b: f32[4, 2] = input()",
+    "t[i, c]: f32[4, 2] = where(c == 1, exp(a[i]), 0.0)",
+    "y[i]: f32[4] = sum(where(c == 1, t[i, 1] * a[i] * t[i, 1], b[i, c]) for c in range(2))",
+    "return y",
+)
+
+
+def test_sums_over_cases_are_written_out() -> None:
+    text = body(write_out_cases(CASES))
+    assert "y[i]: f32[4] = 0.0 + where(0 == 1, t[i, 1] * a[i] * t[i, 1], b[i, 0]) + where(1 == 1, " in text
+
+
+def test_places_that_are_read_are_tensors_of_their_own() -> None:
+    assert "t[i]: f32[4] = where(1 == 1, exp(a[i]), 0.0)" in body(slice_definitions(CASES))
+    assert "t[i]: f32[4] = exp(a[i])\ny[i]: f32[4] = b[i, 0] + 0.0 + t[i] * a[i] * t[i]" in body(simplify(CASES))
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("t[i, c]: f32[4, 2] = where(c == 1, a[i], 0.0)", "return t"),  # a result
+        ("t[i, c]: f32[4, 2] = where(c == 1, a[i], 0.0)", "y[i]: f32[4] = t[i, 1] + t[i, i % 2]", "return y"),  # read elsewhere
+        ("t[i, c]: f32[4, 2] = a[i] * f32(c)", "y[i]: f32[4] = t[i, 1] + t[i, 0]", "return y"),  # one formula
+        ("t[i, c]: f32[4, 9] = where(c == 1, a[i], 0.0)", "y[i]: f32[4] = t[i, 1]", "return y"),  # many places
+        ("t[i, c]: f32[4, 2] = where(c == 1, a[n[i]], 0.0)", "y[i]: f32[4] = t[i, 1]", "return y"),  # a check that may fail
+        ("y[i]: f32[4] = max(where(c == 1, a[i], 0.0) for c in range(2))", "return y"),  # no sum
+        ("y[i]: f32[4] = sum(where(c == 1, a[i], 0.0) for c in range(9))", "return y"),  # many terms
+        ("y[i]: f32[4] = sum(where(c == i, a[i], 0.0) for c in range(2))", "return y"),  # no case of c alone
+    ],
+)
+def test_what_has_no_cases_stays(lines: tuple[str, ...]) -> None:
+    program = program_of("a: f32[4] = input()", "n: i64[4] = input()", *lines)
+    assert slice_definitions(program) is program
+    assert write_out_cases(program) is program
+
+
+def test_cases_keep_every_bit() -> None:
+    simple, rng = simplify(CASES), np.random.default_rng(0)
+    for _ in range(5):
+        inputs = {"a": rng.standard_normal(4).astype("f"), "b": rng.choice([0.0, -0.0, np.nan, 1.5], (4, 2)).astype("f")}
+        before, after = evaluate_program(CASES, inputs), evaluate_program(simple, inputs)
+        assert before["y"].tobytes() == after["y"].tobytes()

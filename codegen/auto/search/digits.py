@@ -51,7 +51,9 @@ def _moduli(s: For) -> Iterator[int]:
     """The numbers by which the index of a loop is divided, with nothing beside it but what they divide."""
     nodes: set[Expr] = {node for e in expressions_in(s.body) for node in walk(e)}
     for node in nodes:
-        if isinstance(node, Apply) and node.op.name in ("floordiv", "mod") and isinstance(node.args[1], Const):
+        if not isinstance(node, Apply) or node.op.name not in ("floordiv", "mod") or not node.dtype.is_integer:
+            continue
+        if isinstance(node.args[1], Const):
             form, modulus = affine_of(node.args[0]), int(node.args[1].value)
             if form is None or modulus < LEAST or form.coefficient(s.index) != 1:  # in an empty tensor it may be 0
                 continue

@@ -44,6 +44,14 @@ def merged(kernels: Sequence[Kernel], groups: Sequence[Sequence[range]]) -> list
     return found
 
 
+def in_one(a: Stmt, b: Stmt) -> For | None:
+    """Two loops, neither of which touches what the other writes, as one in which every loop of theirs is a pair; None where one is left."""
+    if not _alike(a, b) or not isinstance(a, For) or not isinstance(b, For) or _loops(a) != _loops(b):
+        return None
+    found = _loop(a, b, frozenset())
+    return found if found is not None and _loops(found) == _loops(a) else None
+
+
 def _gathered(kernels: Sequence[Kernel], members: Sequence[range]) -> tuple[list[range], Block]:
     """The definitions that can run where the first of the list does, and their statements there."""
     taken: list[range] = []

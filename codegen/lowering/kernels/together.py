@@ -6,6 +6,11 @@
 On a CPU all cores meet once for them, on a GPU they are one launch. Kernels that have no loops, a few statements each, are one iteration
 together; kernels whose loops all are serial follow each other in one. The region stands where the last of them stood, so one that what
 lies between waits for stays a kernel of its own. So does one that checks for those behind it: its checks come before their reads.
+
+    for i in parallel(n): a[i] = f(x[i])    for i in parallel(n): b[i] = g(x[i])
+    -->  for i in parallel(n): a[i] = f(x[i]); b[i] = g(x[i])
+
+On a CPU those that go through one array in the same loops are one loop, which loads each element, and computes what they share of it, once.
 """
 
 from __future__ import annotations
@@ -13,12 +18,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tensorexpr.codegen.lowering.context.arithmetic import ONE, ZERO
-from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, Kernel, Stmt
+from tensorexpr.codegen.lowering.kernels.merging import accesses, in_one
+from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, Kernel, Stmt, Store
+from tensorexpr.codegen.nest.names import statements
 from tensorexpr.codegen.nest.verify import touched, written
 from tensorexpr.records import record
 
 NAMED = 4
 """Kernels that the name of a region mentions."""
+MOST_STREAMS = 16
+"""Arrays that one loop goes through: beyond it their pages and cache lines drive each other out."""
 
 
 @record
@@ -80,13 +89,39 @@ def _members(kernels: Sequence[_Member], group: Sequence[_Member]) -> list[_Memb
 def _region(members: Sequence[_Member], fresh: Callable[[str], str]) -> Kernel:
     names = [m.kernel.name for m in members]
     name = " ".join(names) if len(names) <= NAMED else f"{' '.join(names[:NAMED])} and {len(names) - NAMED} more"
-    loops: list[Stmt] = [m.kernel.body[0] for m in members if m.is_loop]
+    loops: list[Stmt] = _in_step([m.kernel.body[0] for m in members if m.is_loop])
     alone: Block = tuple(s for m in members if not m.is_loop for s in m.kernel.body)
     if not loops:
         return Kernel(name, alone)
     if alone:
         loops.append(For(fresh("once"), ZERO, ONE, alone, "parallel"))
     return Kernel(name, tuple(loops), together=len(loops) > 1)
+
+
+def _in_step(loops: Sequence[Stmt]) -> list[Stmt]:
+    """Loops that wait for none of the others, with those that go through one array in step as one."""
+    made: list[Stmt] = []
+    for s in loops:
+        for at, other in enumerate(made):
+            if (one := _as_one(other, s)) is not None:
+                made[at] = one
+                break
+        else:
+            made.append(s)
+    return made
+
+
+def _as_one(a: Stmt, b: Stmt) -> Stmt | None:
+    """Two loops as one, where all loops inside are pairs, nothing is summed up, and what both load of an array is the same elements."""
+    found = in_one(a, b)
+    if found is None or len({*touched((Kernel("", (found,)),))}) > MOST_STREAMS:
+        return None
+    stores = [s for s in statements((found,)) if isinstance(s, Store)]
+    if any(s.buffer == n.tensor for s in stores for n in accesses((s,))):
+        return None
+    mine = written((a,))
+    one, other = ({n for s in stores if (s.buffer in mine) == first for n in accesses((s,)) if n.indices} for first in (True, False))
+    return None if one.isdisjoint(other) else found
 
 
 def _checks(s: Stmt) -> bool:

@@ -8,8 +8,10 @@ rows stay in registers, those of a block of columns in the first cache, a vector
     -->  for part of the rows: for block of columns: for i: for j in block: { A[i] += f(i, j); B_parts[part, j] += g(i, j) }
          B[j] = sum(B_parts[part, j] for part)
 
-`rfactor` makes the parts, `compute_with` the one pass. How many parts there are follows from extents alone, so do bits; they are far fewer
-than the rows, so they are small beside the pairs, and adding them up costs next to nothing.
+`rfactor` makes the parts, `compute_with` the one pass. Sums over rows are kept by blocks of columns as well where a definition has further
+sums, or where blocks do not divide the columns. Blocks and parts are all as long: the last one begins where it fits. How many parts there
+are follows from extents alone, so do bits; they are far fewer than the rows, so they are small beside the pairs, and adding them up costs
+next to nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ NEAREST = 32 << 10
 BLOCKS = (16, 256)
 """Columns of a block at least and at most."""
 WORTH = 8
-"""Operations of a pair beyond which computing them once is worth more than keeping the sums of columns in the first cache."""
+"""Operations of a pair beyond which computing them once is worth more than keeping the sums of columns in the first cache; for each of
+these sums, where those over rows are kept by blocks, too (N-body forces, with 21 for three sums, are slower so)."""
 
 
 @record
@@ -56,6 +59,11 @@ class Sum:
     """What is worth computing once for a pair, by the names of axes: its own `a`, the other `b`."""
     turned: frozenset[Expr]
     """The same with the axes called the other way."""
+    order: int = 0
+    beside: int = 0
+    """Which of the sums in its loop it is, and how many others there are."""
+    apart: bool = False
+    """Whether its definition has further sums: then it is kept by blocks and parts."""
 
     @property
     def extents(self) -> tuple[int, int]:
@@ -70,7 +78,7 @@ def crossed_sums(s: Planned, shapes: Mapping[str, tuple[Expr, ...]]) -> set[str]
     planned: set[str] = set()
     while found:
         host = found.pop(0)
-        free = [x for x in found if not depends_on(s.state, x.name, host.name) and not depends_on(s.state, host.name, x.name)]
+        free = [x for x in found if x.name == host.name or not _depend(s, x.name, host.name)]
         same = [host, *(x for x in free if x.extents == host.extents and x.values & host.values)]
         across = [x for x in free if x.extents == host.extents[::-1] and x.turned & host.values]
         for rows, columns in ((same, across), (across, same)) if across else ():
@@ -82,37 +90,68 @@ def crossed_sums(s: Planned, shapes: Mapping[str, tuple[Expr, ...]]) -> set[str]
     return planned
 
 
+def _depend(s: Planned, one: str, other: str) -> bool:
+    """Whether one of two definitions needs the other."""
+    return depends_on(s.state, one, other) or depends_on(s.state, other, one)
+
+
 def _sums(s: Planned, definition: Define, shapes: Mapping[str, tuple[Expr, ...]]) -> Iterator[Sum]:
-    """The sum that a definition is, if it is one over pairs."""
+    """The sums that a definition is made of, if each is one over pairs."""
     name = definition.name
     if name not in s.state.table or not is_plain(s, name):
         return
     parts = s.state.stage(name).parts
-    top = [g for g in parts.groups if g.scope is None]
-    if len(top) != 1 or not _is_plain_sum(top[0]) or not all(_is_whole(a) for g in parts.groups for a in g.axes):
+    top = {g.axes[0].index: g for g in parts.groups if g.scope is None and _is_plain_sum(g)}
+    if not all(g.scope is not None or _is_plain_sum(g) for g in parts.groups) or not all(
+        _is_whole(a) for g in parts.groups for a in g.axes
+    ):
         return
-    (over,) = top[0].axes
+    nodes = list(dict.fromkeys(_outermost(definition.value)))
+    loops = [next((g.axes[0] for g in (top.get(n.axes[0].index), *top.values()) if g is not None and _alike(g, n)), None) for n in nodes]
+    found = [None if loop is None else _over_pairs(s, definition, node, loop, shapes) for node, loop in zip(nodes, loops, strict=True)]
+    for at, one in enumerate(found):
+        if one is not None and None not in found:
+            yield replace(one, order=loops[:at].count(loops[at]), beside=loops.count(loops[at]) - 1, apart=len(found) > 1)
+
+
+def _outermost(node: Expr) -> Iterator[Reduce]:
+    """The reductions of an expression that are in no other."""
+    if isinstance(node, Reduce):
+        yield node
+    else:
+        for child in children(node):
+            yield from _outermost(child)
+
+
+def _alike(group: Group, node: Reduce) -> bool:
+    """Whether a reduction may stand in the loop of a group."""
+    return len(node.axes) == 1 and (group.axes[0].start, group.axes[0].stop) == (node.axes[0].start, node.axes[0].stop)
+
+
+def _over_pairs(s: Planned, definition: Define, node: Reduce, loop: Axis, shapes: Mapping[str, tuple[Expr, ...]]) -> Sum | None:
+    """A reduction over a loop, as a sum over pairs of what is worth computing once; None where it is none."""
+    parts, over = s.state.stage(definition.name).parts, node.axes[0].index
     known = lengths(parts)
     axes = {a.index: a for a in parts.axes if known[a.index] > 1 and _is_whole(a)}
     values: dict[str, list[Expr]] = {}
-    for value in _worthy(definition.value, False):
-        used = {n for n in free_names(value) if n in axes or n == over.index}
-        if over.index in used and len(used) == 2:
-            (own,) = used - {over.index}
+    for value in _worthy(node, False):
+        used = {n for n in free_names(value) if n in axes or n == over}
+        if over in used and len(used) == 2:
+            (own,) = used - {over}
             values.setdefault(own, []).append(value)
     if len(values) != 1:
-        return
+        return None
     ((index, found),) = values.items()
     reads = reaches((*parts.values, *(v for g in parts.groups for m in g.members for v in m.values)), shapes)
-    if any(r.stride(index) and r.stride(over.index) for r in reads) or _held(parts, axes[index]) > MOST_HELD:
-        return  # a matrix of pairs is read along its rows; and what finds no register is read again for each pair
-    named = [frozenset(_canonical(e, {index: Index(a), over.index: Index(b)}) for e in found) for a, b in (("a", "b"), ("b", "a"))]
-    yield Sum(name, axes[index], over, *named)
+    if any(r.stride(index) and r.stride(loop.index) for r in reads) or _held(parts, axes[index]) > MOST_HELD:
+        return None  # a matrix of pairs is read along its rows; and what finds no register is read again for each pair
+    named = [frozenset(_canonical(e, {index: Index(a), over: Index(b)}) for e in found) for a, b in (("a", "b"), ("b", "a"))]
+    return Sum(definition.name, axes[index], loop, *named)
 
 
 def _is_plain_sum(group: Group) -> bool:
-    """Whether a group is one sum over a single axis, of all of its points, in any order."""
-    return len(group.axes) == 1 and len(group.members) == 1 and not (group.guard or group.where or is_ordered(group))
+    """Whether a group is sums over a single axis, of all of its points, in any order."""
+    return len(group.axes) == 1 and not (group.guard or group.where or is_ordered(group))
 
 
 def _is_whole(axis: Axis) -> bool:
@@ -155,32 +194,80 @@ def _in_one_pass(s: Planned, rows: list[Sum], columns: list[Sum]) -> list[str]:
     lanes = min(s.target.lanes(accumulator(v.dtype)) for each in (*rows, *columns) for v in s.state.stage(each.name).parts.values)
     wide = sum(_sums_of(s, each) for each in columns)
     extent, others = rows[0].extents
-    parts = next((p for p in range(PARTS[0], PARTS[1] + 1) if extent % (p * lanes) == 0 and extent // p >= ROWS * wide), None)
-    widest = min(BLOCKS[1], NEAREST // (wide * s.target.vector_bits // 8))
-    block = next((b for b in range(widest, BLOCKS[0] - 1, -1) if others % b == 0), None)
-    work = sum(total_work(s.state.stage(each.name).parts) for each in (*rows, *columns))
-    names = [each.name for each in (*rows, *columns)]
-    if parts is None or block is None or work < PARTS[0] * LEAST_WORK:
+    length, block = _parts(extent, lanes, ROWS * wide), _block(others, min(BLOCKS[1], NEAREST // (wide * s.target.vector_bits // 8)))
+    work = sum(total_work(s.state.stage(name).parts) for name in dict.fromkeys(each.name for each in (*rows, *columns)))
+    names = list(dict.fromkeys(each.name for each in (*rows, *columns)))
+    shared = {e for each in rows for e in each.values} & {e for each in columns for e in each.turned}
+    cheap = any(each.apart for each in rows) and max(map(operations, shared)) <= WORTH * wide
+    if cheap or length < ROWS * wide or block < BLOCKS[0] or work < PARTS[0] * LEAST_WORK:
         return []
-    if not s.decisions.wanted(f"{names[0]}: one pass with {', '.join(names[1:])}"):
+    if not s.decisions.wanted(f"{names[0]}: one pass with {', '.join(names[1:]) or 'itself'}"):
         return []
-    before, made = s.state, []
+    before = s.state
+    if any((each.name, each.over) == (other.name, other.over) for each in rows for other in columns):
+        block = length  # one loop, cut once
+    blocked = others % block != 0 or any(each.apart for each in rows)
+    taken: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {}
+
+    def apart(each: Sum, count: int) -> tuple[str, str, str] | None:
+        """The partial sums over so many points each: their definition, its loop over the parts, and the one inside; None where sums of the
+        definition are equal."""
+        key = each.name, each.over.index
+        if key not in taken:
+            part, _ = s[each.name].split(each.over.index, count)
+            taken[key] = part, s[each.name].rfactor(part, even=True)
+        part, names = taken[key]
+        if len(names) != each.beside + 1:
+            return None
+        (group,) = (g for g in s.state.stage(names[each.order]).parts.groups if g.scope is None)
+        return names[each.order], part, group.axes[0].index
+
+    def loops_of(each: Sum, row: bool) -> _Loops | None:
+        if row and not blocked:
+            return _Loops(each.name, each.own.index, each.over.index)
+        found = apart(each, block if row else length)
+        if found is None:
+            return None
+        name, part, inner = found
+        return _Loops(name, each.own.index, inner, blocks=part) if row else _Loops(name, inner, each.own.index, part=part)
+
     try:
-        for each in rows:
-            part, inner = s[each.name].split(each.own.index, extent // parts)
-            _cut(s, each.name, part, inner, each.over.index, lanes, block)
-            made.append(each.name)
-        for each in columns:
-            part, inner = s[each.name].split(each.over.index, extent // parts)
-            (name,) = s[each.name].rfactor(part)
-            _cut(s, name, part, inner, each.own.index, lanes, block)
-            made.append(name)
-        for name in made[1:]:
-            s[name].compute_with(made[0])
+        all_loops = [loops_of(each, True) for each in rows] + [loops_of(each, False) for each in columns]
+        made = [loops for loops in all_loops if loops is not None]
+        if len(made) < len(all_loops):
+            s.state = before
+            return []
+        for loops in made:
+            _cut(s, loops, length, lanes, block)
+        for loops in made[1:]:
+            s[loops.name].compute_with(made[0].name)
     except ScheduleError:
         s.state = before
         return []
-    return made
+    return [loops.name for loops in made]
+
+
+@record
+class _Loops:
+    """The loops of a sum: over rows and columns, or over `parts` of the rows or `blocks` of the columns and inside one."""
+
+    name: str
+    rows: str
+    columns: str
+    part: str | None = None
+    blocks: str | None = None
+
+
+def _parts(extent: int, lanes: int, least: int) -> int:
+    """The rows of a part: whole vectors, cut so that the last part is as full as can be."""
+    lengths = [-(-extent // (count * lanes)) * lanes for count in range(PARTS[0], PARTS[1] + 1)]
+    able = [n for n in lengths if n >= least]
+    return min(able, key=lambda n: -(-extent // n) * n, default=0)
+
+
+def _block(extent: int, most: int) -> int:
+    """The columns of a block, at most so many: as many in all of them where that is half of the most."""
+    return next((b for b in range(most, most // 2, -1) if extent % b == 0), -(-extent // -(-extent // most)))
 
 
 def _sums_of(s: Planned, each: Sum) -> int:
@@ -190,11 +277,13 @@ def _sums_of(s: Planned, each: Sum) -> int:
     return prod(known[a.index] for a in parts.axes if a.index != each.own.index)
 
 
-def _cut(s: Planned, name: str, part: str, rows: str, columns: str, lanes: int, block: int) -> None:
+def _cut(s: Planned, loops: _Loops, length: int, lanes: int, block: int) -> None:
     """The loops of one sum: a part of the rows, blocks of columns, rows, columns, what is computed for a pair, and lanes of rows."""
-    handle = s[name]
+    name, handle = loops.name, s[loops.name]
+    part, rows = (loops.part, loops.rows) if loops.part is not None else handle.split(loops.rows, length, "shift")
+    tail = "peel" if loops.part is None else "shift"  # blocks of a sum over columns that is kept whole divide them
+    blocks, inner = (loops.blocks, loops.columns) if loops.blocks is not None else handle.split(loops.columns, block, tail)
     outer, vector = handle.split(rows, lanes)
-    blocks, inner = handle.split(columns, block)
     stage = s.state.stage(name)
     inside = [x for g in stage.parts.groups if g.scope is not None for x in g.indices]
     rest = [x for x in stage.order if x not in (part, outer, vector, blocks, inner, *inside)]

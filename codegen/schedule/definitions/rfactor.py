@@ -74,22 +74,25 @@ _ARITHMETIC = ("neg", "add", "sub", "mul", "floordiv", "mod", "minimum", "maximu
 @record
 class Cut:
     """How an axis of a reduction is taken apart: `part` runs over the parts, the axis `rest` inside one (none for a single
-    point); `place` is the point of the axis there. Parts of `points` points each follow each other."""
+    point); `place` is the point of the axis there. Parts of `points` points each follow each other. Where all parts are as long, the last
+    one moved back, `own` says which of its points no part before it has."""
 
     axis: str
     part: Axis
     rest: tuple[Axis, ...]
     place: Expr
     points: int
+    own: Expr | None = None
 
 
-def rfactor(state: State, name: str, loop: str, turns: int = 1) -> tuple[State, tuple[str, ...]]:
+def rfactor(state: State, name: str, loop: str, turns: int = 1, even: bool = False) -> tuple[State, tuple[str, ...]]:
     """rewrite: C[i] = sum(e[k] for k) --> C_parts[k_o, i] = sum(e[k_o * f + k_i] for k_i); C[i] = sum(C_parts[k_o, i] for k_o).
 
     `loop` is a loop of a reduction: one that was split off its axis, or the whole axis. The reduction over the partial results
     takes its place. Gives the names of the definitions that hold them: one for each result that reductions in these loops have.
     Bounds of the axis may depend on other indices, not on data. Of a scatter `loop` is the outermost loop, and each part adds to a result
-    of its own, or to one of so many `turns`.
+    of its own, or to one of so many `turns`. Parts of a sum that are `even` are all as long, as blocks of a loop with tail "shift" are: the
+    last one begins where it fits, and adds nothing for points that were added before.
     """
     stage = state.stage(name)
     definition = program_facts(state.program).definitions[name]
@@ -105,6 +108,7 @@ def rfactor(state: State, name: str, loop: str, turns: int = 1) -> tuple[State, 
         raise refuse(stage, f"expected a plain definition or a scatter outside of scans to take apart, got {name}")
     group = _group(state, stage, loop)
     cut = _cut(stage, group, loop)
+    cut = _moved_back(stage, group, cut) if even else cut
     value = rename_bound(definition.value, {a.index for a in definition.axes})  # the names that loops have
     maker = _Maker(state, stage, definition, group, cut)
     changed = replace(definition, value=maker.visit(value, ()))
@@ -234,6 +238,25 @@ def _cut(stage: Stage, group: Group, loop: str) -> Cut:
     return cut_axis(axis, loop, split)
 
 
+def _moved_back(stage: Stage, group: Group, cut: Cut) -> Cut:
+    """Parts that are all as long; the same where they are."""
+    axis = span_in(stage, group, cut.axis)
+    extent = None if axis is None else length_of(axis)
+    sums = all(m.combiner.is_builtin and m.combiner.name == "sum" for m in group.members)
+    blocks = len(cut.rest) == 1 and cut.points > 1
+    if axis is None or not isinstance(extent, Const) or int(extent.value) < cut.points or not sums or not blocks:
+        raise refuse(stage, f"expected a sum over blocks of at most all its points for even parts, got {cut.axis}", cut.axis)
+    rest = cut.rest[0]
+    if rest.stop == const(cut.points):
+        return cut
+    first = apply("mul", Index(cut.part.index), const(cut.points))
+    begin = apply("minimum", first, const(int(extent.value) - cut.points))
+    place = _plus(_plus(begin, Index(rest.index)), axis.start)
+    return Cut(
+        cut.axis, cut.part, (replace(rest, stop=const(cut.points)),), place, cut.points, apply("ge", _plus(begin, Index(rest.index)), first)
+    )
+
+
 def cut_axis(axis: Axis, loop: str, split: Split | None) -> Cut:
     """An axis taken apart along `loop`, one of the two that it was split into, or the axis itself."""
     name, extent = axis.index, length_of(axis)
@@ -325,6 +348,8 @@ class _Maker:
             return self.winner(guarded, part)
         kept = accumulator(node.dtype) if node.combiner.name in ("sum", "prod") else node.dtype
         wide = tuple(v if v.dtype is kept else Cast(kept, v) for v in part.values)
+        if self.cut.own is not None:
+            wide = tuple(apply("where", self.cut.own, v, Const(0, kept)) for v in wide)
         total = replace(node, values=(self.partial(replace(part, values=wide)),), axes=(self.cut.part,), where=None)
         return total if kept is node.dtype else Cast(node.dtype, total)
 

@@ -26,13 +26,13 @@ from tensorexpr.initial import checked
 from tensorexpr.ir import Access, Apply, Cast, Const, Definition, Expr, Index, Input, Program, Size, TensorType, const
 from tensorexpr.language.core import borders, habits
 from tensorexpr.language.core.printing import renamed_text
-from tensorexpr.language.core.renaming import local_names, renamed
+from tensorexpr.language.core.renaming import index_names, local_names, renamed
 from tensorexpr.language.core.scalar import Scalar, operand
 from tensorexpr.language.core.tracing import RESERVED, Frame
 from tensorexpr.records import record
 from tensorexpr.regions import normal_form
 from tensorexpr.text import is_readable, print_definition, print_type
-from tensorexpr.traversal import substitute, walk
+from tensorexpr.traversal import fresh_name, substitute, walk
 
 _serial = itertools.count()
 
@@ -215,17 +215,19 @@ class Tensor:
         return text if 0 < len(text) <= _LONGEST else f"{self.name}: {self._type_text()} = ..."
 
     def _names(self, definition: Definition) -> dict[str, str]:
-        """What the keys in its definition are called."""
-        keys = [source.key for source in self.sources] + [key for key, _ in definition.results] + [*local_names(definition)]
-        return {key: name_of(key) for key in keys}
+        """What the keys in its definition are called: no two alike, and none as an index."""
+        keys = [key for key, _ in definition.results] + [source.key for source in self.sources] + [*local_names(definition)]
+        taken = set(index_names(definition))
+        return {key: fresh_name(name_of(key), taken) for key in dict.fromkeys(keys)}
 
     def _repr_latex_(self) -> str:
         from tensorexpr.latex import displayed  # noqa: PLC0415
 
         if self.definition is None:
             return displayed(Program((Input(self.name, self.type),), (), (), ()))
-        read = {name_of(source.key): source.type for source in self.sources}
-        shown = renamed(self.definition, self._names(self.definition), {})
+        names = self._names(self.definition)
+        read = {names[source.key]: source.type for source in self.sources}
+        shown = renamed(self.definition, names, {})
         return displayed(Program(tuple(Input(name, type_) for name, type_ in read.items()), (), (shown,), ()))
 
     __hash__ = object.__hash__

@@ -130,8 +130,11 @@ def _divisor(node: Expr, axis: Axis) -> int:
     """The length of the rows by which a node divides an index, with nothing beside it but whole rows; 0 where there are none."""
     match node:
         case Apply(op, (dividend, Const(value))) if op.name in ("floordiv", "mod") and isinstance(axis.stop, Const):
-            form, modulus, length = affine_of(dividend), int(value), int(axis.stop.value)
-            if form is None or form.coefficient(axis.index) != 1 or not LEAST <= modulus < length or length % modulus:
+            form = affine_of(dividend) if node.dtype.is_integer else None
+            if form is None or form.coefficient(axis.index) != 1:
+                return 0
+            modulus, length = int(value), int(axis.stop.value)
+            if not LEAST <= modulus < length or length % modulus:
                 return 0
             return modulus if all(name == axis.index or count % modulus == 0 for name, count in form.terms) else 0
     return 0

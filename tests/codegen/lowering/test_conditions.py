@@ -247,7 +247,7 @@ sizes(n)
 X: f32[n] = input()
 W: f32[4096] = input()
 a[i]: f32[4096] = exp(W[i]) * X[0]
-b[i]: f32[4096] = sin(W[i]) * 2.0
+b[i]: f32[2048] = sin(W[i]) * 2.0
 c[i]: f32[4096] = sum(X[1] * W[k] for k in range(i // 64))
 return a, b, c
 """

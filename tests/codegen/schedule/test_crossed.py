@@ -6,11 +6,13 @@ import pytest
 import tensorexpr as te
 from tensorexpr import kernels
 from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.nest_proofs import prove
 from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.codegen.schedule import Planned
 from tensorexpr.codegen.target import Target
 from tensorexpr.parse import parse_program
-from tests.codegen.programs import assert_means, by_planners
+from tests.codegen.llvm.nests import run
+from tests.codegen.programs import WIDE, assert_means, by_planners
 
 PAIR = "exp(-(x[i] - y[j]) * (x[i] - y[j]))"
 BOTH = """
@@ -20,6 +22,22 @@ w: f32[{n}, {m}] = input()
 A[i]: f32[{n}] = sum({a} for j in range({m}){where})
 B[j]: f32[{m}] = sum({b} for i in range({n}))
 return A, B
+"""
+
+PAIRS = """
+x: f32[{n}] = input()
+g: f32[{m}] = input()
+h: f32[{m}] = input()
+a[i]: f32[{n}] = sum(h[j] * exp(x[i] - g[j]) * cos(x[i] - g[j]) for j in range({m}))
+b[j]: f32[{m}] = sum(exp(x[i] - g[j]) * cos(x[i] - g[j]) for i in range({n}))
+return a, b
+"""
+ITSELF = """
+x: f32[n] = input()
+y: f32[n] = input()
+a[j]: f32[n] = sum(tanh(y[j] - y[k]) * cos(x[j] - x[k]) for k in range(n)) - sum(tanh(y[k] - y[j]) * cos(x[k] - x[j]) for k in range(n))
+b[j]: f32[n] = sum(tanh(y[j] - y[k]) * exp(x[j] - x[k]) for k in range(n)) - sum(tanh(y[k] - y[j]) * exp(x[k] - x[j]) for k in range(n))
+return a, b
 """
 
 
@@ -48,7 +66,7 @@ def test_cores_have_no_say_in_the_parts():
     assert str(both(cores=1).state.program) == str(both(cores=2).state.program) == str(both(cores=64).state.program)
 
 
-@pytest.mark.parametrize(("n", "m"), [(512, 32), (32, 544)])
+@pytest.mark.parametrize(("n", "m"), [(512, 32), (32, 544), (509, 32), (512, 31)])
 def test_values_are_those_of_the_interpreter(n, m):
     s = both(n, m)
     assert len(kernel_names(s)) == 2
@@ -58,8 +76,7 @@ def test_values_are_those_of_the_interpreter(n, m):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"n": 500},  # rows that are no whole vectors
-        {"m": 257},  # columns that are no whole blocks
+        {"m": 13},  # too few columns for a block
         {"n": 256, "m": 64},  # parts of too few rows
         {"b": "exp((x[i] - y[j]) * (x[i] - y[j])) * x[i]"},  # another value
         {"b": "(x[i] - y[j]) * (x[i] - y[j])", "a": "(x[i] - y[j]) * (x[i] - y[j])"},  # a value that costs nothing
@@ -90,3 +107,37 @@ def test_all_gradients_of_a_kernel_product_have_one_pass():
     found = te.build(schedule, [*inputs, head])(*(v.astype(np.float32) for v in (x, y, b, h)))
     for value, expected in zip(found, wanted, strict=True):
         np.testing.assert_allclose(value, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
+
+
+def computed(text, *inputs):
+    """The nest of a program by default, and what its machine code gives."""
+    program = parse_program(text.lstrip())
+    nest = lower(autoschedule(program, WIDE))
+    assert not prove(nest, quick=True).refuted
+    given = dict(zip((i.name for i in program.inputs), inputs, strict=True))
+    return nest, run(nest, given)
+
+
+def drawn(*lengths):
+    rng = np.random.default_rng(1)
+    return [rng.standard_normal(n).astype("f") for n in lengths]
+
+
+@pytest.mark.parametrize(("n", "m"), [(1024, 512), (1021, 512), (1024, 499), (1201, 499)])
+def test_rows_and_columns(n, m):
+    x, g, h = drawn(n, m, m)
+    nest, found = computed(PAIRS.format(n=n, m=m), x, g, h)
+    assert any(" " in kernel.name for kernel in nest.kernels)
+    pairs = np.exp(np.subtract.outer(x, g, dtype="d")) * np.cos(np.subtract.outer(x, g, dtype="d"))
+    np.testing.assert_allclose(found["a"], pairs @ h, rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(found["b"], pairs.sum(0), rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("n", [1024, 1009])
+def test_pairs_of_one_set(n):
+    x, y = drawn(n, n)
+    nest, found = computed(ITSELF.replace("(n)", f"({n})").replace("[n]", f"[{n}]"), x, y)
+    assert any(sorted(kernel.name.split(" ")) == ["a_parts", "a_parts_1", "b_parts", "b_parts_1"] for kernel in nest.kernels)
+    dx, dy = (np.subtract.outer(v, v, dtype="d") for v in (x, y))
+    for name, pairs in (("a", np.tanh(dy) * np.cos(dx)), ("b", np.tanh(dy) * np.exp(dx))):
+        np.testing.assert_allclose(found[name], pairs.sum(1) - pairs.sum(0), rtol=1e-4, atol=1e-2)

@@ -104,6 +104,22 @@ def test_either_loop_of_a_split_and_any_tail(factor, which, tail):
     assert_means(s)
 
 
+@pytest.mark.parametrize("factor", [2, 7, 16, 25, 99, 100])
+def test_even_parts_add_each_point_once(factor):
+    s = plain(TOTAL)
+    s["S"].rfactor(s["S"].split("k", factor)[0], even=True)
+    assert f"for k_i in range({factor})" in str(s.state.program)
+    assert_means(s)
+
+
+def test_even_parts_are_blocks_of_sums():
+    for text, stage, block in ((TOTAL, "S", 128), (TOTAL, "S", 1), (BEST, "M", 2)):
+        s = plain(text)
+        loop = s[stage].loops[-1]
+        with pytest.raises(ScheduleError, match="expected a sum over blocks of at most all its points for even parts, got k"):
+            s[stage].rfactor(s[stage].split(loop, block)[0] if block > 1 else loop, even=True)
+
+
 def test_a_whole_axis_of_a_reduction_over_two():
     s = plain("x: f32[5, 6, 7] = input()\nS[j]: f32[6] = sum(x[i, j, k] for i in range(5) for k in range(7))\nreturn S")
     s["S"].rfactor("i")

@@ -1,0 +1,126 @@
+"""Components that a formula tells apart by cases are tensors and terms of their own.
+
+    t[i, c] = where(c == 1, a[i], 0.0);  y[i] = sum(where(c == 1, t[i, 1] * x[i], b[i, c]) for c in range(2))
+    -->  t[i] = a[i];  y[i] = 0.0 + b[i, 0] + t[i] * x[i]
+
+A stack of components is written with a case for each place of a short axis, and its gradient sums over the cases. Written out, each term
+is one formula without tests, and what was stored for all places is stored for those that somebody reads, one behind the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tensorexpr.ir import Access, Apply, Axis, Const, Define, Expr, Index, Program, Reduce, Scatter, apply
+from tensorexpr.records import replace
+from tensorexpr.simplify.passes.definitions import with_definitions
+from tensorexpr.traversal import bottom_up, expressions, free_names, fresh_name, map_expressions, reads, substitute, walk
+
+MOST_CASES = 4
+"""Terms that a sum is written out as: components of a vector in space, or of a pixel."""
+
+
+def write_out_cases(program: Program) -> Program:
+    """Writes out sums over the few places of an axis that their terms tell apart.
+
+    Requires: nothing. Ensures: every value is kept bit for bit.
+    """
+    return with_definitions(program, (map_expressions(d, lambda e: bottom_up(e, _written_out)) for d in program.definitions))
+
+
+def _written_out(node: Expr) -> Expr:
+    if not isinstance(node, Reduce) or node.combiner.name != "sum" or not node.combiner.is_builtin or node.where is not None:
+        return node
+    if len(node.axes) != 1 or node.dtype.bits < 32 or not node.dtype.is_float:
+        return node
+    (axis,), (value,) = node.axes, node.values
+    if not isinstance(axis.start, Const) or not isinstance(axis.stop, Const) or not tells_apart(value, axis.index):
+        return node
+    places = range(int(axis.start.value), int(axis.stop.value))
+    if not 1 < len(places) <= MOST_CASES:
+        return node
+    total: Expr = Const(0, node.dtype)
+    for place in places:
+        total = apply("add", total, substitute(value, {axis.index: Const(place, Index(axis.index).dtype)}))
+    return total
+
+
+def tells_apart(value: Expr, index: str) -> bool:
+    """Whether a value has other formulas for places of an index, told apart by where it is alone."""
+    choices = [n for n in walk(value) if isinstance(n, Apply) and n.op.name == "where"]
+    return any(set(free_names(n.args[0])) == {index} and not any(isinstance(x, Access) for x in walk(n.args[0])) for n in choices)
+
+
+def slice_definitions(program: Program) -> Program:
+    """Makes tensors of their own of the places of an axis, where it is read at literal places alone, and has cases for them.
+
+    Requires: nothing. Ensures: every value is kept bit for bit, and every check of an index that can fail.
+    """
+    types = program.types
+    taken = {*types, *program.sizes, *(n for d in program.definitions for n, _ in d.results)}
+    places = _places(program)
+    made: dict[tuple[str, int], tuple[int, str]] = {}
+    definitions = []
+    for definition in program.definitions:
+        found = places.get(definition.name) if isinstance(definition, Define) else None
+        if found is None:
+            definitions.append(definition)
+            continue
+        at, values = found
+        axis = definition.axes[at]
+        for value in sorted(values):
+            name = fresh_name(definition.name, taken - {definition.name} if len(values) == 1 else taken)
+            made[definition.name, value] = at, name
+            rest = (*definition.axes[:at], *definition.axes[at + 1 :])
+            formula = substitute(definition.value, {axis.index: Const(value, Index(axis.index).dtype)})
+            definitions.append(replace(definition, name=name, axes=rest, value=formula))
+    if not made:
+        return program
+
+    def sliced(node: Expr) -> Expr:
+        if isinstance(node, Access) and node.tensor in places:
+            at = places[node.tensor][0]
+            _, name = made[node.tensor, int(node.indices[at].value)]  # type: ignore[attr-defined]
+            return replace(node, tensor=name, indices=(*node.indices[:at], *node.indices[at + 1 :]))
+        return node
+
+    return with_definitions(program, (map_expressions(d, lambda e: bottom_up(e, sliced)) for d in definitions))
+
+
+def _places(program: Program) -> dict[str, tuple[int, frozenset[int]]]:
+    """The definitions that are read at literal places of an axis alone: which axis, and at which places."""
+    readers: dict[str, list[Access]] = {}
+    fixed = {*program.outputs}
+    for definition in program.definitions:
+        if isinstance(definition, Define | Scatter):
+            for access in _accesses(definition):
+                readers.setdefault(access.tensor, []).append(access)
+        else:
+            fixed.update(reads(definition))
+    found: dict[str, tuple[int, frozenset[int]]] = {}
+    for definition in program.definitions:
+        if not isinstance(definition, Define) or definition.name in fixed or definition.name not in readers:
+            continue
+        if any(isinstance(x, Access) for n in _accesses(definition) for e in n.indices for x in walk(e)):
+            continue  # a check at a place that nobody reads would be lost
+        for at, axis in enumerate(definition.axes):
+            values = _literals(readers[definition.name], at)
+            if values and len(definition.axes) > 1 and _is_short(axis) and tells_apart(definition.value, axis.index):
+                found[definition.name] = at, values
+                break
+    return found
+
+
+def _accesses(definition: Define | Scatter) -> Iterator[Access]:
+    for e in expressions(definition):
+        yield from (n for n in walk(e) if isinstance(n, Access))
+
+
+def _literals(accesses: list[Access], at: int) -> frozenset[int]:
+    """The places at which an axis is read; none where one of them is no literal."""
+    found = [n.indices[at] for n in accesses]
+    return frozenset(int(e.value) for e in found if isinstance(e, Const)) if all(isinstance(e, Const) for e in found) else frozenset()
+
+
+def _is_short(axis: Axis) -> bool:
+    return isinstance(axis.stop, Const) and 1 < int(axis.stop.value) <= MOST_CASES
