@@ -228,26 +228,25 @@ Term = TypeVar("Term")
 def expand(text: str, values: Mapping[str, Term], number: Callable[[float], Term], apply: Callable[..., Term]) -> Term:
     """The text of a row over `values` by name: `number` makes its numbers, `apply(name, *operands)` its operations."""
 
-    def made(node: ast.AST) -> Term:
-        match node:
-            case ast.Expression(body):
-                return made(body)
-            case ast.Name(name):
-                return values[name]
-            case ast.Constant(value):
-                assert isinstance(value, int | float)
-                return number(value)
-            case ast.UnaryOp(sign, operand):
-                return apply(_SIGNS[type(sign)], made(operand))
-            case ast.BinOp(left, symbol, right):
-                return apply(_SYMBOLS[type(symbol)], made(left), made(right))
-            case ast.Compare(left, [relation], [right]):
-                return apply(_SYMBOLS[type(relation)], made(left), made(right))
-            case ast.Call(ast.Name(name), operands):
-                return apply(name, *map(made, operands))
-        raise AssertionError(text)  # rows are ours, and a test reads each
+    return _expanded(_tree(text).body, values, number, apply)
 
-    return made(_tree(text))
+
+def _expanded(node: ast.AST, values: Mapping[str, Term], number: Callable[[float], Term], apply: Callable[..., Term]) -> Term:
+    match node:
+        case ast.Name(name):
+            return values[name]
+        case ast.Constant(value):
+            assert isinstance(value, int | float)
+            return number(value)
+        case ast.UnaryOp(sign, operand):
+            return apply(_SIGNS[type(sign)], _expanded(operand, values, number, apply))
+        case ast.BinOp(left, symbol, right):
+            return apply(_SYMBOLS[type(symbol)], *(_expanded(operand, values, number, apply) for operand in (left, right)))
+        case ast.Compare(left, [relation], [right]):
+            return apply(_SYMBOLS[type(relation)], *(_expanded(operand, values, number, apply) for operand in (left, right)))
+        case ast.Call(ast.Name(name), operands):
+            return apply(name, *(_expanded(operand, values, number, apply) for operand in operands))
+    raise AssertionError(ast.dump(node))  # rows are ours, and a test reads each
 
 
 @cache

@@ -161,18 +161,17 @@ class ExpressionAdjoint:
 
     def _parents_first(self, value: Expr) -> list[Expr]:
         order: dict[Expr, None] = {}
-
-        def visit(node: Expr) -> None:
-            if node in order:
-                return
-            if isinstance(node, Cast) or (isinstance(node, Apply) and node.op.name != "where"):
-                for child in self._varying(node):
-                    if self.count(child):
-                        visit(child)
-            order[node] = None
-
-        visit(value)
+        self._children_first(value, order)
         return list(reversed(order))
+
+    def _children_first(self, node: Expr, order: dict[Expr, None]) -> None:
+        if node in order:
+            return
+        if isinstance(node, Cast) or (isinstance(node, Apply) and node.op.name != "where"):
+            for child in self._varying(node):
+                if self.count(child):
+                    self._children_first(child, order)
+        order[node] = None
 
     # -- branches and reductions -------------------------------------------------------------------------------------
 

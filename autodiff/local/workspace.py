@@ -217,13 +217,9 @@ class Workspace:
 
     def without_reductions(self, expr: Expr, place: Place, owner: str) -> Expr:
         """`expr` with every outermost reduction in it saved."""
-
-        def visit(node: Expr) -> Expr:
-            if isinstance(node, Reduce):
-                return self.save(node, place, owner, f"_{node.combiner.name}")
-            return map_children(node, visit)
-
-        return visit(expr)
+        if isinstance(expr, Reduce):
+            return self.save(expr, place, owner, f"_{expr.combiner.name}")
+        return map_children(expr, lambda child: self.without_reductions(child, place, owner))
 
     def is_shared(self, expr: Expr, place: Place) -> bool:
         """Whether `expr` has one value at many points of `place`: it mentions some of the indices around it only."""

@@ -18,7 +18,7 @@ operations of NumPy each.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from math import prod
 
 import numpy as np
@@ -488,11 +488,20 @@ def _registers(lanes: Numbers, size: Numbers, vector_bytes: int, unit_bytes: int
     that a part of the unit does count as that part."""
     each = np.maximum(vector_bytes // size, 1.0)
     whole, rest = np.floor(lanes / each), np.floor(lanes % each).astype(np.int64)
-    parts = np.zeros(np.broadcast(rest, size).shape)
-    for bit in range(7):
-        parts += (rest >> bit & 1) * np.clip((1 << bit) * size / vector_bytes, unit_bytes / vector_bytes, 1.0)
+    sizes = size.ravel()
+    parts = np.stack([_parts(int(one), vector_bytes, unit_bytes) for one in sizes])[np.arange(len(sizes)).reshape(size.shape), rest & 127]
     registers: Numbers = np.maximum(whole + parts, unit_bytes / vector_bytes)
     return registers
+
+
+@cache
+def _parts(size: int, vector_bytes: int, unit_bytes: int) -> Numbers:
+    """Registers of fewer elements than one holds, by their number."""
+    rest = np.arange(1 << 7)
+    parts = np.zeros(len(rest))
+    for bit in range(7):
+        parts += (rest >> bit & 1) * np.clip((1 << bit) * size / vector_bytes, unit_bytes / vector_bytes, 1.0)
+    return parts
 
 
 def _kept(load: Numbers) -> Numbers:

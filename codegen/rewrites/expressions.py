@@ -145,14 +145,16 @@ def elements_read(block: Block) -> Iterator[Access]:
 
 def stores_in(block: Block) -> Iterator[Store]:
     """Every store of a block, in order."""
-    for s in block:
+    pending = list(block[::-1])
+    while pending:
+        s = pending.pop()
         match s:
             case Store():
                 yield s
             case For() | Alloc():
-                yield from stores_in(s.body)
+                pending += s.body[::-1]
             case If():
-                yield from stores_in((*s.then, *s.otherwise))
+                pending += (*s.then, *s.otherwise)[::-1]
 
 
 def buffers_written(block: Block) -> frozenset[str]:

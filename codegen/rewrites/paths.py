@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, Kernel, LoopNest, Stmt
+from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, Kernel, LoopNest, Stmt, Store
 from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.hints import suggestion
 from tensorexpr.ir import Expr
@@ -124,10 +124,12 @@ def walk_nest(nest: LoopNest) -> Iterator[tuple[Path, Stmt]]:
 
 def walk_block(block: Block, path: Path = ()) -> Iterator[tuple[Path, Stmt]]:
     """Every statement of a block with its path, which begins with that of what the block stands in."""
-    for at, s in enumerate(block):
-        here = (*path, at)
+    pending = [((*path, at), s) for at, s in enumerate(block)][::-1]
+    while pending:  # no generator inside of another: each statement would come through all of those around it
+        here, s = pending.pop()
         yield here, s
-        yield from walk_block(inside(s), here)
+        if not isinstance(s, Store):
+            pending += [((*here, at), inner) for at, inner in enumerate(inside(s))][::-1]
 
 
 def loop_paths(nest: LoopNest, name: str) -> tuple[Path, ...]:

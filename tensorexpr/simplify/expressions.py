@@ -124,10 +124,15 @@ class Simplifier:
         self.options = options
         self.arithmetic = Arithmetic(sizes, shapes)
         self.outermost = Context.outermost(self.arithmetic)
-        self.exact = self
+        self._exact: Simplifier | None = None  # not itself: what holds itself waits for the collector of cycles
         if options.derived:
-            self.exact = copy(self)
-            self.exact.exact, self.exact.options = self.exact, options.exact()
+            self._exact = copy(self)
+            self._exact.options = options.exact()
+
+    @property
+    def exact(self) -> Simplifier:
+        """The same for what is not derived."""
+        return self._exact or self
 
     def enter(self, axes: Iterable[Axis], context: Context) -> Context:
         """The context inside axes that are taken as they are."""

@@ -19,16 +19,16 @@ from math import prod
 from tensorexpr.codegen.planners.programs.batches import batched
 from tensorexpr.codegen.planners.programs.rows import members_along, plan_rows
 from tensorexpr.codegen.schedule.analysis.state import program_facts
-from tensorexpr.codegen.schedule.analysis.work import arithmetic, bytes_of, is_contraction, lengths
+from tensorexpr.codegen.schedule.analysis.work import arithmetic, bytes_of, has_reduction, lengths
 from tensorexpr.codegen.schedule.legal.placement import part_of
 from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Const, Define, Expr
 
 FAR_LARGER = 4
-"""How many times larger a term is than the result of each contraction that reads it."""
+"""How many times larger a term is than the result of each reduction that reads it."""
 MOST_READERS = 8
-"""Contractions that have their own terms."""
+"""Reductions that have their own terms, and that which has the first."""
 MOST_AGAIN = 128
 """Operations computed again for each byte that is not stored, up to which that pays."""
 
@@ -38,10 +38,13 @@ def plan_again(s: Planned, shapes: dict[str, tuple[Expr, ...]]) -> set[str]:
     of rows; the names of those whose loops are made."""
     large = _large(s)
     readers = _readers(s, large)
-    if not 2 <= len(readers) <= MOST_READERS or batched(s) & set(readers):
+    if len(readers) < 2 or batched(s) & set(readers):
         return set()
     home = max(readers, key=lambda name: len(_led(s, name) - large))
-    apart = {name: _cone(s, name, large) for name in readers if name != home and name not in _led(s, home)}
+    led = _led(s, home)
+    apart = {name: _cone(s, name, large) for name in readers if name != home and name not in led}
+    if len(apart) >= MOST_READERS:
+        return set()
     between = sum(_bytes(s, n) for n in large)
     again = sum(_work(s, n) for cone in apart.values() for n in cone)
     if not apart or not s.decisions.wanted(f"{home}: large terms again", again <= MOST_AGAIN * between):
@@ -83,15 +86,15 @@ def _leads_to(s: Planned, name: str, found: set[str]) -> bool:
 
 
 def _is_reader(s: Planned, reader: str, name: str) -> bool:
-    """Whether a contraction makes little of a large term."""
+    """Whether a reduction makes little of a large term."""
     definition = program_facts(s.state.program).definitions[reader]
     if not isinstance(definition, Define) or reader not in s.state.table or any(not isinstance(a.stop, Const) for a in definition.axes):
         return False
-    return FAR_LARGER * _bytes(s, reader) <= _bytes(s, name) and is_contraction(s.state, reader)
+    return bool(definition.axes) and FAR_LARGER * _bytes(s, reader) <= _bytes(s, name) and has_reduction(definition.value)
 
 
 def _readers(s: Planned, large: set[str]) -> list[str]:
-    """The contractions that make little of large terms, in order."""
+    """The reductions that make little of large terms, in order."""
     facts = program_facts(s.state.program)
     found = {r for n in large for r in facts.readers.get(n, ()) if r not in large and _is_reader(s, r, n)}
     return sorted(found, key=lambda n: facts.numbers[n])

@@ -33,6 +33,8 @@ from tensorexpr.traversal import free_names
 
 MOST_MEMBERS = 32
 """Definitions of one chain: what leads to more of them does not stay near anyway."""
+MOST_BEHIND = 8
+"""Definitions of a chain that ends behind the last contraction: what is done with its rows, in a few steps."""
 LEAST_ROWS, MOST_ROWS = 16, 64
 """Rows of a block: with fewer, tiles are wasted; with more, what lies between only takes more memory."""
 OTHER_ROWS = (32, 128, 256)
@@ -63,10 +65,14 @@ class Chain:
 def plan_rows(s: Planned, shapes: dict[str, tuple[Expr, ...]]) -> set[str]:
     """Computes chains of definitions in blocks of rows of the contraction that they lead to; the names of those whose loops are made."""
     planned: set[str] = set()
+    seen, whole = None, set()
     for definition in reversed(s.state.program.definitions):
         chains = _chains(s, definition)
-        if any(chain.kept for chain in chains) and definition.results[0][0] in batched(s):
-            continue  # an element of the batch holds what several rows of results need
+        if any(chain.kept for chain in chains):
+            if seen is not s.state:
+                seen, whole = s.state, batched(s)
+            if definition.results[0][0] in whole:
+                continue  # an element of the batch holds what several rows of results need
         paying = [(chain, rows) for chain in chains for rows in _rows(s, chain) if _pays(s, chain, rows)]
         if not chains or not s.decisions.wanted(f"{chains[0].root}: in blocks of rows", bool(paying)):
             continue
@@ -101,12 +107,15 @@ def _chains(s: Planned, root: Definition) -> list[Chain]:
     its rows. First that along which most of what is read elsewhere repeats, so that each block reads it again; of such axes one with
     rows for a block, the last of those in front, then the longest."""
     state = s.state
-    if not isinstance(root, Define) or root.name not in state.table or not is_contraction(state, root.name):
+    if not isinstance(root, Define) or root.name not in state.table:
         return []
     if state.stage(root.name).place is not None or any(not isinstance(a.stop, Const) for a in root.axes):
         return []
     found = []
+    least = 1 if is_contraction(state, root.name) else LEAST_ROWS
     for place, axis in enumerate(root.axes):
+        if length(axis) < least:
+            continue
         chain = _chain(s, root, axis)
         if chain is not None:
             whole = length(axis)
@@ -126,9 +135,16 @@ def _chain(s: Planned, root: Define, row: Axis) -> Chain | None:
             break
         refused |= wrong
     members = tuple(sorted(found.keys() - {root.name}, key=lambda n: program_facts(s.state.program).numbers[n]))
-    if not any(has_reduction(_define(s, m).value) for m in members):
+    reduced = {m for m in members if has_reduction(_define(s, m).value)}
+    if not reduced or (not is_contraction(s.state, root.name) and not _sums_products(s, root, reduced)):
         return None
     return Chain(root.name, members, batch, row.index, frozenset(kept), frozenset(refused))
+
+
+def _sums_products(s: Planned, root: Define, reduced: set[str]) -> bool:
+    """Whether what leads to rows makes products first, and reductions of them then: what each product becomes alone is stored with it."""
+    products = {m for m in reduced if is_contraction(s.state, m)}
+    return bool(products) and (has_reduction(root.value) or len(reduced) > len(products))
 
 
 def members_along(s: Planned, name: str, axis: int) -> set[str]:
@@ -155,9 +171,10 @@ def _members(s: Planned, root: Define, row: Axis, refused: Set[str]) -> dict[str
     found = {root.name: {a.index: place for place, a in enumerate(root.axes)}}
     extents = {a.index: a.stop for a in root.axes}
     # Later definitions first, so that all readers of one are known before it is looked at.
+    most = MOST_MEMBERS if is_contraction(state, root.name) else MOST_BEHIND
     todo = [-facts.numbers[n] for n in facts.producers[root.name] if n in facts.numbers]
     heapq.heapify(todo)
-    while todo and len(found) <= MOST_MEMBERS:
+    while todo and len(found) <= most:
         definition = program.definitions[-heapq.heappop(todo)]
         name = definition.results[0][0]
         if not isinstance(definition, Define) or name in found or name in refused or name not in state.table:
@@ -177,7 +194,7 @@ def _members(s: Planned, root: Define, row: Axis, refused: Set[str]) -> dict[str
 
 def _shared(s: Planned, made: Define, found: dict[str, dict[str, int]], extents: dict[str, Expr]) -> dict[str, int]:
     """The axes of the root at whose own index all members read a definition, with the place of each among its axes."""
-    shared: dict[str, int] | None = None
+    shared: set[tuple[str, int]] | None = None
     for reader in program_facts(s.state.program).readers[made.name]:
         if reader not in found:
             continue
@@ -186,12 +203,12 @@ def _shared(s: Planned, made: Define, found: dict[str, dict[str, int]], extents:
         for access in accesses_of(s.state.program, reader):
             if access.tensor == made.name:
                 here = {
-                    names[i.name]: place
+                    (names[i.name], place)
                     for place, (i, a) in enumerate(zip(access.indices, made.axes, strict=True))
                     if isinstance(i, Index) and i.name in names and extents[names[i.name]] == a.stop
                 }
-                shared = here if shared is None else {axis: place for axis, place in here.items() if shared.get(axis) == place}
-    return shared or {}
+                shared = here if shared is None else shared & here
+    return dict(sorted(shared or (), reverse=True))  # of several places of an axis the first
 
 
 def _is_last(s: Planned, chain: Chain, place: int) -> bool:
@@ -278,7 +295,8 @@ def _in_blocks(s: Planned, chain: Chain, rows: int, shapes: dict[str, tuple[Expr
     """Gives a root whose sums go over a band that moves with its rows, so that it has no panels, its usual tile, in blocks of rows."""
     handle, whole = s[chain.root], length(_axis(s, chain.root, chain.row))
     reduced = [a for group in handle._stage.parts.groups for a in group.axes]
-    if not any(chain.row in free_names(a.start) and chain.row in free_names(a.stop) for a in reduced):
+    moving = any(chain.row in free_names(a.start) and chain.row in free_names(a.stop) for a in reduced)
+    if not moving and is_contraction(s.state, chain.root):
         return False
     plan(s, chain.root, shapes)
     own = [loop for loop in handle.loops if handle._stage.axes_of(loop) == (chain.row,)]
@@ -289,7 +307,7 @@ def _in_blocks(s: Planned, chain: Chain, rows: int, shapes: dict[str, tuple[Expr
         extent = handle._stage.extent(own[0])
         if extent is None:
             return False
-        outer = (handle.split(own[0], max(1, rows * extent // whole))[0],)
+        outer = (handle.split(own[0], max(1, rows * extent // whole), "shift")[0],)
     first = (*chain.batch, *outer)
     handle.reorder(*first, *(loop for loop in handle.loops if loop not in first))
     return True

@@ -497,19 +497,19 @@ def _is_nonempty(axis: Axis) -> bool:
 
 def canonical(expr: Expr) -> Expr:
     """The expression with the indices bound in it renamed by depth: equal for expressions that differ only in those names."""
+    return _canonical(expr, {}, 0)
 
-    def visit(node: Expr, names: Mapping[str, Expr], depth: int) -> Expr:
-        if isinstance(node, Index):
-            return names.get(node.name, node)
-        if not isinstance(node, Reduce):
-            return map_children(node, lambda child: visit(child, names, depth))
-        inner, axes = dict(names), []
-        for axis in node.axes:
-            start, stop = visit(axis.start, inner, depth), visit(axis.stop, inner, depth)
-            inner[axis.index] = Index(f"#{depth}")
-            axes.append(Axis(f"#{depth}", start, stop))
-            depth += 1
-        where = None if node.where is None else visit(node.where, inner, depth)
-        return replace(node, axes=tuple(axes), where=where, values=tuple(visit(v, inner, depth) for v in node.values))
 
-    return visit(expr, {}, 0)
+def _canonical(node: Expr, names: Mapping[str, Expr], depth: int) -> Expr:
+    if isinstance(node, Index):
+        return names.get(node.name, node)
+    if not isinstance(node, Reduce):
+        return map_children(node, lambda child: _canonical(child, names, depth))
+    inner, axes = dict(names), []
+    for axis in node.axes:
+        start, stop = _canonical(axis.start, inner, depth), _canonical(axis.stop, inner, depth)
+        inner[axis.index] = Index(f"#{depth}")
+        axes.append(Axis(f"#{depth}", start, stop))
+        depth += 1
+    where = None if node.where is None else _canonical(node.where, inner, depth)
+    return replace(node, axes=tuple(axes), where=where, values=tuple(_canonical(v, inner, depth) for v in node.values))

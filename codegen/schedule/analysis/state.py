@@ -371,24 +371,25 @@ def all_definitions(program: Program) -> Iterable[Definition]:
 def plain_order(parts: Parts) -> tuple[str, ...]:
     """Data axes in order, and every reduction after the last loop that it needs."""
     order = [a.index for a in parts.axes]
-
-    def insert(scope: int | None) -> None:
-        inside = [g for g in parts.groups if g.scope == scope]
-        for group in inside:
-            needed = {n for n in group.depends if n in order}
-            for used in all_uses(parts, group):
-                needed.update(n for n in parts.group(used).indices if n in order)
-            at = max((order.index(n) for n in needed), default=-1) + 1
-            # Behind reductions that already stand there, so that equal depth keeps the order of the text.
-            earlier = {n for g in inside for n in g.indices} - set(group.indices)
-            while at < len(order) and order[at] in earlier:
-                at += 1
-            order[at:at] = group.indices
-        for group in inside:
-            insert(group.number)
-
-    insert(None)
+    _insert(parts, None, order)
     return tuple(order)
+
+
+def _insert(parts: Parts, scope: int | None, order: list[str]) -> None:
+    """Puts the reductions of a scope into an order, and those inside of them."""
+    inside = [g for g in parts.groups if g.scope == scope]
+    for group in inside:
+        needed = {n for n in group.depends if n in order}
+        for used in all_uses(parts, group):
+            needed.update(n for n in parts.group(used).indices if n in order)
+        at = max((order.index(n) for n in needed), default=-1) + 1
+        # Behind reductions that already stand there, so that equal depth keeps the order of the text.
+        earlier = {n for g in inside for n in g.indices} - set(group.indices)
+        while at < len(order) and order[at] in earlier:
+            at += 1
+        order[at:at] = group.indices
+    for group in inside:
+        _insert(parts, group.number, order)
 
 
 def all_uses(parts: Parts, group: Group) -> tuple[int, ...]:

@@ -237,7 +237,7 @@ class Context:
         self._domains: Domain | None = None
         self._ranges: dict[Affine, Interval] = {}
         self._answers: dict[Constraint, bool] = {}
-        self._inner: dict[object, Context] = {}
+        self._inner: dict[object, Context | None] = {}
 
     @classmethod
     def outermost(cls, arithmetic: Arithmetic) -> Context:
@@ -279,10 +279,11 @@ class Context:
     def assuming(self, conditions: Iterable[Expr]) -> Context:
         """The context where all of the conditions hold, too; the same one each time."""
         conditions = tuple(conditions)
-        known = self._inner.get(conditions)
-        if known is None:
-            known = self._inner[conditions] = self._assuming(conditions)
-        return known
+        if conditions in self._inner:
+            return self._inner[conditions] or self
+        found = self._assuming(conditions)
+        self._inner[conditions] = None if found is self else found  # what holds itself waits for the collector of cycles
+        return found
 
     def _assuming(self, conditions: tuple[Expr, ...]) -> Context:
         added: list[Constraint] = []

@@ -91,9 +91,16 @@ def map_definitions(
     def run(definition: Definition) -> Definition:
         exact = tuple(name for name in names_of(definition) if name in deciding)
         setting = (options, exact, program.sizes, tuple(shapes.get(name) for name in reads(definition)))
-        inner = {**shapes, **_inner_shapes(definition)} if isinstance(definition, Scan) else shapes
-        simplifier = Simplifier(program.sizes, options, inner)
-        return settled.apply(definition, setting, lambda d: visit(d, simplifier, simplifier.outermost))
+        simplifier: Simplifier | None = None
+
+        def once(given: Definition) -> Definition:
+            nonlocal simplifier
+            if simplifier is None:
+                inner = {**shapes, **_inner_shapes(definition)} if isinstance(definition, Scan) else shapes
+                simplifier = Simplifier(program.sizes, options, inner)
+            return visit(given, simplifier, simplifier.outermost)
+
+        return settled.apply(definition, setting, once)
 
     return with_definitions(program, map(run, program.definitions))
 

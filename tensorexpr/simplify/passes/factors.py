@@ -40,22 +40,24 @@ def factor_sums(program: Program, options: Options) -> Program:
 
 
 def _factored(definition: Definition, types: Mapping[str, TensorType], floats: bool) -> Definition:
-    if not isinstance(definition, Define | Scatter) or not any(isinstance(n, Reduce) for n in walk(definition.value)):
+    if not isinstance(definition, Define | Scatter):
         return definition
-
-    def visit(node: Expr, axes: tuple[Axis, ...]) -> Expr:
-        if isinstance(node, Access) or not children(node):
-            return node
-        inner = (*axes, *node.axes) if isinstance(node, Reduce) else axes
-        node = map_children(node, lambda child: visit(child, inner))
-        if isinstance(node, Reduce) and node.combiner.name == "sum" and node.combiner.is_builtin and node.where is None:
-            exact = node.dtype.is_integer or (floats and node.dtype.bits >= 32)
-            if exact and all(map(_has_points, node.axes)):
-                return _apart(node, axes, types)
-        return node
-
-    value = visit(definition.value, definition.axes)
+    if not any(isinstance(n, Reduce) and (floats or n.dtype.is_integer) for n in walk(definition.value)):
+        return definition
+    value = _with_factors(definition.value, definition.axes, types, floats)
     return definition if value is definition.value else replace(definition, value=value)
+
+
+def _with_factors(node: Expr, axes: tuple[Axis, ...], types: Mapping[str, TensorType], floats: bool) -> Expr:
+    if isinstance(node, Access) or not children(node):
+        return node
+    inner = (*axes, *node.axes) if isinstance(node, Reduce) else axes
+    node = map_children(node, lambda child: _with_factors(child, inner, types, floats))
+    if isinstance(node, Reduce) and node.combiner.name == "sum" and node.combiner.is_builtin and node.where is None:
+        exact = node.dtype.is_integer or (floats and node.dtype.bits >= 32)
+        if exact and all(map(_has_points, node.axes)):
+            return _apart(node, axes, types)
+    return node
 
 
 def _has_points(axis: Axis) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from itertools import count
 
 from tensorexpr.ir import Access, Axis, Const, Define, Definition, Expr, Index, Program, Reduce
 from tensorexpr.records import replace
@@ -109,21 +110,18 @@ def _ordered(definitions: list[Definition]) -> Iterator[Definition]:
 def _form(node: Reduce) -> tuple[Expr, tuple[str, ...]]:
     """A reduction with every index under a number, and its free indices in the order in which they occur."""
     free: dict[str, str] = {}
-    count = 0
+    return _numbered(node, {}, free, count()), tuple(free)
 
-    def visit(expr: Expr, bound: Mapping[str, str]) -> Expr:
-        nonlocal count
-        if isinstance(expr, Index):
-            return Index(bound[expr.name] if expr.name in bound else free.setdefault(expr.name, f"%{len(free)}"))
-        if isinstance(expr, Reduce):
-            inner, axes = dict(bound), []
-            for axis in expr.axes:
-                start, stop = visit(axis.start, inner), visit(axis.stop, inner)
-                inner[axis.index] = f"#{count}"
-                count += 1
-                axes.append(Axis(inner[axis.index], start, stop))
-            where = None if expr.where is None else visit(expr.where, inner)
-            return replace(expr, axes=tuple(axes), where=where, values=tuple(visit(v, inner) for v in expr.values))
-        return map_children(expr, lambda child: visit(child, bound)) if children(expr) else expr
 
-    return visit(node, {}), tuple(free)
+def _numbered(expr: Expr, bound: Mapping[str, str], free: dict[str, str], numbers: Iterator[int]) -> Expr:
+    if isinstance(expr, Index):
+        return Index(bound[expr.name] if expr.name in bound else free.setdefault(expr.name, f"%{len(free)}"))
+    if isinstance(expr, Reduce):
+        inner, axes = dict(bound), []
+        for axis in expr.axes:
+            start, stop = _numbered(axis.start, inner, free, numbers), _numbered(axis.stop, inner, free, numbers)
+            inner[axis.index] = f"#{next(numbers)}"
+            axes.append(Axis(inner[axis.index], start, stop))
+        where = None if expr.where is None else _numbered(expr.where, inner, free, numbers)
+        return replace(expr, axes=tuple(axes), where=where, values=tuple(_numbered(v, inner, free, numbers) for v in expr.values))
+    return map_children(expr, lambda child: _numbered(child, bound, free, numbers)) if children(expr) else expr

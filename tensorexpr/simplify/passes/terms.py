@@ -18,7 +18,7 @@ need too is computed by each of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import count
 from typing import TypeGuard
@@ -196,18 +196,14 @@ def _with_reads(
     value: Expr, axes: tuple[Axis, ...], types: Mapping[str, TensorType], heads: set[str], read: Callable[[Term, DType], Access | None]
 ) -> Expr:
     """A value that reads the tensors which are made wherever it has their terms, which are of some `heads`."""
-
-    def visit(node: Expr, axes: tuple[Axis, ...]) -> Expr:
-        if isinstance(node, Access) or _is_marked(node) or not children(node):
-            return node
-        if head_of(node) in heads and node.dtype.is_float and (term := term_of(node, axes, types)) is not None:
-            access = read(term, node.dtype)
-            if access is not None:
-                return access
-        inner = (*axes, *node.axes) if isinstance(node, Reduce) else axes
-        return map_children(node, lambda child: visit(child, inner))
-
-    return visit(value, axes)
+    if isinstance(value, Access) or _is_marked(value) or not children(value):
+        return value
+    if head_of(value) in heads and value.dtype.is_float and (term := term_of(value, axes, types)) is not None:
+        access = read(term, value.dtype)
+        if access is not None:
+            return access
+    inner = (*axes, *value.axes) if isinstance(value, Reduce) else axes
+    return map_children(value, lambda child: _with_reads(child, inner, types, heads, read))
 
 
 # ------------------------------------------------------------------------------------------------------------ what there is
@@ -239,35 +235,45 @@ def _counted(definition: Define | Scatter, types: Mapping[str, TensorType], dema
 
 def _occurrences(definition: Define | Scatter, types: Mapping[str, TensorType]) -> Iterator[tuple[Occurrence, Demand]]:
     """The occurrences of terms in a definition, each with what is known of its term."""
-    number = count()
-    about = _about(definition.value)
-    computed: dict[object, float] = {}  # a reduction that stands in several places of a definition is computed once for all
+    return _Counting(definition.value, types).visit(definition.value, definition.axes, frozenset())
 
-    def visit(node: Expr, axes: tuple[Axis, ...], reduced: frozenset[str]) -> Iterator[tuple[Occurrence, Demand]]:
-        first = next(number)
+
+class _Counting:
+    """Counts the terms of one definition. No functions inside of a function: those that call themselves hold themselves and all that they
+    have found, and only the collector of cycles frees that."""
+
+    def __init__(self, value: Expr, types: Mapping[str, TensorType]) -> None:
+        self.types = types
+        self.number = count()
+        self.about: dict[int, About] = {}
+        _enter(value, self.about)
+        self.computed: dict[object, float] = {}
+        """A reduction that stands in several places of a definition is computed once for all."""
+
+    def visit(self, node: Expr, axes: tuple[Axis, ...], reduced: frozenset[str]) -> Iterator[tuple[Occurrence, Demand]]:
+        """The occurrences in a node, inside these axes, of which some are those of reductions."""
+        first = next(self.number)
         if isinstance(node, Access) or _is_marked(node):
             return
         inside: list[tuple[Occurrence, Demand]] = []
         if isinstance(node, Reduce):
-            free = about[id(node)].free  # a reduction is computed once for the indices that it depends on
+            free = self.about[id(node)].free  # a reduction is computed once for the indices that it depends on
             around = (*(axis for axis in axes if axis.index in free), *node.axes)
             around = around if node.where is None else without_fixed(around, node.where)
             for value in node.values:
-                inside += visit(value, around, reduced | {axis.index for axis in node.axes})
+                inside += self.visit(value, around, reduced | {axis.index for axis in node.axes})
         elif isinstance(node, Apply) and node.op.name == "where":
             condition, taken, otherwise = node.args
-            inside += [*visit(condition, axes, reduced), *visit(taken, without_fixed(axes, condition), reduced)]
-            inside += visit(otherwise, axes, reduced)
+            inside += [*self.visit(condition, axes, reduced), *self.visit(taken, without_fixed(axes, condition), reduced)]
+            inside += self.visit(otherwise, axes, reduced)
         else:
             for child in children(node):
-                inside += visit(child, axes, reduced)
-        own = _demand(node, axes, reduced, about[id(node)], types, computed)
+                inside += self.visit(child, axes, reduced)
+        own = _demand(node, axes, reduced, self.about[id(node)], self.types, self.computed)
         if own is not None:
             form, demand, around_it = own
-            yield Occurrence(form, first, next(number), around_it), demand
+            yield Occurrence(form, first, next(self.number), around_it), demand
         yield from inside
-
-    yield from visit(definition.value, definition.axes, frozenset())
 
 
 @record
@@ -279,26 +285,20 @@ class About:
     marked: bool
 
 
-def _about(value: Expr) -> dict[int, About]:
-    """What stands in each node, by identity."""
-    found: dict[int, About] = {}
-
-    def visit(node: Expr) -> About:
-        known = found.get(id(node))
-        if known is not None:
-            return known
-        free: frozenset[str] = frozenset((node.name,)) if isinstance(node, Index) else frozenset()
-        reduces, marked = isinstance(node, Reduce), _is_marked(node)
-        for child in children(node):
-            below = visit(child)
-            free, reduces, marked = free | below.free, reduces or below.reduces, marked or below.marked
-        if isinstance(node, Reduce):
-            free = frozenset(free_names(node))  # bounds may use names that the reduction binds further on
-        found[id(node)] = About(free, reduces, marked)
-        return found[id(node)]
-
-    visit(value)
-    return found
+def _enter(node: Expr, found: dict[int, About]) -> About:
+    """Enters what stands in a node and in those inside of it, by identity."""
+    known = found.get(id(node))
+    if known is not None:
+        return known
+    free: frozenset[str] = frozenset((node.name,)) if isinstance(node, Index) else frozenset()
+    reduces, marked = isinstance(node, Reduce), _is_marked(node)
+    for child in children(node):
+        below = _enter(child, found)
+        free, reduces, marked = free | below.free, reduces or below.reduces, marked or below.marked
+    if isinstance(node, Reduce):
+        free = frozenset(free_names(node))  # bounds may use names that the reduction binds further on
+    found[id(node)] = About(free, reduces, marked)
+    return found[id(node)]
 
 
 def _demand(
@@ -338,19 +338,29 @@ def term_of(
 ) -> Term | None:
     """A node, inside these axes, as a tensor that can be computed everywhere; None where there is none, or it does not have a number of
     elements that `fits`."""
-    large: list[Term] = []  # proofs take the time: none is made for what is too large in any case
+    if any(isinstance(n, Access) and n.tensor not in types for n in walk(node)):
+        return None
+    large: list[Mapping[Expr, Expr]] = []  # neither terms nor proofs are made for what is too large in any case
     for whole in (True, False):
         keys = _keys(node, axes, types, whole)
-        found = None if keys is None else _over(node, keys)
+        if keys is None:
+            continue
+        if not fits(points(_axes(keys.values()))):
+            large.append(keys)
+            continue
+        found = _over(node, keys)
         if found is None:
             continue
-        if not fits(points(found.define.axes)):
-            large.append(found)
-        elif any(_exists(term, types) for term in large):
+        if any(term is not None and _exists(term, types) for term in (_over(node, other) for other in large)):
             return None
-        elif _exists(found, types):
+        if _exists(found, types):
             return found
     return None
+
+
+def _axes(extents: Iterable[Expr]) -> tuple[Axis, ...]:
+    """Axes of a term with these extents."""
+    return tuple([Axis(f"%{at}", const(0), extent) for at, extent in enumerate(extents)])
 
 
 def _keys(node: Expr, axes: Sequence[Axis], types: Mapping[str, TensorType], whole: bool) -> dict[Expr, Expr] | None:
@@ -358,28 +368,12 @@ def _keys(node: Expr, axes: Sequence[Axis], types: Mapping[str, TensorType], who
     ranges = {axis.index: axis for axis in axes}
     found: dict[Expr, Expr] = {}
     needed: dict[str, None] = {}
-
-    def certain(expr: Expr) -> bool:
-        """Collects the subscripts of the elements that are read whenever the node is computed."""
-        if isinstance(expr, Access):
-            shape = types[expr.tensor].shape
-            return all(found.setdefault(e, extent) == extent for e, extent in zip(expr.indices, shape, strict=True) if free_names(e))
-        if isinstance(expr, Apply) and expr.op.name == "where":
-            return certain(expr.args[0])
-        return isinstance(expr, Reduce) or all(map(certain, children(expr)))
-
-    def visit(expr: Expr, bound: frozenset[str]) -> None:
-        """Collects the free indices that stand beside these subscripts."""
-        if isinstance(expr, Index) and expr.name not in bound and expr not in found:
-            needed.setdefault(expr.name)
-        inner = bound | {axis.index for axis in expr.axes} if isinstance(expr, Reduce) else bound
-        for child in children(expr):
-            if not (isinstance(expr, Access) and child in found):
-                visit(child, inner)
-
-    if any(isinstance(n, Access) and n.tensor not in types for n in walk(node)) or (whole and not certain(node)):
+    if not whole and not any(isinstance(n, Reduce) for n in walk(node)):
+        needed = dict.fromkeys(free_names(node))
+    elif whole and not _certain(node, types, found):
         return None
-    visit(node, frozenset())
+    else:
+        _beside(node, frozenset(), found, needed)
     for name in needed:
         axis = ranges.get(name)
         if axis is None or axis.start != const(0) or any(isinstance(n, Access | Index) for n in walk(axis.stop)):
@@ -388,19 +382,40 @@ def _keys(node: Expr, axes: Sequence[Axis], types: Mapping[str, TensorType], who
     return found or None
 
 
+def _certain(expr: Expr, types: Mapping[str, TensorType], found: dict[Expr, Expr]) -> bool:
+    """Collects the subscripts of the elements that are read whenever a node is computed; says whether their extents agree."""
+    if isinstance(expr, Access):
+        shape = types[expr.tensor].shape
+        return all(found.setdefault(e, extent) == extent for e, extent in zip(expr.indices, shape, strict=True) if free_names(e))
+    if isinstance(expr, Apply) and expr.op.name == "where":
+        return _certain(expr.args[0], types, found)
+    return isinstance(expr, Reduce) or all(_certain(child, types, found) for child in children(expr))
+
+
+def _beside(expr: Expr, bound: frozenset[str], found: Mapping[Expr, Expr], needed: dict[str, None]) -> None:
+    """Collects the free indices that stand beside the subscripts that were found."""
+    if isinstance(expr, Index) and expr.name not in bound and expr not in found:
+        needed.setdefault(expr.name)
+    inner = bound | {axis.index for axis in expr.axes} if isinstance(expr, Reduce) else bound
+    for child in children(expr):
+        if not (isinstance(expr, Access) and child in found):
+            _beside(child, inner, found, needed)
+
+
 def _over(node: Expr, keys: Mapping[Expr, Expr]) -> Term | None:
     """The node over its keys, those of the element with most of them first and in its order; None where an index is left."""
     accesses = [n for n in walk(node) if isinstance(n, Access)]
     accesses.sort(key=lambda access: -sum(subscript in keys for subscript in access.indices))
     order = list(dict.fromkeys([*(e for access in accesses for e in access.indices if e in keys), *keys]))
     names: dict[Expr, Expr] = {key: Index(f"%{at}") for at, key in enumerate(order)}
-
-    def visit(expr: Expr) -> Expr:
-        return names.get(expr) or map_children(expr, visit)
-
-    value = visit(node)  # what a reduction inside binds has a name of its own, which no key has
-    axes = tuple(Axis(f"%{at}", const(0), keys[key]) for at, key in enumerate(order))
+    value = _under(node, names)  # what a reduction inside binds has a name of its own, which no key has
+    axes = _axes([keys[key] for key in order])
     return Term(Define("", axes, value), tuple(order)) if {a.index for a in axes}.issuperset(free_names(value)) else None
+
+
+def _under(expr: Expr, names: Mapping[Expr, Expr]) -> Expr:
+    """An expression with others for some of its parts."""
+    return names.get(expr) or map_children(expr, lambda child: _under(child, names))
 
 
 def _exists(term: Term, types: Mapping[str, TensorType]) -> bool:

@@ -6,12 +6,14 @@ import gc
 import os
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
 import tensorexpr as te
+from tensorexpr.building import collecting
 from tensorexpr.building.collecting import collecting_less
 from tensorexpr.codegen.compile import build_program
 from tensorexpr.codegen.llvm.emitter import module
@@ -181,3 +183,33 @@ def test_collection_is_as_before_afterwards() -> None:
             assert gc.get_threshold()[0] == 0
     finally:
         gc.set_threshold(*before)
+
+
+def test_what_a_compilation_leaves_is_old_and_not_looked_at_until_there_is_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Cycle:
+        def __init__(self) -> None:
+            self.itself = self
+
+    seen: list[int] = []
+    monkeypatch.setattr(collecting, "_aged", 0)
+    before = gc.get_threshold()
+    gc.unfreeze()  # what the tests froze
+    gc.collect()
+    gc.set_threshold(700, 10, 10)
+    gc.callbacks.append(lambda phase, about: seen.append(about["generation"]))
+    try:
+        with collecting_less():
+            left = [weakref.ref(Cycle()) for _ in range(5000)]
+        assert not seen
+        assert all(one() is not None for one in left)
+        assert gc.get_count()[0] < 1000
+        assert gc.get_freeze_count() == 0
+        monkeypatch.setattr(collecting, "_MOST_AGED", 5000)
+        with collecting_less():
+            left += [weakref.ref(Cycle()) for _ in range(5000)]
+        assert seen
+        assert all(one() is None for one in left)
+    finally:
+        gc.callbacks.pop()
+        gc.set_threshold(*before)
+        gc.freeze()

@@ -163,6 +163,72 @@ def test_attention_is_computed_in_blocks_of_rows(seed):
     assert np.array_equal(first, other)
 
 
+ROWS, COLUMNS, INNER = 83, 130, 9
+
+
+def _logits(x, w):
+    return te.compute((ROWS, COLUMNS), lambda n, v: te.sum(lambda d: x[n, d] * w[v, d], INNER), name="s")
+
+
+def _maxima(s):
+    return te.compute((ROWS,), lambda n: te.max(lambda v: s[n, v], COLUMNS), name="m")
+
+
+def _log_sum_exp(s, y):
+    m = _maxima(s)
+    return te.compute((ROWS,), lambda n: te.log(te.sum(lambda v: te.exp(s[n, v] - m[n]), COLUMNS)) + m[n])
+
+
+def _cross_entropy(s, y):
+    m = _maxima(s)
+    return te.compute((ROWS,), lambda n: te.log(te.sum(lambda v: te.exp(s[n, v] - m[n]), COLUMNS)) + m[n] - s[n, y[n]])
+
+
+def _softmax(s, y):
+    m = _maxima(s)
+    e = te.compute((ROWS, COLUMNS), lambda n, v: te.exp(s[n, v] - m[n]), name="e")
+    z = te.compute((ROWS,), lambda n: te.sum(lambda v: e[n, v], COLUMNS), name="z")
+    return te.compute((ROWS, COLUMNS), lambda n, v: e[n, v] / z[n])
+
+
+def _normalized(s, y):
+    m = te.compute((ROWS,), lambda n: te.sum(lambda v: s[n, v], COLUMNS) / COLUMNS, name="m")
+    q = te.compute((ROWS,), lambda n: te.sum(lambda v: (s[n, v] - m[n]) * (s[n, v] - m[n]), COLUMNS) / COLUMNS, name="q")
+    return te.compute((ROWS, COLUMNS), lambda n, v: (s[n, v] - m[n]) / te.sqrt(q[n] + 1e-5))
+
+
+def _loss(s, y):
+    peak = s.max(1, keepdims=True)
+    return np.log(np.exp(s - peak).sum(1)) + peak[:, 0]
+
+
+BEHIND = {
+    "greatest": (lambda s, y: _maxima(s), lambda s, y: s.max(1)),
+    "log-sum-exp": (_log_sum_exp, _loss),
+    "cross-entropy": (_cross_entropy, lambda s, y: _loss(s, y) - s[np.arange(ROWS), y]),
+    "softmax": (_softmax, lambda s, y: np.exp(s - _loss(s, y)[:, None])),
+    "norm": (_normalized, lambda s, y: (s - s.mean(1, keepdims=True)) / np.sqrt(s.var(1, keepdims=True) + 1e-5)),
+}
+
+
+@pytest.mark.parametrize("kind", BEHIND)
+def test_products_that_rows_are_reduced_of_are_made_in_blocks_of_rows(kind):
+    """What stands between a product and what becomes of its rows is held for a block of rows alone."""
+    made, wanted = BEHIND[kind]
+    x, w = te.placeholder((ROWS, INNER), name="x"), te.placeholder((COLUMNS, INNER), name="w")
+    y = te.placeholder((ROWS,), dtype="int64", name="y")
+    out = made(_logits(x, w), y)
+    ins = [x, w, y] if kind == "cross-entropy" else [x, w]
+    plans = [autoschedule(as_built(out, ins), replace(SMALL, cores=cores)) for cores in (1, 3)]
+    assert not [b.name for b in lower(plans[1]).workspace if {ROWS, COLUMNS} <= {int(e.value) for e in b.shape}]
+    rng = np.random.default_rng(7)
+    values = [rng.standard_normal(x.shape).astype("f"), rng.standard_normal(w.shape).astype("f"), rng.integers(0, COLUMNS, ROWS)]
+    first, other = (te.build(s, ins)(*values[: len(ins)])[0] for s in plans)
+    s = values[0].astype("d") @ values[1].astype("d").T
+    np.testing.assert_allclose(first, wanted(s, values[2]), rtol=2e-5, atol=2e-5)
+    assert np.array_equal(first, other)
+
+
 def test_what_a_chain_does_not_take_along_leaves_room_for_what_it_does(monkeypatch):
     """`P` is read before `C` is made, so it is no part of the chain to `C`, and what leads to it takes nobody's place there."""
     monkeypatch.setattr(auto_rows, "MOST_MEMBERS", 2)
