@@ -16,7 +16,23 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tensorexpr import dtypes
-from tensorexpr.codegen.nest import LOOP_KINDS, Ahead, Alloc, Block, Buffer, Call, Check, CheckSite, For, If, Kernel, LoopNest, Stmt, Store
+from tensorexpr.codegen.nest import (
+    LOOP_KINDS,
+    Ahead,
+    Alloc,
+    Block,
+    Buffer,
+    Call,
+    Check,
+    CheckSite,
+    Filled,
+    For,
+    If,
+    Kernel,
+    LoopNest,
+    Stmt,
+    Store,
+)
 from tensorexpr.errors import DefinitionError, Location, user_location
 from tensorexpr.ir import Access, Const, Constant, TensorType
 from tensorexpr.parse.scalars import ScalarReader, items_of, shown, syntax
@@ -273,6 +289,8 @@ class _Reader(ScalarReader):
         match statement:
             case ast.For(orelse=[]):
                 return self.loop(statement)
+            case ast.If(test=ast.Call(func=ast.Call(func=ast.Name(id="filled"), args=[ast.Name(id=tile)]), args=[condition], keywords=[])):
+                return Filled(self.expr(condition, dtypes.bool_), self.block(statement.body), self.block(statement.orelse), tile)
             case ast.If(test=ast.Call(func=ast.Name(id="ahead"), args=[condition], keywords=[])):
                 return Ahead(self.expr(condition, dtypes.bool_), self.block(statement.body), self.block(statement.orelse))
             case ast.If(test=condition):

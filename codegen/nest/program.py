@@ -105,6 +105,14 @@ class Ahead(If):
 
 
 @record(eq=False)
+class Filled(If):
+    """A condition that leaves out products of an element of the buffer `tile` that is zero where it fails: whether they are added up or
+    not matters only where the other factor is infinite or no number."""
+
+    tile: str = ""
+
+
+@record(eq=False)
 class Store(Stmt):
     """`buffer[indices] = value`, of the buffer's dtype."""
 

@@ -21,7 +21,8 @@
 Signature and storage come first, so that a listing is complete without the program that it was lowered from; what failed checks
 say and what instructions are comes last. A kernel is a function that gives what it computes (`-> together(y, w)`: its loops run
 together). `for i in parallel(range(0, 64))` carries the kind (a serial loop is a bare `range`), `tensorize(range(0, 16), name(c[0], a[0]))`
-the instruction; `if ahead(...)` are copies for an iteration to come. A local buffer is the annotated assignment `acc: local(f32[6, 16])`
+the instruction; `if ahead(...)` are copies for an iteration to come, `if filled(x_tile)(...)` leaves out products with zeros of a tile. A
+local buffer is the annotated assignment `acc: local(f32[6, 16])`
 above the statements it lives for: those of the rest of its block, or up to `del acc`. Expressions print as in programs
 (`tensorexpr.text`), long ones over several lines.
 """
@@ -32,7 +33,7 @@ from collections.abc import Iterator, Sequence
 from keyword import iskeyword
 
 from tensorexpr import dtypes
-from tensorexpr.codegen.nest import Ahead, Alloc, Block, Buffer, Call, Check, CheckSite, For, If, Kernel, LoopNest, Stmt, Store
+from tensorexpr.codegen.nest import Ahead, Alloc, Block, Buffer, Call, Check, CheckSite, Filled, For, If, Kernel, LoopNest, Stmt, Store
 from tensorexpr.dtypes import DType
 from tensorexpr.ir import Expr
 from tensorexpr.text import print_data, print_expr, print_value
@@ -123,7 +124,8 @@ def _statement(statement: Stmt, indent: int) -> Iterator[str]:
             yield f"{margin}for {statement.index} in {extent}:"
             yield from print_block(statement.body, indent + _STEP)
         case If():
-            yield margin + print_value("if ", statement.condition, indent, "ahead" if isinstance(statement, Ahead) else None) + ":"
+            word = "ahead" if isinstance(statement, Ahead) else f"filled({statement.tile})" if isinstance(statement, Filled) else None
+            yield margin + print_value("if ", statement.condition, indent, word) + ":"
             yield from print_block(statement.then, indent + _STEP)
             if statement.otherwise:
                 yield f"{margin}else:"

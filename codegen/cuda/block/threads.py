@@ -518,15 +518,26 @@ def _waited(now: frozenset[_Touch], since: frozenset[_Touch]) -> tuple[frozenset
 def _loop_with_barriers(s: For, since: frozenset[_Touch], region: _Region) -> tuple[list[Stmt], frozenset[_Touch]]:
     """A loop with barriers also between one iteration and the next; what is before it is waited for outside, unless every iteration
     begins by waiting anyway."""
+    inside = region.touched(*s.body)
+    every = _in_all_iterations(inside, s.index)
+    if not any(_conflict(now, before) for now in inside for before in every | since):
+        return [s], frozenset(t.behind(s.index) for t in every | since)
     alone, _ = _iterations(s, frozenset(), region)
     first = next(iter(_inside_of(alone.body)), None)
     if isinstance(first, Barrier) and not first.warp:
         made, after = _iterations(s, since, region)
         return [made], after
-    within = region.touched(*s.body)
-    since, before = _waited(within, since)
+    since, before = _waited(inside, since)
     made, after = _iterations(s, since, region)
     return [*before, made], after
+
+
+def _in_all_iterations(inside: frozenset[_Touch], loop: str) -> frozenset[_Touch]:
+    """What an iteration of a loop touches, as it and all later ones see it."""
+    every = inside
+    while not (later := frozenset(t.later(loop) for t in every)) <= every:
+        every |= later
+    return every
 
 
 def _iterations(s: For, entry: frozenset[_Touch], region: _Region) -> tuple[For, frozenset[_Touch]]:

@@ -14,7 +14,9 @@ factors of ten bits of fraction, so each is rounded to the nearest, away from ze
 memory by `ldmatrix` where they lie side by side along k (or, transposed, along rows or columns), and so do those of float32 along k, each
 as two of 16 bits; else element by element.
 
-A condition around the sum, such as that of a window, may depend on the column: lanes then take in the columns that count.
+A condition around the sum, such as that of a window, may depend on the column: lanes then take in the columns that count. Where it says
+no more than that an operand is not one of the zeros that fill up its tile (`Filled`), of columns or of rows, all may be taken in as long
+as the other operand is finite, which a product with zero tells.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tensorexpr import dtypes
-from tensorexpr.codegen.nest import Block, For, If, Store
+from tensorexpr.codegen.nest import Block, Filled, For, If, Store
 from tensorexpr.dtypes import DType
 from tensorexpr.integers import Affine, FloorDiv
 from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, apply, conjunction, const
@@ -84,6 +86,8 @@ class Product:
     b: Operand
     target: Access
     where: Expr | None = None
+    zeros: str = ""
+    """The operand that is zero where the condition fails, "a" or "b", if that is known."""
 
     def a_element(self, register: int, part: int, start: Expr) -> Access:
         """What a lane holds of the first operand in one part of a register, k from `start`."""
@@ -146,9 +150,11 @@ class Product:
         return found
 
     def counted(self) -> list[Expr]:
-        """The conditions on the two columns of a lane; none where all count."""
+        """The conditions on the two columns of a lane, or on its rows; none where all count."""
         if self.where is None:
             return []
+        if self.zeros == "a":
+            return [self.where] if self.row is None else [substitute(self.where, {self.row.index: const(row)}) for row in (0, 1)]
         return [substitute(self.where, {self.column.index: const(column)}) for column in (0, 1)]
 
     def _k(self) -> Expr:
@@ -198,7 +204,7 @@ def product_of(loop: For, homes: Mapping[str, str], pitch: Mapping[str, tuple[in
     while len(chain[-1].body) == 1 and isinstance(chain[-1].body[0], For):
         chain.append(chain[-1].body[0])
     k, *unrolled, lane = chain if len(chain) > 2 else (loop, loop)
-    store, where = _only_store(lane.body)
+    store, where, zeros = _only_store(lane.body)
     if store is None or lane.kind != "vectorize" or any(f.kind != "unroll" for f in unrolled):
         return None
     factors = _factors(store)
@@ -220,7 +226,8 @@ def product_of(loop: For, homes: Mapping[str, str], pitch: Mapping[str, tuple[in
             continue
         if not (_is_constant(a, lane, lengths, column=True) and _is_constant(b, lane, lengths, column=False)):
             continue
-        if where is not None and not _is_of_columns(where, lane, lengths, mine[1]):
+        known = "a" if zeros == a.tensor else "b" if zeros == b.tensor else ""
+        if where is not None and not known and not _is_of_columns(where, lane, lengths, mine[1]):
             continue
         rows = [f for f in unrolled if f.index in mine[0] and lengths[f.index] == 2]
         columns = [f for f in unrolled if f.index in mine[1] and lengths[f.index] == 2]
@@ -239,19 +246,23 @@ def product_of(loop: For, homes: Mapping[str, str], pitch: Mapping[str, tuple[in
             Operand(b, found[1], ""),
             Access(store.buffer, store.indices, store.value.dtype),
             where,
+            known,
         )
         return replace(made, a=replace(made.a, load=_load(made, a, lengths, pitch)), b=replace(made.b, load=_load(made, b, lengths, pitch)))
     return None
 
 
-def _only_store(body: Block) -> tuple[Store | None, Expr | None]:
-    """The store that statements are, and the condition that it is under."""
+def _only_store(body: Block) -> tuple[Store | None, Expr | None, str]:
+    """The store that statements are, the condition that it is under, and the one tile that is known to be zero where that fails."""
     conditions: list[Expr] = []
+    tiles: set[str] = set()
     while len(body) == 1 and isinstance(body[0], If) and not body[0].otherwise:
         conditions.append(body[0].condition)
+        tiles.add(body[0].tile if isinstance(body[0], Filled) else "")
         body = body[0].then
     (store,) = body if len(body) == 1 else (None,)
-    return (store if isinstance(store, Store) else None), (conjunction(tuple(conditions)) if conditions else None)
+    zeros = tiles.pop() if len(tiles) == 1 else ""
+    return (store if isinstance(store, Store) else None), (conjunction(tuple(conditions)) if conditions else None), zeros
 
 
 def _is_of_columns(condition: Expr, lane: For, lengths: Mapping[str, int | None], own: set[str]) -> bool:

@@ -182,6 +182,12 @@ template <bool TRANSPOSED> TE_INLINE void te_matrices(uint32_t (&to)[2], uint32_
         : "+f"(c0), "+f"(c1), "+f"(c2), "+f"(c3)                                                                       \
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));                                           \
   }
+#define TE_ZERO(name, type)                                                                                            \
+  TE_INLINE void name(uint32_t &sum, uint32_t x, uint32_t zero) {                                                      \
+    asm("fma.rn." type " %0, %1, %2, %0;" : "+r"(sum) : "r"(x), "r"(zero));                                            \
+  }
+TE_ZERO(te_zero_bf16, "bf16x2")
+TE_ZERO(te_zero_f16, "f16x2")
 TE_MMA(te_mma_bf16, "bf16.bf16")
 TE_MMA(te_mma_f16, "f16.f16")
 TE_INLINE uint32_t te_tf32(float x) {
@@ -198,13 +204,20 @@ TE_INLINE void te_mma_f64(double &c0, double &c1, const double (&a)[1], const do
   asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};" : "+d"(c0), "+d"(c1) : "d"(a[0]), "d"(b[0]));
 }
 #endif
-// Products of which only the first, or the second, column of a lane counts; a fragment of float32 rounded (here, or behind what the host has).
+// Products of which only the first, or the second, column of a lane counts, or row; products of a fragment with zero added up, which are
+// no zeros where something of it is not finite; a fragment of float32 rounded (here, or behind what the host has).
 #define TE_MMA_COLUMNS(name)                                                                                           \
   TE_INLINE void name##_columns(float &c0, float &c1, float &c2, float &c3, const uint32_t (&a)[4], const uint32_t (&b)[2], \
                                 bool first, bool second) {                                                             \
     float d0 = c0, d1 = c1, d2 = c2, d3 = c3;                                                                          \
     name(d0, d1, d2, d3, a, b);                                                                                        \
     c0 = first ? d0 : c0, c1 = second ? d1 : c1, c2 = first ? d2 : c2, c3 = second ? d3 : c3;                          \
+  }                                                                                                                    \
+  TE_INLINE void name##_rows(float &c0, float &c1, float &c2, float &c3, const uint32_t (&a)[4], const uint32_t (&b)[2], \
+                             bool first, bool second) {                                                                \
+    float d0 = c0, d1 = c1, d2 = c2, d3 = c3;                                                                          \
+    name(d0, d1, d2, d3, a, b);                                                                                        \
+    c0 = first ? d0 : c0, c1 = first ? d1 : c1, c2 = second ? d2 : c2, c3 = second ? d3 : c3;                          \
   }
 #define TE_MMA_REST                                                                                                    \
   TE_MMA_COLUMNS(te_mma_bf16)                                                                                          \
@@ -215,6 +228,21 @@ TE_INLINE void te_mma_f64(double &c0, double &c1, const double (&a)[1], const do
     te_mma_f64(d0, d1, a, b);                                                                                          \
     c0 = first ? d0 : c0, c1 = second ? d1 : c1;                                                                       \
   }                                                                                                                    \
+  TE_INLINE void te_mma_f64_rows(double &c0, double &c1, const double (&a)[1], const double (&b)[1], bool only) {      \
+    te_mma_f64_columns(c0, c1, a, b, only, only);                                                                      \
+  }                                                                                                                    \
+  template <int N> TE_INLINE void te_zeros_bf16(uint32_t &sum, const uint32_t (&x)[N]) {                               \
+    for (int k = 0; k < N; ++k) te_zero_bf16(sum, x[k], 0);                                                             \
+  }                                                                                                                    \
+  template <int N> TE_INLINE void te_zeros_f16(uint32_t &sum, const uint32_t (&x)[N]) {                                \
+    for (int k = 0; k < N; ++k) te_zero_f16(sum, x[k], 0);                                                              \
+  }                                                                                                                    \
+  template <int N> TE_INLINE void te_zeros_tf32(uint32_t &sum, const uint32_t (&x)[N]) {                               \
+    for (int k = 0; k < N; ++k) sum = te_bits_of_float(te_float_of_bits(x[k]) * 0.0f + te_float_of_bits(sum));         \
+  }                                                                                                                    \
+  TE_INLINE void te_zeros_f64(double &sum, const double (&x)[1]) { sum = x[0] * 0.0 + sum; }                           \
+  TE_INLINE bool te_odd(uint32_t sum) { return (sum & 0x7fff7fffu) != 0; }                                             \
+  TE_INLINE bool te_odd(double sum) { return sum != 0.0; }                                                             \
   template <int N> TE_INLINE void te_tf32(uint32_t (&x)[N]) {                                                          \
     for (int k = 0; k < N; ++k) x[k] = te_tf32(te_float_of_bits(x[k]));                                                \
   }

@@ -133,14 +133,33 @@ def _loaded(kernel: Kernel, made: Product, names: list[str], start: Expr, lines:
 
 
 def _multiplied(kernel: Kernel, made: Product, names: list[str], lines: list[str], margin: str) -> None:
-    """One instruction for each tile of a warp."""
+    """One instruction for each tile of a warp. Where a condition only leaves out zeros, it is asked where the other operand has something
+    that times zero is none."""
+    if not made.zeros:
+        _instructions(kernel, made, names, made.counted(), lines, margin)
+        return
+    other, name = (made.b, names[1]) if made.zeros == "a" else (made.a, names[0])
+    odd, type_ = kernel.fragment("odd"), "double" if made.kind.operand is dtypes.float64 else "uint32_t"
+    lines.append(f"{margin}{type_} {odd} = 0;")
+    deepest = _loops(kernel, other.loops, lines, margin)
+    lines.append(f"{deepest}te_zeros_{made.kind.word.removeprefix('te_mma_')}({odd}, {_place_of(kernel, other, name)});")
+    _close(other.loops, lines, margin)
+    lines.append(f"{margin}if (__any_sync(0xffffffffu, te_odd({odd}))) {{")
+    _instructions(kernel, made, names, made.counted(), lines, margin + "  ")
+    lines.append(f"{margin}}} else {{")
+    _instructions(kernel, made, names, [], lines, margin + "  ")
+    lines.append(f"{margin}}}")
+
+
+def _instructions(kernel: Kernel, made: Product, names: list[str], counted: list[Expr], lines: list[str], margin: str) -> None:
+    """The instructions, under conditions on columns or rows."""
     both = (*made.a.loops, *made.b.loops)
     deepest = _loops(kernel, both, lines, margin)
     fragments = [_place_of(kernel, operand, name) for operand, name in zip((made.a, made.b), names, strict=True)]
     targets = [_place(kernel, access, lines, deepest) for access in made.accumulators()]
-    counted = [_value(kernel, condition, lines, deepest) for condition in made.counted()]
-    word = f"{made.kind.word}_columns" if counted else made.kind.word
-    lines.append(f"{deepest}{word}({', '.join([*targets, *fragments, *counted])});")
+    asked = [_value(kernel, condition, lines, deepest) for condition in counted]
+    word = f"{made.kind.word}_{'rows' if made.zeros == 'a' else 'columns'}" if counted else made.kind.word
+    lines.append(f"{deepest}{word}({', '.join([*targets, *fragments, *asked])});")
     _close(both, lines, margin)
 
 

@@ -12,11 +12,11 @@ from tensorexpr.codegen.cuda.emitter.mma import WARP, Product, product_of
 from tensorexpr.codegen.cuda.emitter.products import may_rotate, write_product, write_rotated
 from tensorexpr.codegen.cuda.thread import values as v
 from tensorexpr.codegen.cuda.thread.expressions import RESERVED, Emitter, Surroundings, is_narrow, stored, wanted_names
-from tensorexpr.codegen.cuda.thread.packs import ALIGNMENT, Packed, copied, packed
+from tensorexpr.codegen.cuda.thread.packs import ALIGNMENT, Packed, copied, copied_or_zero, packed
 from tensorexpr.codegen.cuda.thread.selects import under_condition
 from tensorexpr.codegen.cuda.thread.values import Value, memory_type
 from tensorexpr.codegen.nest import THREADS, Ahead, Alloc, Block, Buffer, Check, For, If, LoopNest, Stmt, Store
-from tensorexpr.ir import Access, Apply, Const, Expr, integer
+from tensorexpr.ir import TRUE, Access, Apply, Const, Expr, integer
 
 LONGEST = 8
 """Letters of a name beyond which the index of many loops in one is called by what it is."""
@@ -153,6 +153,8 @@ class Statements:
                 before.append(f"const {memory_type(store.value.dtype)} {name} = {text};")
                 chosen = f"{place} = {emitter.value(test).inside(v.OR)} ? {name} : {place};"
                 lines += [margin + line for line in (*before, chosen)]
+            case If() if self.copies_here() and (filled := copied_or_zero(s, self.buffers, self.rows())) is not None:
+                self.copy(*filled, lines, margin, s.condition)
             case If():
                 condition = self.emitter(wanted_names((s.condition,)), before).value(s.condition)
                 lines += [margin + line for line in before]
@@ -363,13 +365,25 @@ class Statements:
             place = self.emitter(frozenset(), lines).place(one.buffer, one.first)
             lines.append(f"{margin}te_store(&{place}, {one.name});")
 
-    def copy(self, store: Store, source: Access, size: int, lines: list[str], margin: str) -> None:
-        """Some bytes to shared memory, which arrive by themselves: every barrier waits for them first."""
+    def copies_here(self) -> bool:
+        """Whether what is copied here to shared memory may arrive by itself: where a loop counts groups, copies of no group would not be
+        waited for."""
+        return self.team is not None and self.in_lanes and not self.team.warps and (self.in_group or not self.ahead_of)
+
+    def rows(self) -> dict[str, int]:
+        """How far apart the rows of buffers in shared memory lie."""
+        homes = {} if self.team is None else self.team.homes
+        return {name: self.extents(self.buffers[name])[-1] for name, home in homes.items() if home == "shared"}
+
+    def copy(self, store: Store, source: Access, size: int, lines: list[str], margin: str, under: Expr = TRUE) -> None:
+        """Some bytes to shared memory, or zeros where a condition does not hold, which arrive by themselves: every barrier waits for them
+        first."""
         self.copies = self.unmet = True
         before: list[str] = []
-        emitter = self.emitter(wanted_names((*store.indices, *source.indices)), before)
-        to, from_ = emitter.place(store.buffer, store.indices), emitter.place(source.tensor, source.indices)
-        lines += [*(margin + line for line in before), f"{margin}te_copy_async<{size}>(&{to}, &{from_});"]
+        emitter = self.emitter(wanted_names((*store.indices, *source.indices, under)), before)
+        to, from_, holds = emitter.place(store.buffer, store.indices), emitter.place(source.tensor, source.indices), emitter.value(under)
+        filled = "" if holds.text == "true" else f", {holds.inside(v.OR)} ? {size} : 0"
+        lines += [*(margin + line for line in before), f"{margin}te_copy_async<{size}>(&{to}, &{from_}{filled});"]
 
     def loop(self, s: For, lines: list[str], margin: str) -> None:
         before: list[str] = []
@@ -386,13 +400,9 @@ class Statements:
         narrow = start.narrow and stop.narrow and v.fits(low, None if high is None else high + 1)
         name = self.word(s.index)
         self.scope[s.index] = Value(name, dtypes.int64, v.ATOM, narrow, low, high)
-        if s.kind == "vectorize" and self.team is not None and self.in_lanes and not self.team.warps:
-            rows = {name: self.extents(self.buffers[name])[-1] for name, home in self.team.homes.items() if home == "shared"}
-            copy = copied(s, self.buffers, {name: n for name, n in rows.items()})
-            # Where a loop counts groups, copies of no group would not be waited for.
-            if copy is not None and (self.in_group or not self.ahead_of):
-                self.copy(*copy, lines, margin)
-                return
+        if s.kind == "vectorize" and self.copies_here() and (copy := copied(s, self.buffers, self.rows())) is not None:
+            self.copy(*copy, lines, margin)
+            return
         found = packed(s, self.buffers, iter(self.temporary, None)) if s.kind == "vectorize" else None
         if found is not None:
             self.pack(s, found, lines, margin)

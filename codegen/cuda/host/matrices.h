@@ -85,4 +85,14 @@ static inline void te_mma_f64(double &c0, double &c1, const double (&a)[1], cons
   te_lane_product<double, double> mine = {{&c0, &c1, nullptr, nullptr}, a, b};
   te_host_collective(te_multiply<double, double, double, te_m8n8k4>, &mine, line);
 }
+static inline uint32_t te_half_times_zero(uint32_t half, uint32_t sum, uint32_t infinite) {
+  return (half & infinite) == infinite || (sum & infinite) == infinite ? infinite | 1u : 0u;
+}
+#define TE_ZERO_HALVES(name, infinite)                                                                                 \
+  static inline void name(uint32_t &sum, uint32_t x, uint32_t zero) {                                                  \
+    if (zero) __builtin_trap();                                                                                        \
+    sum = te_half_times_zero(x & 0xffffu, sum & 0xffffu, infinite) | te_half_times_zero(x >> 16, sum >> 16, infinite) << 16; \
+  }
+TE_ZERO_HALVES(te_zero_bf16, 0x7f80u)
+TE_ZERO_HALVES(te_zero_f16, 0x7c00u)
 TE_MMA_REST

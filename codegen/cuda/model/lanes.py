@@ -346,9 +346,11 @@ class Block:
             known.touched = [np.unique(np.concatenate(known.touched))]
 
     def _copied(self, number: int, at: int, i: Instruction, mask: Numbers, size: int) -> None:
-        """What an asynchronous copy reads."""
+        """What an asynchronous copy reads: nothing where it only fills up with zeros."""
         base, offset = i.addresses[1]
         start = self._value(base, "s64")
+        filled = self._value(i.operands[3], "s32") if len(i.operands) > 3 else None
+        mask = mask if filled is None else mask & (np.asarray(filled) > 0)
         known = self.run_.accesses.setdefault((number, -1 - at), Access(i, "copied", size))
         known.requests += float(mask.reshape(self.warps, -1).any(axis=1).sum())
         if base in self.of_data:

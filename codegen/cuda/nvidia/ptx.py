@@ -106,6 +106,11 @@ def _multiply(shape: str, result: str, factors: str, held: str, counts: tuple[in
     return Instruction(name, operands, section, 80, (7, 0))
 
 
+def _multiply_and_add(type_: str, sm: int, isa: tuple[int, int]) -> Instruction:
+    operands = (Register("d", type_, written=True), Register("a", type_), Register("b", type_), Register("c", type_))
+    return Instruction(f"fma.rn{type_}", operands, "Half Precision Floating Point Instructions: fma", sm, isa)
+
+
 _COPY = "Data Movement and Conversion Instructions: cp.async"
 COPY_SIZES = {"ca": (4, 8, 16), "cg": (16,)}
 """Bytes of an asynchronous copy through both levels of cache, and past the first."""
@@ -137,6 +142,8 @@ INSTRUCTIONS = {
         _matrices(2, ".trans"),
         _matrices(4, ""),
         _matrices(4, ".trans"),
+        _multiply_and_add(".f16x2", 53, (4, 2)),
+        _multiply_and_add(".bf16x2", 80, (7, 0)),
         _multiply("m16n8k16", ".f32", ".f16", ".f16x2", (4, 2, 4)),
         _multiply("m16n8k16", ".f32", ".bf16", ".bf16x2", (4, 2, 4)),
         _multiply("m16n8k8", ".f32", ".tf32", ".b32", (4, 2, 4)),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tensorexpr.codegen.cuda.thread.expressions import row_major
-from tensorexpr.codegen.nest import Buffer, For, Store
+from tensorexpr.codegen.nest import Buffer, For, If, Store
 from tensorexpr.integers import Affine
 from tensorexpr.ir import Access, Apply, Const, Expr, Index, const, integer
 from tensorexpr.records import record, replace
@@ -112,6 +112,21 @@ def copied(loop: For, buffers: dict[str, Buffer], shared: dict[str, int]) -> tup
             return None
     first = replace(value, indices=_first(value.indices, loop.index))
     return Store(store.buffer, _first(store.indices, loop.index), first), first, size
+
+
+def copied_or_zero(s: If, buffers: dict[str, Buffer], shared: dict[str, int]) -> tuple[Store, Access, int] | None:
+    """The same of a condition under which neighbors are copied, where zeros are stored in their place else: such a copy fills up itself."""
+    (then,), (otherwise,) = (block if len(block) == 1 else (None,) for block in (s.then, s.otherwise))
+    if not isinstance(then, For) or then.kind != "vectorize" or not isinstance(otherwise, For | Store):
+        return None
+    found = copied(then, buffers, shared)
+    (zero,) = otherwise.body if isinstance(otherwise, For) and len(otherwise.body) == 1 else (otherwise,)
+    if found is None or not isinstance(zero, Store) or zero.value != Const(0, zero.value.dtype) or zero.buffer != found[0].buffer:
+        return None
+    if isinstance(otherwise, For) and (otherwise.start, otherwise.stop) != (then.start, then.stop):
+        return None
+    lane = otherwise.index if isinstance(otherwise, For) else then.index
+    return found if _first(zero.indices, lane) == found[0].indices else None
 
 
 def is_pack(name: str, indices: tuple[Expr, ...], lane: str, lanes: int, buffers: Mapping[str, Buffer]) -> bool:

@@ -53,6 +53,7 @@ class Scope:
     `holds` the same over the indices of the definition,
     `reach` the data axes of which a block is computed here, each from the first to the last point of all blocks,
     `widened` axes of reductions that run further than their bounds say, each as it runs and the conditions that leave points out,
+    `panels` reads that are taken from panels here, each as a read of its panel,
     `conditional` whether a condition stands around,
     `padded` a condition without which factors of what is summed count as zero.
     """
@@ -73,6 +74,7 @@ class Scope:
     holds: tuple[Expr, ...] = ()
     reach: dict[str, Axis] = field(default_factory=dict)
     widened: dict[str, tuple[Axis, tuple[Expr, ...]]] = field(default_factory=dict)
+    panels: dict[Access, Access] = field(default_factory=dict)
     conditional: bool = False
     padded: Expr | None = None
     found: dict[tuple[str, object], Any] = field(init=False, default_factory=dict, compare=False, repr=False)

@@ -8,7 +8,8 @@
 
 The part is a box: along each axis the values of the index over the loops inside, which are known where it is affine in these and
 their bounds are constants; what the loops outside add is where the box begins. Reads of which that is not known stay as they are,
-and so do all where the box would be large. Elements beyond the ends of the tensor are zeros that nothing reads.
+and so do all where the box would be large. What is no box of the tensor may be one of loops (see `panels`). Elements beyond the ends of the
+tensor are zeros that nothing reads.
 
 Where loops inside have as many lanes as a block of a GPU has threads, all of them copy, several elements each (`PACK` bytes side by
 side where these are aligned); and the elements for iterations to come are loaded before the work on this one: into tiles of their own,
@@ -18,14 +19,15 @@ itself); else those for the next one into registers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import product as points
 from math import prod
 from operator import is_
 
-from tensorexpr.codegen.lowering.context.arithmetic import ZERO, add, constant, mul
+from tensorexpr.codegen.lowering.context.arithmetic import ZERO, add, constant, mul, reads_data
 from tensorexpr.codegen.lowering.context.rests import Limit, Rest, limits_of, without
 from tensorexpr.codegen.lowering.context.settled import mapped, with_names, with_values
+from tensorexpr.codegen.lowering.stage.panels import Panel, filled
 from tensorexpr.codegen.nest import Ahead, Alloc, Block, Buffer, Check, For, If, Stmt, Store
 from tensorexpr.codegen.planners.gpu.zeros import zero_beyond
 from tensorexpr.dtypes import DType
@@ -89,11 +91,13 @@ def _unmarked(s: Stmt) -> Stmt:
 
 @record
 class Source:
-    """A tensor that is read: the buffer that holds it, its shape, and the order of its axes in a tile."""
+    """What is read: the buffer that holds a tensor, its shape, and the order of its axes in a tile; or the name of a panel, the extents
+    of its loops, and where in a tensor its elements lie."""
 
     buffer: str
     shape: tuple[Expr, ...]
     order: tuple[int, ...]
+    panel: Panel | None = None
 
 
 @record
@@ -130,8 +134,9 @@ def with_tiles(loop: For, sources: tuple[Source, ...], fresh: Callable[[str], st
         sizes = tuple(dict.fromkeys(n.name for r in _reads(body, source.buffer, {}, True) for n in walk(r.access) if isinstance(n, Size)))
         if box is not None:
             made.append(_Tile(source, box, limits.get(source.buffer, ()), sizes, lanes, fresh, loop.index, room // 2))
+    body = _in_place(body, {source.buffer: source.panel for source, box in boxes if box is None and source.panel is not None})
     if not made:
-        return (loop,)
+        return (replace(loop, body=filled(body, {})),)
     some = constant(loop.start), constant(loop.stop)
     stages = _stages(made, None if some[0] is None or some[1] is None else some[1] - some[0], room)
     for tile in made:
@@ -139,6 +144,7 @@ def with_tiles(loop: For, sources: tuple[Source, ...], fresh: Callable[[str], st
     body = _without_ends(without(body, dropped), frozenset(t.source.buffer for t in made))
     beyond = {t.source.buffer: t.source.shape for t in made if not t.box.certain}
     body = tuple(mapped(s, lambda e: _without_zeros(e, beyond)) for s in body)
+    body = filled(body, {t.source.buffer: t.name for t in made if t.source.panel is not None})
     for tile in made:
         body = _redirected(body, tile)
     if lanes < TEAM:
@@ -222,22 +228,29 @@ class _Tile:
         ends = [self.box.start(-1), *(limit.stop for limit in self.limits if limit.axis == len(self.source.shape) - 1)]
         if not isinstance(last, Const):
             return 1
-        steps = [int(last.value), self.box.extents[-1], *(n for end in ends for n in (end.constant, *(f for _, f in end.terms)))]
+        own = [int(last.value)] if self.source.panel is None else self.source.panel.pack_ends()
+        if own is None:
+            return 1
+        steps = [*own, self.box.extents[-1], *(n for end in ends for n in (end.constant, *(f for _, f in end.terms)))]
         packs = [PACK // size, *(n // size for n in reversed(ALONE) if size < min(ALONE))]
         return next((count for count in packs if all(n % count == 0 for n in steps)), 1)
 
     def element(self, at: list[Expr], moved: dict[str, Expr]) -> tuple[Access, Expr | None]:
         """The element of the tensor at a place of the box, and the condition that there is one."""
-        indices: list[Expr] = []
+        places = tuple(add(self._outside(self.box.start(axis), moved), place) for axis, place in enumerate(at))
+        panel = self.source.panel
+        indices = places if panel is None else panel.at(places, moved)
         conditions: list[Expr] = []
-        for axis, place in enumerate(at):
-            indices.append(add(self._outside(self.box.start(axis), moved), place))
-            if not self.box.certain:
-                conditions += [apply("ge", indices[-1], ZERO), apply("lt", indices[-1], self.source.shape[axis])]
+        if panel is not None:
+            conditions += panel.inside(indices)
+        elif not self.box.certain:
+            for index, extent in zip(indices, self.source.shape, strict=True):
+                conditions += [apply("ge", index, ZERO), apply("lt", index, extent)]
         for limit in self.limits:
-            condition = apply("lt", indices[limit.axis], self._outside(limit.stop, moved, limit.sizes))
+            condition = apply("lt", places[limit.axis], self._outside(limit.stop, moved, limit.sizes))
             conditions += [condition] if condition not in conditions else []
-        return Access(self.source.buffer, tuple(indices), self.box.dtype), conjunction(tuple(conditions)) if conditions else None
+        buffer = self.source.buffer if panel is None else panel.buffer
+        return Access(buffer, indices, self.box.dtype), conjunction(tuple(conditions)) if conditions else None
 
     def _outside(self, form: Affine, moved: dict[str, Expr], sizes: tuple[str, ...] = ()) -> Expr:
         """What loops outside say, some of them moved."""
@@ -473,8 +486,10 @@ def _without_ends(block: Block, tiled: frozenset[str]) -> Block:
 def _adds(s: Stmt, tiled: frozenset[str]) -> bool:
     """Whether a statement only takes elements of tiles into accumulators."""
     match s:
-        case For() | Ends() if isinstance(s, For) or not s.otherwise:
-            return all(_adds(inner, tiled) for inner in (s.body if isinstance(s, For) else s.then))
+        case For():
+            return all(_adds(inner, tiled) for inner in s.body)
+        case If() if not s.otherwise and not reads_data(s.condition):
+            return all(_adds(inner, tiled) for inner in s.then)
         case Store():
             reads = [n for n in walk(s.value) if isinstance(n, Access)]
             own = Access(s.buffer, s.indices, s.value.dtype)
@@ -491,6 +506,15 @@ def _without_zeros(expr: Expr, beyond: dict[str, tuple[Expr, ...]]) -> Expr:
         return n if found is None else found
 
     return bottom_up(expr, visit)
+
+
+def _in_place(block: Block, panels: Mapping[str, Panel]) -> Block:
+    """The statements with reads of panels of which no tile was made as those of their tensors."""
+
+    def visit(n: Expr) -> Expr:
+        return panels[n.tensor].read(n) if isinstance(n, Access) and n.tensor in panels else n
+
+    return tuple(mapped(s, lambda e: bottom_up(e, visit)) for s in block) if panels else block
 
 
 def _redirected(block: Block, tile: _Tile) -> Block:

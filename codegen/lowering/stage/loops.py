@@ -20,8 +20,9 @@ from tensorexpr.codegen.lowering.context.scope import Scope
 from tensorexpr.codegen.lowering.context.tasks import Names, Pending, Task
 from tensorexpr.codegen.lowering.stage.caching import DECLARED, Ends, Source, with_tiles
 from tensorexpr.codegen.lowering.stage.joining import joined
+from tensorexpr.codegen.lowering.stage.panels import panel_of, says_inside
 from tensorexpr.codegen.lowering.stage.reductions import Reductions
-from tensorexpr.codegen.nest import GRID, LANES, THREADS, Block, Check, CheckSite, For, If
+from tensorexpr.codegen.nest import GRID, LANES, THREADS, Block, Check, CheckSite, Filled, For, If
 from tensorexpr.codegen.schedule.analysis.narrowing import narrow
 from tensorexpr.codegen.schedule.analysis.reductions import groups_used
 from tensorexpr.codegen.schedule.analysis.residues import is_class
@@ -151,7 +152,9 @@ class Loops(Reductions):
         checks = self.made_checks(self.checks_of((condition,)), scope)
         holds = (*scope.holds, *conjuncts(condition))
         then = body(replace(scope, facts=scope.facts.union(open_), holds=holds, conditional=True))
-        return (*checks, If(self.read(resolved), then)) if then else checks
+        tile = says_inside(condition, scope, self.shape)
+        made = Filled(self.read(resolved), then, (), tile) if tile else If(self.read(resolved), then)
+        return (*checks, made) if then else checks
 
     def chosen(self, loops: tuple[str, ...], scope: Scope, task: Task) -> Block | None:
         """Where the value is ``where(c, a, b)`` and c is decided out here: the loops for a and those for b."""
@@ -281,7 +284,7 @@ class Loops(Reductions):
         count = constant(extent)
         if count == 0:
             return checks
-        if count == 1 and not self.cached_in(loop):
+        if count == 1 and not self.is_cached_in(loop):
             return (*checks, *self.body(loop, rest, scope.with_values(**{loop: ZERO}), task))
         if self.stage.kind(loop) == "unroll" and count is not None and count <= COPIED and self.copies_pay(loop, rest, scope):
             copies = [self.body(loop, rest, scope.with_values(**{loop: const(c)}), task) for c in range(count)]
@@ -299,27 +302,40 @@ class Loops(Reductions):
         inner = replace(scope.with_values(**{loop: sub(Index(name), start)}), names=scope.names | {name})
         if kind in LANES:
             inner = replace(inner, vectors=inner.vectors | {loop})
+        inner, sources = self.cached_in(loop, inner)
 
         def made() -> Block:
             body = self.body(loop, rest, inner, task)
-            return self.with_copies(loop, For(name, self.read(start), self.read(stop), body, kind)) if body else ()
+            return self.with_copies(loop, For(name, self.read(start), self.read(stop), body, kind), sources) if body else ()
 
         return (*checks, *(made() if task.around is None else task.around(loop, scope, made)))
 
-    def cached_in(self, loop: str) -> tuple[Source, ...]:
-        """The tensors of which the part that a loop reads is copied in it, with the buffers where they are kept."""
+    def is_cached_in(self, loop: str) -> bool:
+        return any(at == loop for at, _, _ in self.stage.cached)
+
+    def cached_in(self, loop: str, scope: Scope) -> tuple[Scope, tuple[Source, ...]]:
+        """The tensors, and panels of them, of which the part that a loop reads is copied in it, with the buffers where they are kept, and
+        the scope in which panels are read."""
         found = []
         for at, tensor, order in self.stage.cached:
-            if at == loop:
-                shape = self.shape(tensor)
-                home = self.read(Access(tensor, tuple(ZERO for _ in shape), dtypes.int64))
-                if isinstance(home, Access) and len(home.indices) == len(shape) and all(i == ZERO for i in home.indices):
-                    found.append(Source(home.tensor, shape, order))
-        return tuple(found)
+            if at != loop:
+                continue
+            shape = self.shape(tensor)
+            home = self.read(Access(tensor, tuple(ZERO for _ in shape), dtypes.int64))
+            if not isinstance(home, Access) or len(home.indices) != len(shape) or any(i != ZERO for i in home.indices):
+                continue
+            panel = panel_of(self.stage, tensor, order, scope, home.tensor, shape, self.names.fresh)
+            if panel is None:
+                found.append(Source(home.tensor, shape, order))
+                continue
+            access, of_panel, where = panel
+            scope = replace(scope, panels={**scope.panels, access: of_panel})
+            extents = tuple(map(const, where.extents))
+            found.append(Source(of_panel.tensor, extents, tuple(range(len(extents))), where))
+        return scope, tuple(found)
 
-    def with_copies(self, loop: str, nest: For) -> Block:
+    def with_copies(self, loop: str, nest: For, sources: tuple[Source, ...]) -> Block:
         """The loop, with copies of what it reads where these are asked for."""
-        sources = self.cached_in(loop)
         return with_tiles(nest, sources, self.names.fresh, self.shared) if sources else (nest,)
 
     def tightened(self, loop: str, scope: Scope, task: Task) -> tuple[Scope, Task]:

@@ -18,6 +18,7 @@ from tensorexpr.codegen.lowering.context.guards import Kept, around_tile, beyond
 from tensorexpr.codegen.lowering.context.hulls import hull
 from tensorexpr.codegen.lowering.context.scope import LOOP, Result, Scope
 from tensorexpr.codegen.lowering.context.tasks import Names, Pending, Task
+from tensorexpr.codegen.lowering.stage.panels import with_panels
 from tensorexpr.codegen.nest import LANES, Alloc, Block, Buffer, For, If, Stmt, Store
 from tensorexpr.codegen.schedule.analysis.reductions import Group, Member, Parts
 from tensorexpr.codegen.schedule.analysis.state import Stage, is_inside
@@ -334,7 +335,7 @@ class Reductions(ABC):
         stores: list[Stmt] = []
         for member, made in zip(group.members, buffers, strict=False):
             old = tuple(Access(b.name, at, b.dtype) for b in made)
-            values = tuple(self.read(scope.resolve(v)) for v in member.values)
+            values = tuple(self.read(scope.resolve(with_panels(v, scope.panels, self.shape))) for v in member.values)
             if scope.padded is not None:
                 values = tuple(_padded(v, scope.padded) for v in values)
             new = accumulators.taken_in(member, group, old, values, place)

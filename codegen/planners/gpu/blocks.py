@@ -17,11 +17,13 @@ from math import ceil, prod
 
 from tensorexpr.codegen.planners.gpu import mma
 from tensorexpr.codegen.planners.gpu.views import View, as_grid, best_view, blocks_of, by_classes, in_squares, steps_of
+from tensorexpr.codegen.schedule.analysis.strides import Reach
 from tensorexpr.codegen.schedule.analysis.work import total_work
 from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.codegen.target import Gpu
 from tensorexpr.ir import Const, Expr, Index, integer
 from tensorexpr.records import record
+from tensorexpr.regions import affine_of
 
 Shapes = dict[str, tuple[Expr, ...]]
 TILES = (
@@ -51,6 +53,10 @@ MOST_WASTE = 1.5
 """Points beyond the ends of the axes that a tile may have, to points within."""
 READS = 1 << 8
 """Operations for each element of an operand from which on a copy of it costs next to nothing."""
+FAST_READS = 1 << 11
+"""The same on tensor cores, of a copy that is no longer in the second cache when it is read."""
+LINE = 8
+"""Elements of 16 bits that are copied at once."""
 CACHED = 4
 """Copies of an operand that the second cache has room for."""
 BLOCKS = 2
@@ -88,9 +94,7 @@ def ranked_tiles(s: Planned, name: str, shapes: Shapes) -> list[Tile]:
 def tiles_of(s: Planned, name: str, shapes: Shapes) -> list[Tile]:
     """The tiles that pay, best first."""
     stage = s.state.stage(name)
-    if len(stage.parts.groups) != 1 or stage.parts.unproved or stage.scan is not None or s.state.placed_in(name):
-        return []
-    view = best_view(stage, shapes)
+    view = best_view(stage, shapes) if _has_tiles(s, name) else None
     if view is None:
         return []
     row, column, step, lengths = view.row, view.column, view.step, view.lengths
@@ -123,11 +127,15 @@ def _is_plain(view: View) -> bool:
 def operands_to_stage(s: Planned, name: str, shapes: Shapes) -> list[tuple[str, tuple[int, ...]]]:
     """The operands of a contraction whose elements lie side by side neither along its tile nor along its steps, as the weights of a
     convolution: a copy of such an operand with one of these axes last is read in whole lines. Only where each
-    element is read often enough that the copy costs next to nothing, and it stays in the second cache."""
-    tiles = tiles_of(s, name, shapes)
+    element is read often enough that the copy costs next to nothing, and it stays in the second cache.
+
+    For tensor cores also operands whose lines begin anywhere, as those of a window that moves by single points: a copy with another axis
+    last has lines that begin at multiples of sixteen bytes, as asynchronous copies take them."""
+    products = product_tiles(s, name, shapes)
+    tiles = [tile.view for tile in (products or tiles_of(s, name, shapes))]
     if not tiles:
         return []
-    view, work = tiles[0].view, total_work(s.state.stage(name).parts)
+    view, work = tiles[0], total_work(s.state.stage(name).parts)
     rounds = isinstance(s.target, Gpu) and s.target.precision == "tf32"
     found = []
     for reach in view.operands:
@@ -136,14 +144,26 @@ def operands_to_stage(s: Planned, name: str, shapes: Shapes) -> list[tuple[str, 
         axes = (view.step, view.row, view.column) if rounds else (view.row, view.column, view.step)
         near = {a: abs(reach.stride(a)) for a in axes if reach.stride(a)}
         places = {i.name: k for k, i in enumerate(reach.access.indices) if isinstance(i, Index)}
-        axis = next((a for a in near if a in places), None)
         once = sum(r.access.tensor == tensor for r in view.operands) == 1
-        if axis is None or not once or min(near.values()) == 1 or not all(isinstance(e, Const) for e in shape):
+        if not once or not all(isinstance(e, Const) for e in shape):
             continue
         elements = prod(integer(e) for e in shape)
-        if elements * READS <= work and elements * reach.access.dtype.itemsize * CACHED <= s.target.l3_bytes:
+        axis = next((a for a in near if a in places), None) if min(near.values(), default=1) > 1 else None
+        pays = elements * READS <= work and elements * reach.access.dtype.itemsize * CACHED <= s.target.l3_bytes
+        if products and reach.access.dtype.bits == 16 and not any(_in_lines(reach, a, shape) for a in near):
+            whole = [a for a in near if a in places and integer(shape[places[a]]) % LINE == 0]
+            axis, pays = next(iter(whole), axis), pays or bool(whole and elements * FAST_READS <= work)
+        if axis is not None and pays:
             found.append((tensor, (*(k for k in range(len(shape)) if k != places[axis]), places[axis])))
     return found
+
+
+def _in_lines(reach: Reach, axis: str, shape: tuple[Expr, ...]) -> bool:
+    """Whether elements side by side along an axis may be taken sixteen bytes at a time: lines of them begin at multiples of that."""
+    form = affine_of(reach.access.indices[-1])
+    if form is None or reach.stride(axis) != 1 or form.coefficient(axis) != 1 or integer(shape[-1]) % LINE:
+        return False
+    return form.constant % LINE == 0 and all(factor % LINE == 0 for atom, factor in form.terms if atom != axis)
 
 
 def _side(s: Planned, name: str, axis: str, block: int, own: int) -> tuple[list[str], list[str], str]:
@@ -159,11 +179,21 @@ def _side(s: Planned, name: str, axis: str, block: int, own: int) -> tuple[list[
 
 def ranked_products(s: Planned, name: str, shapes: Shapes) -> list[mma.Tile]:
     """The tiles of a contraction on tensor cores that pay, behind the one that is asked for; none where it is no product of theirs."""
-    tiles = tiles_of(s, name, shapes)
-    if not tiles:
-        return []
-    found = mma.mma_tiles(s, name, tiles[0].view, shapes)
+    found = product_tiles(s, name, shapes)
     return s.decisions.ranked(f"{name}: tile of warps", found) if found else []
+
+
+def product_tiles(s: Planned, name: str, shapes: Shapes) -> list[mma.Tile]:
+    """The tiles of a contraction on tensor cores that pay, best first: with axes joined to its sides where these fill tiles better."""
+    if not _has_tiles(s, name):
+        return []
+    views = [best_view(s.state.stage(name), shapes, joins) for joins in (False, True)]
+    return mma.mma_tiles(s, name, [view for view in views if view is not None], shapes)
+
+
+def _has_tiles(s: Planned, name: str) -> bool:
+    stage = s.state.stage(name)
+    return len(stage.parts.groups) == 1 and not stage.parts.unproved and stage.scan is None and not s.state.placed_in(name)
 
 
 def plan_block(s: Planned, name: str, tile: Tile) -> None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from tensorexpr.codegen.planners.gpu.blocks import operands_to_stage, plan_block, ranked_products, ranked_tiles, tiles_of
+from tensorexpr.codegen.planners.gpu.blocks import operands_to_stage, plan_block, product_tiles, ranked_products, ranked_tiles, tiles_of
 from tensorexpr.codegen.planners.gpu.mma import plan_mma
 from tensorexpr.codegen.planners.gpu.scatters import plan_gpu_scatter, plan_gpu_segments, take_gpu_scatters_apart
 from tensorexpr.codegen.planners.tiles.parts import even_block
@@ -76,7 +76,7 @@ def plan_gpu(s: Planned, shapes: Shapes, flat: frozenset[str]) -> None:
         definition = definition_named(s.state.program, name)
         hosted = [m.name for m in s.state.placed_in(name)]
         match definition:
-            case Define() if tiles_of(s, name, shapes) and s.decisions.wanted(f"{name}: tiles of blocks"):
+            case Define() if _has_tiles(s, name, shapes) and s.decisions.wanted(f"{name}: tiles of blocks"):
                 products = ranked_products(s, name, shapes)
                 if products and not s.decisions.wanted(f"{name}: tensor cores"):
                     products = []
@@ -94,6 +94,10 @@ def plan_gpu(s: Planned, shapes: Shapes, flat: frozenset[str]) -> None:
                 done(s, plan_gpu_scatter, definition)
             case Segments():
                 done(s, plan_gpu_segments, name)
+
+
+def _has_tiles(s: Planned, name: str, shapes: Shapes) -> bool:
+    return bool(tiles_of(s, name, shapes) or product_tiles(s, name, shapes))
 
 
 def plan_points(s: Planned) -> None:

@@ -17,7 +17,17 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 from tensorexpr import dtypes
-from tensorexpr.codegen.planners.gpu.views import Shapes, View, as_grid, blocks_of, by_classes, in_squares, steps_of
+from tensorexpr.codegen.planners.gpu.views import (
+    Shapes,
+    View,
+    as_grid,
+    blocks_of,
+    by_classes,
+    in_one_loop,
+    in_squares,
+    joined_points,
+    steps_of,
+)
 from tensorexpr.codegen.planners.gpu.zeros import zero_beyond
 from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.codegen.target import Gpu
@@ -74,7 +84,7 @@ def _tensor(factor: Expr) -> str:
     return read.tensor if isinstance(read, Access) else ""
 
 
-def mma_tiles(s: Planned, name: str, view: View, shapes: Shapes) -> list[Tile]:
+def mma_tiles(s: Planned, name: str, views: list[View], shapes: Shapes) -> list[Tile]:
     """The tiles of a contraction on tensor cores, best first; none where it is no such product, or small, or has conditions that depend on
     more of a tile than its columns."""
     stage = s.state.stage(name)
@@ -84,12 +94,20 @@ def mma_tiles(s: Planned, name: str, view: View, shapes: Shapes) -> list[Tile]:
         return []
     precision = s.target.precision if isinstance(s.target, Gpu) else "float32"
     dtype = multiplies(values[0], precision, shapes) if len(values) == 1 and group.members[0].combiner.name == "sum" else None
-    if dtype is None or {view.row, view.step} & view.tested or group.guard:
+    if dtype is None or group.guard:
         return []
+    ranked = [found for view in views for found in _ranked(s, view, dtype)]
+    return [tile for _, tile in sorted(ranked, key=lambda pair: pair[0])]
+
+
+def _ranked(s: Planned, view: View, dtype: dtypes.DType) -> list[tuple[float, Tile]]:
+    """The tiles of a view, each with its time."""
     wide = dtype is not dtypes.float64
     row, column, step, lengths = view.row, view.column, view.step, view.lengths
     depths = [n if dtype.bits == 16 else n // 2 for n in DEPTHS]
-    if lengths[step] < 2 * depths[-1]:
+    tested = [axis for axis in (row, column, step) if view.side(axis) & view.tested]
+    known = tested in ([row], [column]) and view.filled
+    if not (known or not tested or (tested == [column] and not view.joined)) or lengths[step] < 2 * depths[-1]:
         return []
     depth = min(depths, key=lambda d: ceil(lengths[step] / d) * d)  # of equals the first
     ranked = []
@@ -100,7 +118,7 @@ def mma_tiles(s: Planned, name: str, view: View, shapes: Shapes) -> list[Tile]:
             continue
         tile = Tile(view, rows, columns, depth, wide, (warps[0], warps[1]))
         ranked.append((ceil(blocks / s.target.cores) * _clocks(tile, dtype.itemsize), tile))
-    return [tile for _, tile in sorted(ranked, key=lambda pair: pair[0])]
+    return ranked
 
 
 def _clocks(tile: Tile, itemsize: int) -> float:
@@ -118,8 +136,8 @@ def plan_mma(s: Planned, name: str, tile: Tile) -> None:
     (group,) = stage.parts.groups
     warp_rows, row_tiles = tile.rows // tile.warps[0] // (16 if tile.halves else 8), tile.columns // tile.warps[1] // 8
     grid, points_of = by_classes(s, name, view)
-    row_blocks, rows = blocks_of(s, name, points_of[view.row], tile.rows)
-    column_blocks, columns = blocks_of(s, name, points_of[view.column], tile.columns)
+    row_blocks, rows = blocks_of(s, name, joined_points(s, name, view, view.row, points_of), tile.rows)
+    column_blocks, columns = blocks_of(s, name, joined_points(s, name, view, view.column, points_of), tile.columns)
     unrolled = []
     rest, row_lane = handle.split(rows, 8)
     if tile.halves:
@@ -131,10 +149,10 @@ def plan_mma(s: Planned, name: str, tile: Tile) -> None:
     rest, column_lane = handle.split(rest, 4)
     column_warp, tiles = handle.split(rest, row_tiles)
     unrolled += [tiles, neighbor]
-    steps, points = steps_of(s, name, view.step, tile.depth)
+    steps, points = steps_of(s, name, joined_points(s, name, view, view.step, {}), tile.depth)
+    around, steps = in_one_loop(s, name, [i for i in group.indices if i not in view.side(view.step)], steps)
     sizes = (tile.rows, tile.columns, tile.depth)
     grid += in_squares(s, name, view, row_blocks, column_blocks, sizes, s.target.cores)
-    around = [i for i in group.indices if i != view.step]
     handle.reorder(*grid, *around, steps, points, *unrolled, row_warp, column_warp, row_lane, column_lane)
     threads = handle.fuse(handle.fuse(handle.fuse(row_warp, column_warp), row_lane), column_lane)
     for loop in (points, *unrolled):

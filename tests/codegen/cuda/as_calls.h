@@ -26,6 +26,12 @@ static inline void te_asm_cp_async_commit_group() { te_host_copies_commit(); }
 static inline void te_asm_cp_async_wait_group(int last) { te_host_copies_wait(last); }
 static inline void te_asm_cp_async_wait_all() { te_copies_wait_all(); }
 
+#define TE_ASM_ZERO(instruction, function)                                                                              \
+  static inline void te_asm_fma_rn_##instruction(uint32_t &d, uint32_t a, uint32_t b, uint32_t c) {                     \
+    function(c, a, b), d = c;                                                                                           \
+  }
+TE_ASM_ZERO(bf16x2, te_zero_bf16)
+TE_ASM_ZERO(f16x2, te_zero_f16)
 #define TE_ASM_LDMATRIX(trans, turned)                                                                                  \
   static inline void te_asm_ldmatrix_sync_aligned_m8n8_x4##trans##_shared_b16(uint32_t &a, uint32_t &b, uint32_t &c, uint32_t &d, uint32_t at) { \
     uint32_t to[4];                                                                                                     \

@@ -245,8 +245,11 @@ def _product_text(name: str) -> str:
   for (int k = 0; k < {counts["c"]}; ++k) c[0][k] = c[1][k] = given[n * {counts["c"]} + k];
   {name}({results[0]}, fa, fb);
   {name}_columns({results[1]}, fa, fb, n % 2 == 0, n % 3 == 0);
-  for (int k = 0; k < {counts["c"]}; ++k) all[n * {counts["c"]} + k] = c[0][k], some[n * {counts["c"]} + k] = c[1][k];"""
-    parameters = f"const {p.held} *a, const {p.held} *b, const {p.result} *given, {p.result} *all, {p.result} *some"
+  for (int k = 0; k < {counts["c"]}; ++k) all[n * {counts["c"]} + k] = c[0][k], some[n * {counts["c"]} + k] = c[1][k];
+  for (int k = 0; k < {counts["c"]}; ++k) c[1][k] = given[n * {counts["c"]} + k];
+  {name}_rows({results[1]}, fa, fb, n % 2 == 0{", n % 3 == 0" if counts["c"] == 4 else ""});
+  for (int k = 0; k < {counts["c"]}; ++k) rows[n * {counts["c"]} + k] = c[1][k];"""
+    parameters = f"const {p.held} *a, const {p.held} *b, const {p.result} *given, {p.result} *all, {p.result} *some, {p.result} *rows"
     return kernel(f"x_{name}", parameters, body)
 
 
@@ -260,9 +263,23 @@ def _product(name: str) -> Callable[[], tuple[Arrays, Arrays, Arrays]]:
         given, found = (_spread(m.astype(_NUMPY[p.result]), p.shape, "c", p.result) for m in (c, a @ b + c))
         lane, column = np.arange(32)[:, None], np.arange(given.shape[1])[None, :] % 2
         taken = np.where(column == 0, lane % 2 == 0, lane % 3 == 0)
-        return [*spread, given], [np.zeros_like(given), np.zeros_like(given)], [found, np.where(taken, found, given)]
+        row = np.broadcast_to(np.arange(given.shape[1])[None, :] // 2, taken.shape)
+        of_rows = np.where(np.where(row == 0, lane % 2 == 0, lane % 3 == 0), found, given)
+        return [*spread, given], [np.zeros_like(given) for _ in range(3)], [found, np.where(taken, found, given), of_rows]
 
     return case
+
+
+def _zeros(asked: int) -> tuple[Arrays, Arrays, Arrays]:
+    """Which numbers are not finite: of halves of a register, of float32 and of float64; a bit for each, those that are asked for."""
+    halves = [0x0000, 0x8000, 0x3F80, 0x7F7F, 0x7F80, 0xFF80, 0x7FC1, 0x7BFF, 0x7C00, 0xFC00, 0x7E00, 0x0001, 0x807F]
+    x = np.array([halves[k % 13] | halves[(5 * k + 1) % 13] << 16 for k in range(32)], np.uint32)
+    w = np.array([[0.0, -0.0, np.inf, -np.inf, np.nan, 1e308, 5e-324, -1.0][k % 8] for k in range(32)])
+    low, high = x & 0xFFFF, x >> 16
+    bf16, f16 = ([h & mask == mask for h in (low, high)] for mask in (0x7F80, 0x7C00))
+    tf32 = x & 0x7F800000 == 0x7F800000
+    y = (bf16[0] | bf16[1]) * 1 + (f16[0] | f16[1]) * 2 + tf32 * 4 + ~np.isfinite(w) * 8
+    return [x, w], [np.zeros(32, np.int32)], [y.astype(np.int32) & asked]
 
 
 # ------------------------------------------------------------------------------------------------------------ updates
@@ -363,7 +380,20 @@ BEHAVIOURS = {
     "matrices": Behaviour(
         kernel("x_matrices", "const uint16_t *x, uint32_t *y", _MATRICES), ("te_matrices", "te_ptx_shared"), _matrices,
     ),
-    **{name: Behaviour(_product_text(name), (name, f"{name}_columns"), _product(name), sm=80) for name in _PRODUCTS},
+    **{name: Behaviour(_product_text(name), (name, f"{name}_columns", f"{name}_rows"), _product(name), sm=80) for name in _PRODUCTS},
+    "zeros": Behaviour(
+        kernel("x_zeros", "const uint32_t *x, const double *w, int32_t *y", """  uint32_t one[1] = {x[n]}, f16 = 0, tf32 = 0;
+  double two[1] = {w[n]}, f64 = 0;
+  te_zeros_f16(f16, one), te_zeros_tf32(tf32, one), te_zeros_f64(f64, two);
+  y[n] = te_odd(f16) << 1 | te_odd(tf32) << 2 | te_odd(f64) << 3;"""),
+        ("te_zeros_f16", "te_zeros_tf32", "te_zeros_f64", "te_zero_f16", "te_odd"), lambda: _zeros(14),
+    ),
+    "zeros_bf16": Behaviour(
+        kernel("x_zeros_bf16", "const uint32_t *x, const double *w, int32_t *y", """  uint32_t one[1] = {x[n]}, sum = 0;
+  te_zeros_bf16(sum, one);
+  y[n] = te_odd(sum);"""),
+        ("te_zeros_bf16", "te_zero_bf16", "te_odd"), lambda: _zeros(1), sm=80,
+    ),
     **{
         f"updates_{kind}": Behaviour(
             kernel(f"x_updates_{kind}", f"const {kind} *x, const {kind} *factors, {kind} *y",

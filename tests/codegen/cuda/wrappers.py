@@ -53,13 +53,15 @@ WRAPPERS: dict[str, tuple[Bound, ...]] = {
     "te_copies_wait_all": (("", "cp.async.wait_all", {}),),
     "te_matrices[4]": _matrices(4),
     "te_matrices[2]": _matrices(2),
+    "te_zero_bf16": (("", "fma.rn.bf16x2", {"d": "sum", "a": "x", "b": "zero", "c": "sum"}),),
+    "te_zero_f16": (("", "fma.rn.f16x2", {"d": "sum", "a": "x", "b": "zero", "c": "sum"}),),
     "te_mma_f16[4][2]": _product("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"),
     "te_mma_bf16[4][2]": _product("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"),
     "te_mma_tf32[4][2]": _product("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"),
     "te_mma_f64[1][1]": _product("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64"),
 }
 """By function: the condition, the instruction and what its operands are, for every statement in order."""
-BY_TARGET = ("te_matrices", "te_mma", "te_tf32")
+BY_TARGET = ("te_matrices", "te_mma", "te_tf32", "te_zero")
 """Functions that kernels call only where the target multiplies so; the others must do without where a machine lacks the instruction."""
 WORDS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
     "te_float_of_bits": (("__uint_as_float", ("bits",)),),
