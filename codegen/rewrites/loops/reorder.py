@@ -15,8 +15,9 @@ Neighbors change places one after the other. Where a loop has more inside than t
 its starts to the greatest of its stops, under a condition (`partition` cuts it off). A condition around the inner loop alone goes inside.
 
 Legal where no two iterations that touch one element change their order. Accumulations into one element by an operation whose order does
-not matter may: a sum of floats then rounds otherwise. A copy that cannot follow (a tail of unknown length around an accumulator) keeps its
-order; where no copy can, that is a `ScheduleError`.
+not matter may: a sum of floats then rounds otherwise. A loop that runs in lanes or on cores goes out only where its iterations meet in no
+element then, either. A copy that cannot follow (a tail of unknown length around an accumulator) keeps its order; where no copy can, that
+is a `ScheduleError`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from tensorexpr.codegen.rewrites.cuts import hull
 from tensorexpr.codegen.rewrites.expressions import buffers_written, under
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.loops.distribute import NotAlone, distributed, is_over, taken_apart
+from tensorexpr.codegen.rewrites.loops.order import check_any_order
 from tensorexpr.codegen.rewrites.loops.partition import SHARED
 from tensorexpr.codegen.rewrites.loops.simplify import simplified
 from tensorexpr.codegen.rewrites.paths import Path, around, inside, loop_at, loop_paths, put, walk_block
@@ -145,7 +147,11 @@ def _swapped(nest: LoopNest, path: Path, inner: str) -> LoopNest:
     allowed = deps.may_swap(s, one, updates=True)
     if not allowed:
         raise NotAlone(f"expected {inner} outside of {s.index} to keep what is computed: {allowed.obstacle}")
-    return put(nest, path, _exchanged(s, one, tests, Facts.at(nest, path)))
+    made = put(nest, path, _exchanged(s, one, tests, Facts.at(nest, path)))
+    if one.kind not in ("serial", "unroll"):  # its iterations run at once for all of the other loop now
+        word = "run in lanes" if one.kind == "vectorize" else "run in parallel"
+        check_any_order(made, inner, f"{word} around {s.index}", alike=True)
+    return made
 
 
 def _bare(body: Block) -> Block:

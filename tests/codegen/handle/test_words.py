@@ -213,6 +213,11 @@ def test_what_planners_made_is_rebuilt():
     np.testing.assert_allclose(te.build(s)(x), te.evaluate(y, {a: x}), rtol=1e-5)
 
 
+OVERLAP = """
+X: f32[6, 8] = input()
+Y: f32[33] = scatter({a * 5 + 7 - b: X[a, b] for a in range(6) for b in range(8)})
+return Y
+"""
 REFUSED = [
     (MATMUL, "s['D']", "expected a definition of the program, got 'D'"),
     (MATMUL, "s['A']", "expected a definition of the program, got 'A'"),
@@ -227,6 +232,8 @@ REFUSED = [
     (MATMUL, "s['C'].parallel('k')", "expected no local buffer of what is around k inside to run in parallel, got sum"),
     (SCATTER, "s['Y'].parallel('t')", "expected iterations of t that may run in parallel in any order: Y[ids[t], d] may meet"),
     (SCATTER, "s['Y'].vectorize('t')", "expected iterations of t that may run in lanes in any order"),
+    (OVERLAP, "s['Y'].parallel('b'); s['Y'].reorder('b', 'a')", "expected iterations of b that may run in parallel around a in any order"),
+    (OVERLAP, "s['Y'].vectorize('b'); s['Y'].reorder('b', 'a')", "expected iterations of b that may run in lanes around a in any order"),
     (SIZES, "s['Y'].unroll('i')", "expected a constant extent of at most 64 to unroll i, got an extent known only when it runs"),
     (SIZES, "s['Z'].reorder('k', 'i')", "expected a known number of iterations of i, of which each keeps its sum"),
     (CHAIN, "s['Q'].inline()", "expected a definition between others to inline, got the output Q"),
