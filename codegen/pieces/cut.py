@@ -75,7 +75,7 @@ def _ordered(program: Program) -> list[Definition]:
         for name in reads(definition):
             readers.setdefault(name, []).append(number)
     place: dict[str, int] = {}
-    keys, early = [], {item.name for item in (*program.inputs, *program.constants)}
+    keys, early = [], {*(item.name for item in program.inputs), *(item.name for item in program.constants)}
     for number, definition in enumerate(program.definitions):
         names = [name for name, _ in definition.results]
         if early.issuperset(reads(definition)) and any(name in readers for name in names):
