@@ -11,6 +11,7 @@ which takes no time; all is looked at when some millions of objects have become 
 from __future__ import annotations
 
 import gc
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ _MOST_AGED = 2_000_000
 
 _lock = threading.Lock()
 _inside = 0
+_own = threading.local()
 _before: tuple[int, int, int] | None = None
 _aged = 0
 
@@ -32,6 +34,7 @@ def collecting_less() -> Iterator[None]:
     global _inside, _before
     with _lock:
         _inside += 1
+        _own.depth = getattr(_own, "depth", 0) + 1
         if _inside == 1:
             _before = gc.get_threshold()
             if 0 < _before[0] < _MANY:
@@ -41,21 +44,42 @@ def collecting_less() -> Iterator[None]:
     finally:
         with _lock:
             _inside -= 1
-            if _inside == 0 and _before is not None and gc.get_threshold()[0] == _MANY:
-                _age(_before[0])
-                gc.set_threshold(*_before)
+            _own.depth -= 1
+            all_is_looked_at = _left()
+        if all_is_looked_at:  # not under the lock: finalizers run, and a process that is forked meanwhile would find it taken
+            gc.collect()
 
 
-def _age(threshold: int) -> None:
-    """Makes old what is young, where the collector would look at it now; looks at all where much became old so."""
+def _left() -> bool:
+    """What the last thread does that leaves; whether all is to be looked at now."""
+    if _inside or _before is None or gc.get_threshold()[0] != _MANY:
+        return False
+    found = _age(_before[0])
+    gc.set_threshold(*_before)
+    return found
+
+
+def _in_child() -> None:
+    """A process that was forked has one thread: what others were inside of has ended, and none of them holds the lock."""
+    global _lock, _inside
+    _lock, _inside = threading.Lock(), getattr(_own, "depth", 0)
+    _left()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
+
+
+def _age(threshold: int) -> bool:
+    """Makes old what is young, where the collector would look at it now; whether so much became old that all is to be looked at."""
     global _aged
     young = gc.get_count()[0]
     if young <= threshold or not gc.isenabled() or gc.get_freeze_count():  # what a user froze stays so
-        return
+        return False
     _aged += young
     if _aged > _MOST_AGED:
         _aged = 0
-        gc.collect()
-        return
+        return True
     gc.freeze()
     gc.unfreeze()
+    return False

@@ -107,7 +107,9 @@ def _sums(s: Planned, definition: Define, shapes: Mapping[str, tuple[Expr, ...]]
     ):
         return
     nodes = list(dict.fromkeys(_outermost(definition.value)))
-    loops = [next((g.axes[0] for g in (top.get(n.axes[0].index), *top.values()) if g is not None and _alike(g, n)), None) for n in nodes]
+    loops = [
+        next((g.axes[0] for g in (*(top[a.index] for a in n.axes if a.index in top), *top.values()) if _alike(g, n)), None) for n in nodes
+    ]
     found = [None if loop is None else _over_pairs(s, definition, node, loop, shapes) for node, loop in zip(nodes, loops, strict=True)]
     for at, one in enumerate(found):
         if one is not None and None not in found:

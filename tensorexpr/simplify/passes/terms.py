@@ -30,7 +30,7 @@ from tensorexpr.dtypes import DType
 from tensorexpr.ir import Access, Apply, Axis, Define, Definition, Expr, Index, Program, Reduce, Scatter, TensorType, const
 from tensorexpr.records import record, replace
 from tensorexpr.rewrite import head_of
-from tensorexpr.simplify.passes.amounts import cost, elements, points
+from tensorexpr.simplify.passes.amounts import cost, elements, lengths, points
 from tensorexpr.simplify.passes.definitions import form_of, with_definitions
 from tensorexpr.simplify.passes.inline import without_fixed
 from tensorexpr.traversal import (
@@ -324,7 +324,7 @@ def _demand(
         return None
     fixed, nested = about.free.isdisjoint(reduced), False
     if isinstance(node, Reduce):
-        nested = bool(axes) and axes[-1].index not in about.free
+        nested = bool(axes) and axes[-1].index not in about.free and lengths(axes)[axes[-1].index] > 1
     if fixed:  # the same in all turns of the reduction: no loop need compute it again, but those around the loop that moves it
         if not about.reduces:
             return None

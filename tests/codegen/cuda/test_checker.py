@@ -401,7 +401,8 @@ FAULTS: dict[str, tuple[str, str]] = {
     "a step too far": (r"(for \(int (?!part)\w+ = [^;]+; \w+) <", r"\1 <="),
     "lanes too near": (r"te_shuffle_down\((.*), 16\)", r"te_shuffle_down(\1, 8)"),
     "another lane's sum": (r"te_shuffle_from\((.*), 0\)", r"te_shuffle_from(\1, 3)"),
-    "not set": (r"\w+ = 0\.0f;", ""),
+    "set to something else": (r"= 0\.0f;", "= 1.0f;"),
+    "no zeros beyond the border": (r", [^,;]+ \? (\d+) : 0\);", r", \1);"),
     "blocks that overlap": (r"\(int\)blockIdx\.x", "(int)(blockIdx.x / 2)"),
     "half a warp": (r"(\w+ = te_shuffle_down)", r"if (threadIdx.x < 16) \1"),
 }
