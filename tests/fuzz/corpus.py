@@ -127,4 +127,17 @@ outputs = [T7]""",
         ),
         ("random",),
     ),
+    "a kernel that has no iteration, with an index that is divided": Plan(
+        Sample(
+            """a = 0
+c = 0
+X1 = te.placeholder((2, a), 'float64', name='X1')
+T2 = te.compute((2, c), lambda i, j: te.reduce(lambda x, y: (x[0] * y[0], x[1] * y[0] + y[1]), (1.0, 0.0), lambda k: \
+    (te.clip(X1[i, k], -1, 1), X1[i, te.clip((i + k + 3) % 3, 0, a - 1)]), a)[1], name='T2')
+inputs = [X1]
+outputs = [T2]""",
+            seed=1795898988079,
+        ),
+        ("searched",),
+    ),
 }

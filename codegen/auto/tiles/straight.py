@@ -66,7 +66,10 @@ def _straight(made: Candidate, survey: Survey, name: str, kernel: int) -> Candid
     parts: tuple[str, ...] = (name,)
     if 1 < count <= MOST_CLASSES:
         parts = fresh(made.nest, f"{name}_o", f"{name}_i")
+        kernels = len(made.nest.kernels)
         made = made.then("split", name, count, "peel", parts).then("simplify")
+        if len(made.nest.kernels) < kernels:
+            return None  # one that runs nowhere is gone: nothing is to be made straight
     before = {loop.name: loop.extent for loop in summary_of(alone(made.nest, kernel)).loops}
     for inner in dict.fromkeys(s.index for s in _bounded(made, parts, kernel)):
         one = _over_one_range(made, inner, parts, kernel)
