@@ -76,8 +76,8 @@ def map_definitions(
     change: Callable[[Definition, Simplifier, Context], Definition],
     before: Program | None = None,
 ) -> Program:
-    """The program with `change` applied to each definition in its context; the bodies of scans, too. Definitions that are those of a program
-    `before` are left as they are.
+    """The program with `change` applied to each definition in its context; the bodies of scans, too. Definitions that are those of a
+    program `before` are left as they are.
 
     What decides something in derived formulas is simplified as the user's formulas are.
     """
@@ -203,8 +203,8 @@ _SIMPLE = Settled()
 def simplify_indices(program: Program, before: Program | None = None, options: Options = STRICT) -> Program:
     """Simplifies every expression under its axes and guards: subscripts, bounds, conditions, and the values around them.
 
-    Requires: definitions that are those of a program `before` are in that form. Ensures: indices are in normal form, no condition is decided by its context, every value is kept;
-    shapes of definitions stay as they are.
+    Requires: definitions that are those of a program `before` are in that form. Ensures: indices are in normal form, no condition is
+    decided by its context, every value is kept; shapes of definitions stay as they are.
     """
     return map_definitions(program, options, _SIMPLE, _simple, before)
 
