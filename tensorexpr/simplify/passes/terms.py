@@ -331,7 +331,7 @@ def _demand(
             return None
         last = max((at for at, axis in enumerate(axes) if axis.index in about.free), default=-1)
         axes = axes[: last + 1]
-    around, least = points(axes), 1 if fixed else REPEATED
+    around, least = points(axes), 1 if fixed or isinstance(node, Reduce) else REPEATED  # other places may need a sum, too
     found = term_of(node, axes, types, lambda size: around >= least * size)
     if found is None:
         return None
