@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from tensorexpr.ir import Access, Apply, Axis, Const, Define, Definition, Expr, Index, Program, Reduce, Scatter, apply, integer
 from tensorexpr.records import replace
 from tensorexpr.simplify.passes.definitions import with_definitions
-from tensorexpr.traversal import bottom_up, expressions, free_names, fresh_name, map_expressions, reads, substitute, walk
+from tensorexpr.traversal import bottom_up, expressions, free_names, fresh_name, map_expressions, reads, substitute, tensors_read, walk
 
 MOST_CASES = 4
 """Terms that a sum is written out as: components of a vector in space, or of a pixel."""
@@ -59,7 +59,7 @@ def _written_out(node: Expr) -> Expr:
 def tells_apart(value: Expr, index: str) -> bool:
     """Whether a value has other formulas for places of an index, told apart by where it is alone."""
     choices = [n for n in walk(value) if isinstance(n, Apply) and n.op.name == "where"]
-    return any(set(free_names(n.args[0])) == {index} and not any(isinstance(x, Access) for x in walk(n.args[0])) for n in choices)
+    return any(set(free_names(n.args[0])) == {index} and not tensors_read(n.args[0]) for n in choices)
 
 
 def slice_definitions(program: Program) -> Program:
