@@ -390,7 +390,8 @@ PLACES = (
     "b: f32[4, 3] = input()",
     "v[i, c]: f32[4, 3] = where(c == 0, a[i, 1], 0.0) - where(c == 1, a[i, 0], 0.0) + where(i >= 1 and c == 2, a[i - 1, 2], 0.0)",
     "w[i, c]: f32[4, 3] = where(c == 0, sum(a[i, 0] * b[k, 0] for k in range(4)), 0.0)"
-    " + where(c == 1, sum(a[i, 1] * b[k, 1] for k in range(4)), 0.0) + where(c == 2, sum(a[i, 2] * b[k, 2] for k in range(4)), 0.0) + b[i, c]",
+    " + where(c == 1, sum(a[i, 1] * b[k, 1] for k in range(4)), 0.0) + "
+    "where(c == 2, sum(a[i, 2] * b[k, 2] for k in range(4)), 0.0) + b[i, c]",
     "return v, w",
 )
 

@@ -134,7 +134,7 @@ def _chosen(program: Program, demands: Mapping[object, Demand], found: Sequence[
         for occurrence in occurrences:
             places.setdefault(occurrence.form, []).append((number, occurrence))
     types = program.types
-    ends = sum(_bytes(types[name]) for name in (*(i.name for i in program.inputs), *program.outputs))
+    ends = bytes_of_ends(program)
     chosen: set[object] = set()
     covering: list[list[Occurrence]] = [[] for _ in found]
 
@@ -165,12 +165,18 @@ def _chosen(program: Program, demands: Mapping[object, Demand], found: Sequence[
     return chosen
 
 
-def pays_alone(term: Term, node: Expr, axes: Sequence[Axis], types: Mapping[str, TensorType]) -> bool:
-    """Whether a tensor of a term pays by one node alone, inside these axes, and is no larger than what it reads."""
+def pays_alone(term: Term, node: Expr, axes: Sequence[Axis], types: Mapping[str, TensorType], ends: float = 0.0) -> bool:
+    """Whether a tensor of a term pays by one node alone, inside these axes, and has no more bytes than what it reads or than `ends`."""
     size, around = points(term.define.axes), points(axes)
     if around < REPEATED * size or not _saves(cost(node), around, size) or any(map(_is_marked, walk(node))):
         return False
-    return _bytes(term.define.results[0][1]) <= _read(term, types)
+    return _bytes(term.define.results[0][1]) <= max(ends, _read(term, types))
+
+
+def bytes_of_ends(program: Program) -> float:
+    """The bytes of all inputs and outputs of a program together."""
+    types = program.types
+    return sum(_bytes(types[name]) for name in (*(i.name for i in program.inputs), *program.outputs))
 
 
 def _saves(cost: float, computed: float, elements: float) -> bool:
