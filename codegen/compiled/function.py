@@ -227,8 +227,7 @@ class CompiledFunction(Callable):
         """`enter` for one layout, made ready: `entry(inputs, outputs, workspace=0)`, with fewer steps per call."""
         version = None if self.versions is None else self.versions.at(layout)
         if version is not None and version.entry is not None:
-            enter, held = version.enter, layout.workspace
-            return lambda inputs, outputs, workspace=0: enter(inputs, outputs, workspace, held)
+            return version.within(layout.workspace)
         run, order = self._native.entry(layout.sizes, self._executable.long, bool(self._checks)), self._order
 
         def enter(inputs: Sequence[int], outputs: Sequence[int], workspace: int = 0) -> None:

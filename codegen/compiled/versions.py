@@ -69,6 +69,14 @@ class Version(NamedTuple):
         block = empty((self.workspace + ALIGNMENT,), _BYTES) if self.workspace > held else None
         self.entry(inputs, outputs, workspace if block is None else address(block))
 
+    def within(self, held: int) -> Entry:
+        """`enter` with a workspace of `held` bytes."""
+
+        def enter(inputs: Sequence[int], outputs: Sequence[int], workspace: int = 0) -> None:
+            self.enter(inputs, outputs, workspace, held)
+
+        return enter if self.entry is None or self.workspace > held else self.entry
+
 
 class Versions:
     """The versions of a function: `program` gives what it was built of, `build` a function of a program."""
