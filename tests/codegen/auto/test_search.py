@@ -221,10 +221,10 @@ return y
     assert "//" not in print_nest(nest) and "%" not in print_nest(nest) and len(nest.kernels) == 1
 
 
-@pytest.mark.parametrize("size, stride, extent", [(2, 2, 64), (3, 2, 63)])
+@pytest.mark.parametrize("size, stride, extent", [(2, 2, 40), (3, 2, 39)])
 def test_gradients_of_windows_store_residue_classes_side_by_side(size, stride, extent):
     """Elements between those of neighbouring lanes are stored with them, and positions are as long as values."""
-    x = te.placeholder((4, 8, extent, extent), name="x")
+    x = te.placeholder((2, 3, extent, extent), name="x")
     y = max_pool2d(x, kernel_size=size, stride=stride)
     program = simplified(te.gradient(y, [x], te.placeholder(y.shape)).program, host_target())
     kept = Kept(program, [(random_inputs(program, 3, exact=True, sizes={}), {})])

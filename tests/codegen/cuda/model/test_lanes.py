@@ -117,7 +117,7 @@ def operations(outputs, inputs) -> float:
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
 def test_a_product_multiplies_as_often_as_it_must(dtype):
-    n = 256
+    n = 128
     a, b = te.placeholder((n, n), dtype, name="a"), te.placeholder((n, n), dtype, name="b")
     c = te.compute((n, n), lambda i, j: te.sum(lambda k: a[i, k] * b[k, j], n), name="c")
     found = operations([c], [a, b])
