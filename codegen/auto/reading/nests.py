@@ -35,6 +35,7 @@ from tensorexpr.codegen.llvm.emitter.rectangles import LANES as LANES_OF_SQUARES
 from tensorexpr.codegen.llvm.emitter.rectangles import MOST_COLUMNS
 from tensorexpr.codegen.llvm.emitter.squares import LEAST_ROWS
 from tensorexpr.codegen.llvm.text.machine import Machine, host
+from tensorexpr.codegen.lowering.stage.joining import side_by_side
 from tensorexpr.codegen.nest import LANES, Alloc, Block, Check, For, If, LoopNest, Store
 from tensorexpr.codegen.rewrites.lanes_last import lanes_last
 from tensorexpr.dtypes import int8
@@ -88,7 +89,13 @@ class _Reader(Accesses):
     # ---------------------------------------------------------------------------------------------------- statements
 
     def block(self, body: Block, at: Place) -> None:
-        for s in body:
+        left = beside = 1
+        for n, s in enumerate(body):
+            if at.lanes is not None and isinstance(s, Store):
+                left -= 1
+                if not left:
+                    left = beside = max(1, len(side_by_side(body[n:])))
+                    at = replace(at, beside=beside)
             match s:
                 case For():
                     self._for(s, at)
@@ -255,9 +262,12 @@ class _Reader(Accesses):
         return any(abs(self._step(buffer, indices, loop.name)) == 1 for loop in around)
 
     def _is_interleaved(self, s: Store, stride: float, at: Place) -> bool:
-        """Whether the copies of an unrolled loop in lanes store side by side what lanes leave out: vectors without gaps, after shuffles."""
-        if at.lanes is None or not stride > 1:
+        """Whether statements, or the copies of an unrolled loop in lanes, store side by side what lanes leave out: vectors without gaps,
+        after shuffles."""
+        if at.lanes is None or at.masked or not stride > 1:
             return False
+        if at.beside == stride:
+            return True
         inside = at.path[at.path.index(at.lanes) + 1 :]
         own = [x for x in inside if self.loops[x].kind == UNROLL and self.loops[x].extent == stride]
         return any(self._step(s.buffer, s.indices, self.loops[x].name) == 1 for x in own)

@@ -42,6 +42,8 @@ class Place:
     """Whether some lanes may be off."""
     torn: bool = False
     """Whether copies are apart by tests that other loops decide as well: what is held is not in registers across them."""
+    beside: int = 1
+    """Stores of neighbouring elements that a store stands among, itself included."""
 
 
 class Accesses:

@@ -16,8 +16,9 @@ from collections.abc import Iterator, Sequence
 from math import lcm
 
 from tensorexpr.codegen.auto.candidate import Candidate
+from tensorexpr.codegen.auto.points import OPEN
 from tensorexpr.codegen.auto.reading import summary_of
-from tensorexpr.codegen.auto.tiles.survey import DATA, Survey, alone
+from tensorexpr.codegen.auto.tiles.survey import DATA, WINDOW, Survey, alone
 from tensorexpr.codegen.lowering.context.arithmetic import constant, sub
 from tensorexpr.codegen.nest import For
 from tensorexpr.codegen.rewrites.cuts import moduli_of
@@ -29,9 +30,9 @@ from tensorexpr.traversal import free_names
 
 MOST_CLASSES = 4
 """Iterations that a loop is taken in blocks of for the indices that are divided: strides of windows are 2, seldom 3 or 4."""
-WASTE = 1.5
-"""How many more iterations a loop may have over one range: every second one of a stride of two has one more; a triangle would have twice
-as many."""
+WASTE = 1.6
+"""How many more iterations a loop may have over one range: every second one of a stride of two has one more, which is half as many beside
+two in a row, and more beside fewer at borders; a triangle would have twice as many."""
 
 
 def straightened(candidate: Candidate, kernel: int) -> Candidate | None:
@@ -46,12 +47,13 @@ def straightened(candidate: Candidate, kernel: int) -> Candidate | None:
 
 def _bent(survey: Survey) -> Iterator[str]:
     """For each leaf the innermost loop whose iterations may run in any order, where something inside changes its range with it, or where
-    its index is divided."""
+    its index is divided, and short ones around it that are such: windows, which are copied out together."""
     found: dict[str, None] = {}
     for leaf in survey.leaves:
         data = [name for name in leaf.path if survey.kind(name) == DATA]
         bent = [name for name in data if survey.bounds_others(name)]
-        found.update(dict.fromkeys(bent[-1:] or [name for name in data[-1:] if 1 < _classes(survey, name) <= MOST_CLASSES]))
+        short = [name for name in bent[:-1] if (survey.length(name) or OPEN) <= WINDOW]
+        found.update(dict.fromkeys([*bent[-1:], *short] or [name for name in data[-1:] if 1 < _classes(survey, name) <= MOST_CLASSES]))
     yield from found
 
 
