@@ -16,9 +16,8 @@ from collections.abc import Iterator, Sequence
 from math import lcm
 
 from tensorexpr.codegen.auto.candidate import Candidate
-from tensorexpr.codegen.auto.points import OPEN
 from tensorexpr.codegen.auto.reading import summary_of
-from tensorexpr.codegen.auto.tiles.survey import DATA, WINDOW, Survey, alone
+from tensorexpr.codegen.auto.tiles.survey import DATA, Survey, alone
 from tensorexpr.codegen.lowering.context.arithmetic import constant, sub
 from tensorexpr.codegen.nest import For
 from tensorexpr.codegen.rewrites.cuts import moduli_of
@@ -47,13 +46,12 @@ def straightened(candidate: Candidate, kernel: int) -> Candidate | None:
 
 def _bent(survey: Survey) -> Iterator[str]:
     """For each leaf the innermost loop whose iterations may run in any order, where something inside changes its range with it, or where
-    its index is divided, and short ones around it that are such: windows, which are copied out together."""
+    its index is divided."""
     found: dict[str, None] = {}
     for leaf in survey.leaves:
         data = [name for name in leaf.path if survey.kind(name) == DATA]
         bent = [name for name in data if survey.bounds_others(name)]
-        short = [name for name in bent[:-1] if (survey.length(name) or OPEN) <= WINDOW]
-        found.update(dict.fromkeys([*bent[-1:], *short] or [name for name in data[-1:] if 1 < _classes(survey, name) <= MOST_CLASSES]))
+        found.update(dict.fromkeys(bent[-1:] or [name for name in data[-1:] if 1 < _classes(survey, name) <= MOST_CLASSES]))
     yield from found
 
 

@@ -29,7 +29,7 @@ from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, Stmt, 
 from tensorexpr.codegen.rewrites.lanes_last import lanes_last
 from tensorexpr.dtypes import float32
 from tensorexpr.errors import InternalError
-from tensorexpr.ir import Access, Apply, Const, Expr, Index, conjuncts, const
+from tensorexpr.ir import Apply, Const, Expr, Index, conjuncts, const
 from tensorexpr.records import replace
 from tensorexpr.traversal import substitute, walk
 
