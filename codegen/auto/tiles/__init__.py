@@ -68,8 +68,8 @@ def tiled(candidate: Candidate, kernel: int, facts: Facts, threads: int = 1) -> 
         found, took = _best(one, inside, kernel, facts, time)
         if not took:
             return found
-        alike = best is candidate or (one is joined and _chooses_by_copy(found, pieces.calls[len(joined.calls) :]))
-        if took * (1.0 if alike else GAIN) < time:
+        alike = one is joined and _chooses_by_copy(found, pieces.calls[len(joined.calls) :])
+        if time == inf or took * (1.0 if alike else GAIN) < time:
             best, time, begun = found, took, (one, inside)
     candidate, survey = begun
     for name in survey.crooked:
