@@ -17,7 +17,7 @@ from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.dtypes import DType
 from tensorexpr.ir import Access, Expr, Size
 from tensorexpr.records import record
-from tensorexpr.traversal import walk
+from tensorexpr.traversal import tensors_read
 
 NEAR = 16
 """Elements along each axis within which accesses that move together are taken for one, which touches all between them."""
@@ -31,7 +31,7 @@ class Seen:
 
     def add(self, e: Expr, changed: frozenset[int]) -> None:
         self.terms[e] = changed
-        for name in {n.tensor for n in walk(e) if isinstance(n, Access)}:
+        for name in tensors_read(e):
             self.readers[name] = (*self.readers.get(name, ()), e)
 
     def forget(self, buffers: Iterable[str]) -> None:

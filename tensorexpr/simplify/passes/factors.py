@@ -1,21 +1,25 @@
 """Sums of products are taken apart: what a sum does not depend on stands outside of it.
 
     sum(h[q, j] * a[q, i] * a[p, i] for q for i)   -->   sum(h[q, j] * sum(a[q, i] * a[p, i] for i) for q)
+    sum(w[i] * x[i, k] * c[k, j] for k)            -->   w[i] * sum(x[i, k] * c[k, j] for k)
+    sum(x[i, a] * c[a, b] * x[i, b] for a for b)   -->   sum(x[i, b] * sum(x[i, a] * c[a, b] for a) for b)
 
-The distributive law, one axis at a time: the axis whose sum, over the factors that depend on it, runs over the fewest points goes inside,
-as long as that at least halves the points of all loops together (the inner sum is computed once for the indices that it depends on:
-where these are indices of the outer sum, `terms` makes a tensor of it). Finding the best order is a matrix chain problem in general;
-greedy elimination is what einsum libraries do.
+The distributive law. What depends on no axis leaves first, where that makes fewer operations at each point. Then one axis at a time: the
+axis whose sum, over the factors that depend on it, takes the fewest operations goes inside, as long as all loops together then take `GAIN`
+times fewer (the inner sum is computed once for the indices that it depends on: where that leaves out indices of the outer sum, `terms`
+makes a tensor of it). Where all loops stay and each point has fewer factors, no two of them may make a smaller tensor: that one is
+cheaper. Finding the best order is a matrix chain problem in general; greedy elimination is what einsum libraries do.
 
-Integers are a ring modulo 2**bits. Floats round differently, and another sum may overflow, so they are taken apart in derived formulas and
-where reassociation is allowed, those of 16 bits never. Only sums over literal ranges that have points: over none, a factor that is
-infinite would be multiplied by zero.
+Integers are a ring modulo 2**bits. Floats round differently, as they do where a sum adds in another order, and another sum may overflow;
+those of 16 bits never are taken apart. Only sums over literal ranges that have points: over none, a factor that is infinite would be
+multiplied by zero.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import prod
+from itertools import combinations
+from math import inf, prod
 
 from tensorexpr.ir import Access, Apply, Axis, Const, Define, Definition, Expr, Program, Reduce, Scatter, TensorType, apply
 from tensorexpr.records import replace
@@ -25,8 +29,12 @@ from tensorexpr.simplify.passes.definitions import with_definitions
 from tensorexpr.simplify.passes.terms import pays_alone, term_of
 from tensorexpr.traversal import children, free_names, map_children, walk
 
-GAIN = 2
-"""How many times fewer points there are at least."""
+GAIN = 1.5
+"""How many times fewer operations there are at least: what a nested sum costs beside one that is taken in one go."""
+
+
+DIVISION = 4
+"""Operations that a division costs, as `Op.cost` has it."""
 
 
 def factor_sums(program: Program, options: Options) -> Program:
@@ -68,34 +76,64 @@ def _apart(node: Reduce, around: tuple[Axis, ...], types: Mapping[str, TensorTyp
     """A sum over the axes in which its factors do not come apart, of what is left of the others; the same object where none do."""
     factors, divisors = _factors(node.values[0])
     axes, all_axes = list(node.axes), (*around, *node.axes)
+    own = {axis.index for axis in axes}
+    (left, left_below), (factors, divisors) = _leaving(factors, divisors, own)
     extents = lengths(all_axes)
-    changed = False
+    changed = bool(left or left_below)
     while True:
         loops = {name for e in (*factors, *divisors) for name in free_names(e)} | {a.index for a in axes}
-        total = _points(loops, extents)
+        total = _points(loops, extents) * _operations(factors, divisors)
         best: tuple[float, Axis] | None = None
         for axis in axes:
             depending = {n for e in (*factors, *divisors) if axis.index in free_names(e) for n in free_names(e)}
-            if not depending:
+            if not depending or (loops <= depending and _pair(factors, extents) * GAIN <= _points(loops, extents)):
                 continue
-            after = _points(depending, extents) + _points(loops - {axis.index}, extents)
+            (inside, outside), (inside_below, outside_below) = _parted(factors, axis.index), _parted(divisors, axis.index)
+            after = _points(depending, extents) * _operations(inside, inside_below)
+            after += _points(loops - {axis.index}, extents) * _operations([*outside, node], outside_below)
             if GAIN * after <= total and (best is None or after < best[0]):
                 best = (after, axis)
         if best is None:
             break
         axis = best[1]
-        inside, outside = _parted(factors, axis.index), _parted(divisors, axis.index)
-        inner = replace(node, values=(_quotient(inside[0], outside[0], node),), axes=(axis,))
+        (inside, factors_left), (below, divisors_left) = _parted(factors, axis.index), _parted(divisors, axis.index)
+        inner = replace(node, values=(_quotient(inside, below, node),), axes=(axis,))
         rest = tuple(a for a in axes if a is not axis)
         if rest and not {a.index for a in rest}.isdisjoint(free_names(inner)):
+            around_it = loops - {axis.index}
             term = term_of(inner, all_axes, types)
-            if term is None or not pays_alone(term, inner, tuple(a for a in all_axes if a.index in loops - {axis.index}), types):
+            alone = term is None or not pays_alone(term, inner, tuple(a for a in all_axes if a.index in around_it), types)
+            if alone and not around_it <= set(free_names(inner)):
                 break
-        factors, divisors, axes, changed = [*inside[1], inner], outside[1], list(rest), True
+        factors, divisors, axes, changed = [*factors_left, inner], divisors_left, list(rest), True
     if not changed:
         return node
     value = _quotient(factors, divisors, node)
-    return replace(node, values=(value,), axes=tuple(axes)) if axes else value
+    value = replace(node, values=(value,), axes=tuple(axes)) if axes else value
+    return _quotient([*left, value], left_below, node)
+
+
+def _leaving(
+    factors: Sequence[Expr], divisors: Sequence[Expr], own: set[str]
+) -> tuple[tuple[list[Expr], list[Expr]], tuple[list[Expr], list[Expr]]]:
+    """The factors and divisors that stand in front of a sum over some indices of its `own`, and those that are left, where that makes
+    fewer operations at each point: a product with what is summed is one operation with its sum."""
+    leaving = [[e for e in part if own.isdisjoint(free_names(e))] for part in (factors, divisors)]
+    staying = [[e for e in part if not own.isdisjoint(free_names(e))] for part in (factors, divisors)]
+    if not staying[0] or _operations(factors, divisors) == _operations(*staying):
+        return ([], []), (list(factors), list(divisors))
+    return (leaving[0], leaving[1]), (staying[0], staying[1])
+
+
+def _operations(factors: Sequence[Expr], divisors: Sequence[Expr]) -> float:
+    """How many operations a sum takes at each point: the last product and the addition are one."""
+    return max(len(factors) - 1, 1) + DIVISION * len(divisors)
+
+
+def _pair(factors: Sequence[Expr], extents: Mapping[str, float]) -> float:
+    """The fewest points at which two of three factors or more can be multiplied, for all loops."""
+    names = [set(free_names(e)) for e in factors]
+    return min((_points(a | b, extents) for a, b in combinations(names, 2)), default=inf) if len(names) > 2 else inf
 
 
 def _points(names: set[str], extents: Mapping[str, float]) -> float:
