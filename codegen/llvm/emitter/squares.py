@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING
 
 from tensorexpr.codegen.llvm.emitter import memory as emit_memory
@@ -91,13 +92,19 @@ def turned(side: int, block: int) -> tuple[list[Shuffle], list[int]]:
 def turn(b: Builder, rows: list[Value], bits: int) -> list[Value]:
     """The columns of a square of vectors."""
     side = len(rows)
-    shuffles, columns = turned(side, min(side, max(1, 128 // bits)))
+    shuffles, columns = _written(side, min(side, max(1, 128 // bits)))
     registers = list(rows)
-    for first, second, order in shuffles:
+    for first, second, picks in shuffles:
         x, y = registers[first], registers[second]
-        picks = ", ".join(f"i32 {i}" for i in order)
-        registers.append(b.emit(f"shufflevector {x.typed}, {y.typed}, <{side} x i32> <{picks}>", x.type, side))
+        registers.append(b.emit(f"shufflevector {x.typed}, {y.typed}, {picks}", x.type, side))
     return [registers[c] for c in columns]
+
+
+@cache
+def _written(side: int, block: int) -> tuple[list[tuple[int, int, str]], list[int]]:
+    """As `turned`, with the text of what is taken."""
+    shuffles, columns = turned(side, block)
+    return [(a, b, f"<{side} x i32> <{', '.join(f'i32 {i}' for i in order)}>") for a, b, order in shuffles], columns
 
 
 def moved(emitter: Statements, s: For, side: int) -> bool:

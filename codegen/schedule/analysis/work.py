@@ -40,6 +40,7 @@ def arithmetic(expr: Expr) -> int:
 
 _lengths: WeakKeyDictionary[Parts, dict[str, int]] = WeakKeyDictionary()
 _work: WeakKeyDictionary[Parts, int] = WeakKeyDictionary()
+_contractions: WeakKeyDictionary[Parts, bool] = WeakKeyDictionary()
 """What is known of definitions: every planner asks."""
 
 
@@ -144,6 +145,13 @@ def bytes_of(type_: TensorType) -> int:
 def is_contraction(state: State, name: str) -> bool:
     """Whether a definition sums products over axes along which some operand repeats, so that tiles pay."""
     parts = state.stage(name).parts
+    known = _contractions.get(parts)
+    if known is None:
+        known = _contractions[parts] = _is_contraction(parts)
+    return known
+
+
+def _is_contraction(parts: Parts) -> bool:
     for group in parts.groups:
         again = False
         for member in group.members:

@@ -9,10 +9,13 @@ import pytest
 import tensorexpr as te
 from tensorexpr.codegen.auto.candidate import plain
 from tensorexpr.codegen.auto.machine import SAPPHIRE_RAPIDS, ZEN_4
+from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.auto.search import searched
+from tensorexpr.codegen.auto.summary import STORE
 from tensorexpr.codegen.auto.tiles.bound import least
 from tensorexpr.codegen.nest.text import print_nest
 from tensorexpr.codegen.rewrites.expressions import buffers_written
+from tensorexpr.codegen.rewrites.kernels import in_memory
 from tensorexpr.codegen.stages import SEARCH
 from tensorexpr.codegen.target import host_target
 from tensorexpr.codegen.tuning.lookup import simplified
@@ -231,6 +234,7 @@ def test_gradients_of_windows_store_residue_classes_side_by_side(size, stride, e
     nest = kept.check(searched(program, FACTS).nest)
     text = print_nest(nest)
     assert "i64[" not in text and "i32[" in text and "in vectorize(" in text
+    assert all(work.stride != stride for work in summary_of(in_memory(nest)).work if work.kind == STORE)
     values = run(nest, kept.cases[0][0], {})
     for parameter, name in zip(nest.writes, program.outputs, strict=True):
         np.testing.assert_array_equal(values[parameter], kept.expected[0][name])
