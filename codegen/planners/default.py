@@ -16,7 +16,6 @@ from tensorexpr.codegen.planners.gpu.grid import plan_gpu
 from tensorexpr.codegen.planners.programs.again import plan_again
 from tensorexpr.codegen.planners.programs.alike import join_alike
 from tensorexpr.codegen.planners.programs.batches import plan_batches
-from tensorexpr.codegen.planners.programs.common import keep_common
 from tensorexpr.codegen.planners.programs.crossed import crossed_sums
 from tensorexpr.codegen.planners.programs.flat import share_elementwise
 from tensorexpr.codegen.planners.programs.pairs import pair_terms, plan_nested, repeats, sharing
@@ -75,8 +74,7 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
         planned |= plan_batches(s, shapes)
         planned |= plan_small(s, shapes)
     flat = share_elementwise(s)
-    if _share_rows(s):
-        shapes = shapes_of(s.state.program)
+    _share_loops(s)
     if isinstance(s.target, Gpu):
         plan_gpu(s, shapes, flat)
         run_together(s, PARALLEL_WORK)
@@ -219,26 +217,6 @@ def _reads_elementwise(reader: Define, source: Define) -> bool:
 
 
 # ------------------------------------------------------------------------------------------------- sharing of loops
-
-
-def _share_rows(s: Planned) -> bool:
-    """Computes definitions in the loops over rows of their reader, and once what these compute alike there, where no more than a row of
-    that is kept; whether there is such a definition."""
-    before, kept = s.state, keep_common(s)
-    _share_loops(s)
-    apart = frozenset(host for host, made in kept.items() if not all(_is_row_of_one(s, name) for name in made))
-    if apart:
-        s.state = before
-        kept = keep_common(s, apart)
-        _share_loops(s)
-    return bool(kept)
-
-
-def _is_row_of_one(s: Planned, name: str) -> bool:
-    """Whether a definition and all that reads it are computed in the loops of one."""
-    place = s.state.stage(name).place
-    readers = [(n, s.state.stage(n).place) for n in program_facts(s.state.program).readers[name]]
-    return place is not None and all(place.stage == (n if p is None else p.stage) for n, p in readers)
 
 
 def _share_loops(s: Planned) -> None:
