@@ -40,7 +40,7 @@ from tensorexpr.codegen.target import Gpu, Target
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Define, Definition, Expr, Index, Program, Reduce, Scan, Scatter
 from tensorexpr.simplify.passes.inline import cheap_names, without_lost_checks
-from tensorexpr.traversal import read_occurrences, reads, walk
+from tensorexpr.traversal import read_occurrences, reads, tensors_read, walk
 
 PARALLEL_WORK = 20_000
 """Operations below which waking other cores costs more than it saves."""
@@ -182,7 +182,7 @@ def _epilogues(program: Program, state: State) -> list[str]:
 def _reads_always(reader: Define, source: Define) -> bool:
     """Whether a definition reads another whatever the data are."""
     guards = [guards for access, _, guards in read_occurrences(reader.value, ()) if access.tensor == source.name]
-    return any(not any(isinstance(n, Access) for guard in found for n in walk(guard)) for found in guards)
+    return any(not any(map(tensors_read, found)) for found in guards)
 
 
 def _narrow(s: Planned) -> None:

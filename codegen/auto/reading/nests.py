@@ -41,7 +41,7 @@ from tensorexpr.dtypes import int8
 from tensorexpr.errors import InternalError
 from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, Size, const
 from tensorexpr.records import replace
-from tensorexpr.traversal import free_names, substitute, walk
+from tensorexpr.traversal import free_names, substitute, tensors_read, walk
 
 MOST_KEPT = 32
 """Registers of elements in memory that LLVM keeps while a loop updates them: as many as there are."""
@@ -338,7 +338,7 @@ class _Reader(Accesses):
             return known
         changed = self._visited(e, at)
         changing = self.stores[at.path[0]] | self.private.keys()
-        if not any(isinstance(n, Access) and n.tensor in changing for n in walk(e)):
+        if not any(name in changing for name in tensors_read(e)):
             at.seen[e] = changed
         return changed
 
@@ -362,7 +362,7 @@ class _Reader(Accesses):
 
     def _apply(self, e: Apply, at: Place) -> frozenset[int]:
         dtype = e.args[-1].dtype
-        if (dtype.is_integer or dtype.is_bool) and not any(isinstance(n, Access) for n in walk(e)):
+        if (dtype.is_integer or dtype.is_bool) and not tensors_read(e):
             return self._index_arithmetic(e, at)
         fused = None
         if e.op.name in ("add", "sub") and dtype.is_float and self.machine.fuses:

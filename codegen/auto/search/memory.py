@@ -24,7 +24,7 @@ from tensorexpr.codegen.schedule.analysis.work import UNKNOWN_EXTENT, length
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Apply, Axis, Expr, Index
 from tensorexpr.records import record, replace
-from tensorexpr.traversal import free_names, walk
+from tensorexpr.traversal import free_names, tensors_read, walk
 
 LEAST_SHARE = 4
 """Parts of the last cache that a buffer has to exceed one of before it counts as one that comes from memory or goes there."""
@@ -75,7 +75,7 @@ class _Memory:
         """The buffers that a statement reads, what is inside of it included."""
         found = self.known.get(id(s))
         if found is None:
-            own = {n.tensor for e in expressions_of(s) for n in walk(e) if isinstance(n, Access)}
+            own = {name for e in expressions_of(s) for name in tensors_read(e)}
             inside = s.body if isinstance(s, For | Alloc) else (*s.then, *s.otherwise) if isinstance(s, If) else ()
             found = self.known[id(s)] = frozenset(own).union(*map(self.reads, inside))
         return found
@@ -229,7 +229,7 @@ def _bytes(buffer: Buffer) -> int:
 
 
 def _is_data(e: Expr) -> bool:
-    return any(isinstance(n, Access) for n in walk(e))
+    return bool(tensors_read(e))
 
 
 def _stores(block: Block, loops: tuple[For, ...]) -> Iterator[_Place]:

@@ -29,7 +29,7 @@ from tensorexpr.codegen.rewrites.paths import walk_block
 from tensorexpr.dtypes import int64
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Expr, Program
-from tensorexpr.traversal import walk
+from tensorexpr.traversal import tensors_read, walk
 
 MANNERS: tuple[dict[str, bool], ...] = ({"siblings": True, "sums": True}, {"siblings": True}, {})
 """How kernels are grouped, the most at once first."""
@@ -70,7 +70,7 @@ def begun(program: Program) -> Candidate:
     """Where a search begins: loops that are several in one are several, and positions, such as those of winners, that no index is made of,
     are as long as the values that they are compared beside."""
     start = in_digits(plain(program))
-    indices = {n.tensor for k in start.nest.kernels for e in _indices(k.body) for n in walk(e) if isinstance(n, Access)}
+    indices = {name for k in start.nest.kernels for e in _indices(k.body) for name in tensors_read(e)}
     wide = {s.buffer: None for k in start.nest.kernels for s in stores_in(k.body) if s.value.dtype is int64}
     for name in wide:
         if name not in indices and name not in start.nest.writes:

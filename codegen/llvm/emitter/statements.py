@@ -29,9 +29,9 @@ from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, Stmt, 
 from tensorexpr.codegen.rewrites.lanes_last import lanes_last
 from tensorexpr.dtypes import float32
 from tensorexpr.errors import InternalError
-from tensorexpr.ir import Access, Apply, Const, Expr, Index, conjuncts, const
+from tensorexpr.ir import Apply, Const, Expr, Index, conjuncts, const
 from tensorexpr.records import replace
-from tensorexpr.traversal import substitute, walk
+from tensorexpr.traversal import substitute, tensors_read, walk
 
 _WIDEST = 64  # lanes of one piece of a vectorized loop
 _DEEP = 4  # loops, one inside the other, from which on what is around them is hidden from LLVM
@@ -406,7 +406,7 @@ def _side_by_side(body: Block) -> tuple[Store, ...]:
     """The stores that a block begins with which write to elements one after the other, none of which they read."""
     found: list[Store] = []
     for s in body:
-        if not isinstance(s, Store) or any(isinstance(n, Access) and n.tensor == s.buffer for n in walk(s.value)):
+        if not isinstance(s, Store) or s.buffer in tensors_read(s.value):
             break
         if found and not follows(found[-1], s):
             break

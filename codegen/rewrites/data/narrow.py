@@ -26,7 +26,7 @@ from tensorexpr.dtypes import DType
 from tensorexpr.hints import suggestion
 from tensorexpr.ir import Access, Apply, Cast, Const, Expr, apply
 from tensorexpr.records import replace
-from tensorexpr.traversal import bottom_up, negate, walk
+from tensorexpr.traversal import bottom_up, negate, tensors_read
 
 TYPES = {dtype.name: dtype for dtype in (dtypes.int8, dtypes.int16, dtypes.int32)}
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
@@ -109,7 +109,7 @@ class _Narrowed:
 
     def value(self, expr: Expr, facts: Facts) -> Expr:
         """An expression that reads the elements as they are now, and compares them as such."""
-        if not any(isinstance(n, Access) and n.tensor == self.buffer for n in walk(expr)):
+        if self.buffer not in tensors_read(expr):
             return expr
 
         def visit(node: Expr) -> Expr:
@@ -153,7 +153,7 @@ def _range(expr: Expr, facts: Facts) -> tuple[float, float]:
         (a, b), (c, d) = (_range(arg, facts) for arg in expr.args[-2:])
         choose = {"where": (min, max), "minimum": (min, min), "maximum": (max, max)}[expr.op.name]
         return choose[0](a, c), choose[1](b, d)
-    if expr.dtype is not dtypes.int64 or any(isinstance(n, Access) for n in walk(expr)):
+    if expr.dtype is not dtypes.int64 or tensors_read(expr):
         return -math.inf, math.inf
     least = max((min(facts.interval(f)[0] for f in bound) for bound in facts.bounds(expr, False)), default=-math.inf)
     most = min((max(facts.interval(f)[1] for f in bound) for bound in facts.bounds(expr, True)), default=math.inf)
