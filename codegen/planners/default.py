@@ -14,12 +14,11 @@ from math import prod
 from tensorexpr import dtypes
 from tensorexpr.codegen.planners.gpu.grid import plan_gpu
 from tensorexpr.codegen.planners.programs.again import plan_again
-from tensorexpr.codegen.planners.programs.alike import join_alike
 from tensorexpr.codegen.planners.programs.batches import plan_batches
-from tensorexpr.codegen.planners.programs.common import keep_common
 from tensorexpr.codegen.planners.programs.crossed import crossed_sums
 from tensorexpr.codegen.planners.programs.flat import share_elementwise
 from tensorexpr.codegen.planners.programs.pairs import pair_terms, plan_nested, repeats, sharing
+from tensorexpr.codegen.planners.programs.passes import Pass, join_alike, join_passes, one_pass, plan_passes
 from tensorexpr.codegen.planners.programs.rows import kept_near, plan_rows
 from tensorexpr.codegen.planners.programs.small import plan_small
 from tensorexpr.codegen.planners.programs.together import run_together
@@ -67,16 +66,16 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
     repeated = without_lost_checks(s.state.program, repeated)
     if repeated:
         s.inline(*repeated)
-    planned = _in_rows(s)
+    passes, planned = _in_rows(s)
     partial_results(s)
     sweep_scans(s)
     shapes = shapes_of(s.state.program)
     if not isinstance(s.target, Gpu):
         planned |= plan_batches(s, shapes)
         planned |= plan_small(s, shapes)
+    planned |= plan_passes(s, passes)
     flat = share_elementwise(s)
-    if _share_rows(s):
-        shapes = shapes_of(s.state.program)
+    _share_loops(s)
     if isinstance(s.target, Gpu):
         plan_gpu(s, shapes, flat)
         run_together(s, PARALLEL_WORK)
@@ -100,6 +99,7 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
         elif isinstance(definition, Scatter):
             plan_scatter(s, definition, shapes)
     skew_scans(s)
+    join_passes(s, passes)
     join_alike(s)
     for name in s.stages:
         _parallelize(s, name)
@@ -107,9 +107,9 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
     return s
 
 
-def _in_rows(s: Planned) -> set[str]:
-    """Pairwise terms computed again, definitions written into their readers, and what leads to rows in blocks of them; gives the
-    definitions whose loops are made. A term is not computed again where blocks of rows keep it near; where they do not, it is."""
+def _in_rows(s: Planned) -> tuple[tuple[Pass, ...], set[str]]:
+    """Pairwise terms computed again, definitions written into their readers, and what leads to rows in blocks of them; gives what is to run
+    in one pass, and whose loops are made. A term is not computed again where blocks of rows keep it near; where they do not, it is."""
     terms = [name for name in pair_terms(s.state) if s.decisions.wanted(f"{name}: recompute")]
     near = set() if isinstance(s.target, Gpu) else kept_near(s) & set(terms)
     before = s.state
@@ -122,13 +122,14 @@ def _in_rows(s: Planned) -> set[str]:
         redirect_copies(s)
         if not isinstance(s.target, Gpu):
             take_scatters_apart(s)
+        passes = one_pass(s)
         planned = crossed_sums(s, shapes_of(s.state.program))
         if not isinstance(s.target, Gpu):
             shapes = shapes_of(s.state.program)
             planned |= plan_again(s, shapes)
             planned |= plan_rows(s, shapes)
         if all(s.state.stage(name).place is not None for name in near if name in s.state.table):
-            return planned
+            return passes, planned
         s.state, near = before, set()
 
 
@@ -219,26 +220,6 @@ def _reads_elementwise(reader: Define, source: Define) -> bool:
 
 
 # ------------------------------------------------------------------------------------------------- sharing of loops
-
-
-def _share_rows(s: Planned) -> bool:
-    """Computes definitions in the loops over rows of their reader, and once what these compute alike there, where no more than a row of
-    that is kept; whether there is such a definition."""
-    before, kept = s.state, keep_common(s)
-    _share_loops(s)
-    apart = frozenset(host for host, made in kept.items() if not all(_is_row_of_one(s, name) for name in made))
-    if apart:
-        s.state = before
-        kept = keep_common(s, apart)
-        _share_loops(s)
-    return bool(kept)
-
-
-def _is_row_of_one(s: Planned, name: str) -> bool:
-    """Whether a definition and all that reads it are computed in the loops of one."""
-    place = s.state.stage(name).place
-    readers = [(n, s.state.stage(n).place) for n in program_facts(s.state.program).readers[name]]
-    return place is not None and all(place.stage == (n if p is None else p.stage) for n, p in readers)
 
 
 def _share_loops(s: Planned) -> None:

@@ -82,3 +82,15 @@ def follows(first: Store, second: Store) -> bool:
     opaque = Opaque()
     low, high = affine_of(first.indices[-1], opaque), affine_of(second.indices[-1], opaque)
     return low is not None and high is not None and high - low == Affine.of(1)
+
+
+def side_by_side(body: Block) -> tuple[Store, ...]:
+    """The stores that a block begins with which write to elements one after the other, none of which they read."""
+    found: list[Store] = []
+    for s in body:
+        if not isinstance(s, Store) or s.buffer in tensors_read(s.value):
+            break
+        if found and not follows(found[-1], s):
+            break
+        found.append(s)
+    return tuple(found)
