@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed (make test-peers installs it)")
 
-from tensorexpr.benchmarks.subjects import models
+from tensorexpr.benchmarks.subjects import models, networks_memory
 
 ROW = models.Row("resnet18", "training", 1, 2.0, 5.0, 4.0, 1.0, 9.0, 1e-6, None)
 
@@ -36,6 +36,26 @@ def test_the_table(monkeypatch, capsys, tmp_path):
 def test_results_that_differ_are_those_that_are_farther_from_float64():
     assert ROW.right and not models.Row("n", "training", 1, None, None, None, 1.0, None, 0.1, 3.0).right
     assert models.Row("n", "training", 1, None, None, None, 1.0, None, 0.1, 1.5).right
+
+
+def test_the_peak_of_memory_is_that_of_a_call(monkeypatch, capsys, tmp_path):
+    found = networks_memory.measured("unet", True, 1, "eager")
+    assert found.keys() == {"inference", "training"} and all(value is None or value < 1 << 30 for value in found.values())
+    lines = [json.dumps({"inference": 2 << 20, "training": 8 << 20}), json.dumps({"inference": 3 << 20}), "a library's"]
+    done = iter([SimpleNamespace(returncode=0, stdout=f"words\n{line}\n") for line in lines])
+    monkeypatch.setattr(networks_memory.subprocess, "run", lambda *a, **k: next(done))
+    kept = tmp_path / "memory.json"
+    assert networks_memory.main([1], str(kept), ["resnet18"]) == 1
+    printed = capsys.readouterr().out
+    assert "failed: resnet18 by tensorexpr" in printed and "training" in printed
+    rows = json.loads(kept.read_text())["rows"]
+    assert rows == [
+        {"network": "resnet18", "direction": "inference", "threads": 1, "bytes": {"eager": 2 << 20, "inductor": 3 << 20}},
+        {"network": "resnet18", "direction": "training", "threads": 1, "bytes": {"eager": 8 << 20}},
+    ]
+    assert networks_memory.table([networks_memory.Peak("n", "training", 2, {"tensorexpr": 2 << 20, "eager": 3 << 20})]) == [
+        ("n", "training", "2", "2", "3", "", "1.50")
+    ]
 
 
 class Process:
