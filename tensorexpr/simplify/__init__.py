@@ -12,6 +12,7 @@ from tensorexpr.ir import Program
 from tensorexpr.rewrite.passes import Pass, run_passes
 from tensorexpr.simplify.expressions import simplify_expr
 from tensorexpr.simplify.options import Options
+from tensorexpr.simplify.passes.alike import drop_alike_axes
 from tensorexpr.simplify.passes.cases import slice_definitions, write_out_cases
 from tensorexpr.simplify.passes.definitions import (
     drop_stop_gradients,
@@ -47,7 +48,7 @@ def simplify(program: Program, *, inline: bool = True, signed_zeros: bool = True
     def factor(given: Program) -> Program:
         return factor_sums(given, options)
 
-    passes: list[Pass] = [simplify_expressions, factor, share_definitions, share_reductions, remove_dead_definitions]
+    passes: list[Pass] = [simplify_expressions, factor, share_definitions, share_reductions, remove_dead_definitions, drop_alike_axes]
     if inline:
         passes.insert(2, inline_cheap)
         passes.insert(1, write_out_cases)
@@ -64,6 +65,7 @@ def simplify(program: Program, *, inline: bool = True, signed_zeros: bool = True
 __all__ = [
     "Options",
     "cheap_names",
+    "drop_alike_axes",
     "drop_stop_gradients",
     "factor_reductions",
     "factor_sums",

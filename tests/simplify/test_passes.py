@@ -14,6 +14,7 @@ from tensorexpr.rewrite.passes import run_passes
 from tensorexpr.simplify import (
     Options,
     cheap_names,
+    drop_alike_axes,
     drop_stop_gradients,
     factor_reductions,
     fold_constants,
@@ -43,6 +44,7 @@ PASSES = (
     remove_dead_definitions,
     write_out_cases,
     slice_definitions,
+    drop_alike_axes,
 )
 
 
@@ -426,3 +428,34 @@ def test_the_gradient_of_components_is_one_formula_for_all_of_them() -> None:
     )
     derived = simplify(reverse(program, [("y", "h")], ["x"]).program)
     assert "== 0" not in body(derived) and "x[x_order[k], p]" in body(derived), body(derived)
+
+
+def test_what_a_scatter_sends_along_an_axis_that_nothing_depends_on_is_sent_once() -> None:
+    program = program_of(
+        "ids: i64[3] = input()",
+        'w: i64[5, 7] = scatter({(j, ids[i]): i for j in range(5) for i in range(3)}, combine="max")',
+        "Y[p, j]: i64[7, 5] = w[j, p] + w[4 - j, p]",
+        "return Y",
+    )
+    after = drop_alike_axes(program)
+    lines = 'w: i64[7] = scatter({ids[i]: i for i in range(3)}, combine="max")\nY[p, j]: i64[7, 5] = w[p] + w[p]\nreturn Y'
+    assert body(after) == lines
+    arrays = {"ids": np.array([3, 6, 3])}
+    for one, other in zip(evaluate_program(program, arrays).values(), evaluate_program(after, arrays).values(), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("scatter", "read", "output"),
+    [
+        ("scatter({(j, ids[i]): i * j for j in range(5) for i in range(3)})", "w[j, p]", "Y"),
+        ("scatter({(j, ids[i]): i for j in range(5) for i in range(3) if i < j})", "w[j, p]", "Y"),
+        ("scatter({(j, ids[i]): i for j in range(4) for i in range(3)})", "w[j, p]", "Y"),
+        ("scatter({(j, ids[i]): i for j in range(5) for i in range(3)})", "w[ids[2] // 2, p]", "Y"),
+        ("scatter({(j, ids[i]): i for j in range(5) for i in range(3)})", "w[j, p]", "Y, w"),
+    ],
+    ids=["a value", "a condition", "a part of the axis", "a place that is checked", "an output"],
+)
+def test_scatters_whose_axes_count_stay(scatter: str, read: str, output: str) -> None:
+    program = program_of("ids: i64[3] = input()", f"w: i64[5, 7] = {scatter}", f"Y[p, j]: i64[7, 5] = {read} + 1", f"return {output}")
+    assert drop_alike_axes(program) is program

@@ -1,0 +1,87 @@
+"""Scatters send what does not depend on an axis once, and not to each place along it.
+
+    t[j, ids[i]] = max(i for j, i)  -->  t[ids[i]] = max(i for i),  and t[ids[i]] where t[j, ids[i]] was read
+
+So the last index that is copied to a row is found for rows, and not for each element of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tensorexpr.ir import Access, Const, Definition, Expr, Index, Program, Scan, Scatter
+from tensorexpr.records import replace
+from tensorexpr.simplify.passes.definitions import with_definitions
+from tensorexpr.traversal import bottom_up, expressions, free_names, map_expressions, walk
+
+
+def drop_alike_axes(program: Program) -> Program:
+    """The program with scatters that have no axis along which all elements are equal, as far as they are read at known places.
+
+    Requires: a verified program. Ensures: every value is kept; a key out of its extent is an error as before.
+    """
+    wanted = {d.name: found for d in program.definitions if isinstance(d, Scatter) and (found := _alike(d))}
+    for name in list(wanted):
+        if name in program.outputs or name in _whole(program.definitions):
+            del wanted[name]
+    for d in program.definitions if wanted else ():
+        for e in expressions(d):
+            for node in walk(e):
+                if isinstance(node, Access) and node.tensor in wanted:
+                    # What data says is checked where it is read, so the index stays.
+                    wanted[node.tensor] = tuple(k for k in wanted[node.tensor] if not _reads(node.indices[k]))
+    wanted = {name: found for name, found in wanted.items() if found}
+    if not wanted:
+        return program
+
+    def visit(node: Expr) -> Expr:
+        if isinstance(node, Access) and node.tensor in wanted:
+            return replace(node, indices=_rest(node.indices, wanted[node.tensor]))
+        return node
+
+    made: list[Definition] = []
+    for d in program.definitions:
+        if isinstance(d, Scatter) and d.name in wanted:
+            dropped = wanted[d.name]
+            gone = {e.name for k in dropped if isinstance(e := d.indices[k], Index)}
+            d = replace(
+                d,
+                type=replace(d.type, shape=_rest(d.type.shape, dropped)),
+                axes=tuple(a for a in d.axes if a.index not in gone),
+                indices=_rest(d.indices, dropped),
+            )
+        made.append(map_expressions(d, lambda e: bottom_up(e, visit)))
+    return with_definitions(program, made)
+
+
+def _alike(d: Scatter) -> tuple[int, ...]:
+    """The axes of a scatter that an axis of its points goes through whole, where nothing else depends on that; one axis stays."""
+    found: list[int] = []
+    for k, index in enumerate(d.indices):
+        axis = next((a for a in d.axes if isinstance(index, Index) and a.index == index.name), None)
+        if axis is None or axis.start != Const(0, axis.start.dtype) or axis.stop != d.type.shape[k]:
+            continue
+        if not isinstance(axis.stop, Const) or int(axis.stop.value) < 1:
+            continue  # where there are no points, no key is checked
+        bounds = (e for a in d.axes for e in (a.start, a.stop))
+        others = (d.value, *(() if d.where is None else (d.where,)), *(e for n, e in enumerate(d.indices) if n != k), *bounds)
+        if not any(axis.index in free_names(e) for e in others):
+            found.append(k)
+    return tuple(found[: len(d.indices) - 1])
+
+
+def _whole(definitions: tuple[Definition, ...]) -> Iterator[str]:
+    """Tensors that are taken as a whole: by a scan, as a state."""
+    for d in definitions:
+        if isinstance(d, Scan):
+            yield from (*d.inits, *d.nexts)
+            yield from _whole(d.body)
+
+
+def _reads(e: Expr) -> bool:
+    return any(isinstance(n, Access) for n in walk(e))
+
+
+def _rest(items: tuple[Any, ...], dropped: tuple[int, ...]) -> tuple[Any, ...]:
+    return tuple(item for k, item in enumerate(items) if k not in dropped)
