@@ -139,9 +139,14 @@ class Survey:
     def may_be_lanes(self, name: str) -> bool:
         """Whether the iterations of a loop may run in lanes: of a sum where it is taken into local elements."""
         kind, length = self.kind(name), self.length(name)
-        if kind == ORDER or (length is not None and length < 2) or self.bounds_others(name):
+        if kind == ORDER or (length is not None and length < 2) or self.bounds_others(name) or self._scatters(name):
             return False
         return kind == DATA or all(buffer in self.locals for buffer in self.updated(name))
+
+    def _scatters(self, name: str) -> bool:
+        """Whether lanes would each change an element of another row, at a place of it that data says: a line for each lane, every time."""
+        stores = (s for leaf in self.below(name) for s in leaf.stores if s.buffer not in self.locals)
+        return any(abs(self.stride(s, name)) > 2 and any(isinstance(n, Access) for e in s.indices for n in walk(e)) for s in stores)
 
     def bounds_others(self, name: str) -> bool:
         """Whether bounds of other loops change with a loop, which then stays outside of them."""

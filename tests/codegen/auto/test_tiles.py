@@ -234,6 +234,25 @@ def test_kinds_of_loops_and_cuts():
     assert survey.updated("k") == ("sum",)
 
 
+def test_what_data_sends_along_rows_is_sent_row_by_row():
+    def may_be_lanes(places: str) -> bool:
+        shape = "32, 64" if places.startswith("j") else "64, 32"
+        text = f"""
+ids: i64[16] = input()
+x: f32[32, 16] = input()
+y: f32[{shape}] = scatter({{({places}): x[j, i] for j in range(32) for i in range(16)}})
+return y
+"""
+        survey = Survey(Kept.of_text(text).nest, 0)
+        return any(
+            survey.kind(name) == DATA and survey.length(name) == 32 and survey.may_be_lanes(name)
+            for name in ("j", "i")
+            if name in survey.loops
+        )
+
+    assert may_be_lanes("ids[i], j") and not may_be_lanes("j, ids[i]")
+
+
 def test_a_product_has_sums_in_registers():
     text = print_nest(every_kernel(start(product(128, 96, 64))).nest)
     found = re.search(r"sum: local\(f32\[(\d+), (\d+)\]\)", text)
