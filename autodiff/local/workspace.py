@@ -185,7 +185,9 @@ class Workspace:
         own = {name: None for definition in self.definitions for name, _ in definition.results}
         inputs = tuple(Input(name, type_) for name, type_ in self.types.items() if name not in own)
         options = Options(signed_zeros=False, factor=True, derived=True)
-        program = factor_sums(narrow_domains(Program(inputs, (), tuple(self.definitions), tuple(own), self.sizes), options), options)
+        given = tuple(given)
+        program = narrow_domains(Program(inputs, (), tuple(self.definitions), tuple(own), self.sizes), options)
+        program = factor_sums(program, options, given)
         numbers = {d.name: d.value for d in (*given, *program.definitions) if isinstance(d, Define) and isinstance(d.value, Const)}
 
         def written(node: Expr) -> Expr:

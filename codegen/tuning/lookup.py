@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from tensorexpr.algebra import with_narrow_sums, with_recurrences, with_sums_by_place
+from tensorexpr.algebra import with_narrow_sums, with_recurrences, with_sums_by_place, without_carries
 from tensorexpr.codegen import disk
 from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.codegen.schedule import Planned
@@ -36,7 +36,7 @@ def simplified(program: Program, target: Target) -> Program:
 
     A GPU has a thread for each result, and runs the steps of a scan one after the other; its tensor cores take 16-bit products as they are.
     """
-    found = simplify(program)
+    found = simplify(without_carries(program))
     if target.is_gpu:
         return found
     shaped = with_plain_shapes(found)

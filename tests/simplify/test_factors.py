@@ -86,3 +86,39 @@ def test_gradients_of_products_of_three_matrices_are_products_of_two() -> None:
     found = list(evaluate_program(derived, inputs).values())
     for value, expected in zip(found, (h @ c.T @ b, c @ h.T @ a, b @ a.T @ h), strict=True):
         np.testing.assert_allclose(value, expected, 1e-9, 1e-9)
+
+
+ROWS = (
+    "x: {0}[7, 40] = input()\nz: {0}[7, 40] = input()\nh: {0}[7] = input()\ns: {0}[7] = input()\nt: {0}[7] = input()\n"
+    "u[i, k]: {0}[7, 40] = x[i, k] / s[i]\nv[i, k]: {0}[7, 40] = h[i] * z[i, k]\n"
+)
+
+
+def test_rows_that_were_divided_are_looked_through() -> None:
+    text = ROWS + "y[i]: {0}[7] = sum(v[i, k] / t[i] * u[i, k] for k in range(40))\nreturn y\n"
+    program = parse_program(text.format("f64"))
+    apart = factor_sums(program, DERIVED)
+    assert print_program(apart).splitlines()[-2].endswith("sum(x[i, k] * z[i, k] for k in range(40)) / s[i] / t[i] * h[i]")
+    assert factor_sums(program, Options()) is program
+    inputs = {name: np.abs(value) + 1 for name, value in random_inputs(program, 5).items()}
+    np.testing.assert_allclose(*(evaluate_program(p, inputs)["y"] for p in (program, apart)), 1e-12)
+
+
+def test_rows_are_divided_by_once() -> None:
+    text = ROWS + "y[i, k]: {0}[7, 40] = v[i, k] / t[i] / s[i] + u[i, k] * z[i, k]\nreturn y\n"
+    program = parse_program(text.format("f64"))
+    apart = factor_sums(program, DERIVED)
+    assert print_program(apart).splitlines()[-2].endswith("h[i] / t[i] / s[i] * z[i, k] + u[i, k] * z[i, k]")
+    assert factor_sums(apart, DERIVED) is apart
+    inputs = {name: np.abs(value) + 1 for name, value in random_inputs(program, 5).items()}
+    np.testing.assert_allclose(*(evaluate_program(p, inputs)["y"] for p in (program, apart)), 1e-12)
+
+
+def test_quotients_stay_in_range() -> None:
+    """The product of divisors may be too large or too small a number where no quotient is."""
+    program = parse_program((ROWS + "y[i]: {0}[7] = sum(v[i, k] / t[i] * u[i, k] for k in range(40))\nreturn y\n").format("f32"))
+    apart = factor_sums(program, DERIVED)
+    for scale in (1e-15, 1e15):
+        inputs = {n: (np.abs(v) + 1) * np.float32(scale if n in "xzst" else 1) for n, v in random_inputs(program, 5).items()}
+        before, after = (evaluate_program(p, inputs)["y"] for p in (program, apart))
+        np.testing.assert_allclose(after, before, 1e-5)
