@@ -13,7 +13,8 @@ where reassociation is allowed, those of 16 bits never. Only sums over literal r
 infinite would be multiplied by zero.
 
 In derived formulas a tensor that is a product of elements, as rows that were divided by their norm are, is looked through where a factor
-of it leaves the sum. Outside of sums, a divisor that the innermost axis does not change is divided by once for that axis:
+of it leaves the sum, as long as nobody needs the tensor then. Outside of sums, a divisor that the innermost axis does not change is
+divided by once for that axis:
 
     g[i, k] = h[i] * (x[i, k] / s[i])   -->   g[i, k] = h[i] / s[i] * x[i, k]
 """
@@ -29,7 +30,7 @@ from tensorexpr.simplify.options import Options
 from tensorexpr.simplify.passes.amounts import lengths
 from tensorexpr.simplify.passes.definitions import with_definitions
 from tensorexpr.simplify.passes.terms import pays_alone, term_of
-from tensorexpr.traversal import children, free_names, map_children, substitute, walk
+from tensorexpr.traversal import children, free_names, map_children, reads, substitute, walk
 
 GAIN = 2
 """How many times fewer points there are at least."""
@@ -44,8 +45,25 @@ def factor_sums(program: Program, options: Options, given: Iterable[Definition] 
     or may be reassociated, up to rounding; so is every check of an index.
     """
     products = _products((*given, *program.definitions)) if options.derived else {}
-    factors = _Factors(program.types, options.derived or options.reassociate, options.derived, products)
-    return with_definitions(program, map(factors.of_definition, program.definitions))
+    while True:
+        factors = _Factors(program.types, options.derived or options.reassociate, options.derived, products)
+        found = [factors.of_definition(d) for d in program.definitions]
+        read = _read(found, products)
+        if not read:
+            return with_definitions(program, found)
+        products = {name: d for name, d in products.items() if name not in read}
+
+
+def _read(definitions: Sequence[Definition], products: Mapping[str, Define]) -> set[str]:
+    """The products that are needed in any case: those which others read, and those which these are made of."""
+    found: set[str] = set()
+    todo = [name for d in definitions if not {n for n, _ in d.results} <= products.keys() for name in reads(d)]
+    while todo:
+        name = todo.pop()
+        if name in products and name not in found:
+            found.add(name)
+            todo += reads(products[name])
+    return found
 
 
 def _products(definitions: Iterable[Definition]) -> dict[str, Define]:
