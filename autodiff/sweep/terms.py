@@ -69,7 +69,8 @@ def term_at(node: Apply, place: Place, outer: int, workspace: Workspace) -> Term
 
 def _is_onto(subscript: Expr, own: Axis, ranges: Mapping[str, Axis]) -> bool:
     """Whether an index, or a quotient or remainder of one, takes every number of a range and no other."""
-    whole, divisor = (subscript, None) if isinstance(subscript, Index) else (None, None)
+    whole: Expr = subscript
+    divisor: Expr | None = None
     if isinstance(subscript, Apply) and subscript.op.name in QUOTIENTS:
         whole, divisor = subscript.args
     axis = ranges.get(whole.name) if isinstance(whole, Index) else None
