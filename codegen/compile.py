@@ -11,6 +11,7 @@ from tensorexpr.codegen.auto.gpus import GpuFacts, shipped
 from tensorexpr.codegen.compiled.arguments import signature_of
 from tensorexpr.codegen.compiled.function import CompiledFunction
 from tensorexpr.codegen.compiled.gpu_function import GpuFunction
+from tensorexpr.codegen.compiled.versions import Versions
 from tensorexpr.codegen.cuda.launch.device import current_device
 from tensorexpr.codegen.executable import executable_of, executable_of_schedule
 from tensorexpr.codegen.folding import folded
@@ -236,6 +237,8 @@ def build_program(program: Program, single: bool = False, target: str = "cpu", p
         made: CompiledFunction = GpuFunction(GpuCode.of_program(program, machine_of(target, precision)), current_device(), signature)
     else:
         made = CompiledFunction(executable_of(program), signature)
+        if program.sizes:
+            made.versions = Versions(signature, lambda: program, lambda fixed: build_program(fixed, single))
     made.origin = lambda _: (build_program, (program, single, target, precision))
     return made
 

@@ -40,7 +40,7 @@ from tensorexpr.ir import (
 from tensorexpr.records import replace
 from tensorexpr.simplify import remove_dead_definitions
 from tensorexpr.text import print_program
-from tensorexpr.traversal import bound_names, expressions, fresh_name, map_children, reads, size_names, walk
+from tensorexpr.traversal import bound_names, children, expressions, fresh_name, map_children, reads, size_names, walk
 
 FREE_BYTES = 64 << 10
 """A result of at most this size is folded whatever it is made of."""
@@ -226,13 +226,28 @@ class _Lifter:
         self.constants = constants
         self.taken = taken
         self.made: list[Definition] = []
+        self.known: dict[int, tuple[Expr, bool, bool]] = {}
+
+    def made_of(self, expr: Expr) -> tuple[bool, bool]:
+        """Whether an expression reads constants, and whether it is made of anything else but them; each part is looked at once."""
+        found = self.known.get(id(expr))
+        if found is not None:
+            return found[1:]
+        constant = isinstance(expr, Access) and expr.tensor in self.constants
+        other = not (constant or isinstance(expr, Apply | Cast | Reduce | Const | Index))
+        for child in children(expr):
+            reads_constants, reads_others = self.made_of(child)
+            constant, other = constant or reads_constants, other or reads_others
+        self.known[id(expr)] = expr, constant, other
+        return constant, other
 
     def visit(self, expr: Expr, ranges: dict[str, int]) -> Expr:
         """The expression with reads of new tensors; `ranges` are the indices around it that run over whole ranges."""
-        if isinstance(expr, Apply | Cast | Reduce) and self.lifts(expr, ranges):
-            return self.lift(expr, ranges)
-        if isinstance(expr, Access):
+        constant, other = self.made_of(expr)
+        if isinstance(expr, Access) or not constant:
             return expr
+        if not other and isinstance(expr, Apply | Cast | Reduce) and self.lifts(expr, ranges):
+            return self.lift(expr, ranges)
         inner = ranges
         if isinstance(expr, Reduce):
             inner = {**ranges, **_ranges(expr.axes)}
@@ -249,7 +264,7 @@ class _Lifter:
         return map_children(expr, lambda child: self.visit(child, ranges) if child is choice else self.term(child, ranges))
 
     def lifts(self, expr: Expr, ranges: Mapping[str, int]) -> bool:
-        """Whether an expression reads constants alone, at places that exist at every point of the ranges, and is worth its memory."""
+        """Whether an expression of constants alone reads at places that exist at every point of the ranges, and is worth its memory."""
         read: set[str] = set()
         free: dict[str, None] = {}
         inner = dict(ranges)
@@ -260,8 +275,6 @@ class _Lifter:
         for node in walk(expr):
             match node:
                 case Access():
-                    if node.tensor not in self.constants:
-                        return False
                     read.add(node.tensor)
                     for index, extent in zip(node.indices, self.constants[node.tensor].data.shape, strict=True):
                         if not self._exists(index, extent, inner):
@@ -271,12 +284,6 @@ class _Lifter:
                         return False
                     if node.name not in own:
                         free[node.name] = None
-                case Apply() | Cast() | Reduce() | Const():
-                    continue
-                case _:
-                    return False
-        if not read:
-            return False
         size = prod(inner[name] for name in free) * expr.dtype.itemsize
         return 0 < size <= max(FREE_BYTES, sum(self.constants[name].data.nbytes for name in read))
 

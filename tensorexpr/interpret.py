@@ -354,12 +354,14 @@ class _Machine:
 
         def element(env: Env) -> Any:
             array = self.tensors[tensor]
-            at = tuple([int(index(env)) for index in indices])
-            for i, length in zip(at, array.shape, strict=True):
-                if not 0 <= i < length:
-                    axis = next(axis for axis, (i, length) in enumerate(zip(at, array.shape, strict=True)) if not 0 <= i < length)
-                    raise out_of_bounds(name, print_expr(expr), tensor, axis, at[axis], array.shape[axis], expr.location)
-            return array[at]
+            at = tuple([index(env) for index in indices])
+            try:
+                if not at or min(at) >= 0:
+                    return array[at]
+            except IndexError:
+                pass  # beyond the end
+            axis = next(axis for axis, (i, length) in enumerate(zip(at, array.shape, strict=True)) if not 0 <= i < length)
+            raise out_of_bounds(name, print_expr(expr), tensor, axis, int(at[axis]), array.shape[axis], expr.location)
 
         return element
 

@@ -170,6 +170,21 @@ def free_names(expr: Expr) -> tuple[str, ...]:
     return names
 
 
+def tensors_read(expr: Expr) -> tuple[str, ...]:
+    """The tensors that `expr` reads, also in indices, bounds and conditions, in order of first occurrence; remembered by each node."""
+    try:
+        return expr._tensors
+    except AttributeError:
+        pass
+    names: tuple[str, ...] = (expr.tensor,) if isinstance(expr, Access) else ()
+    for child in children(expr):
+        more = tensors_read(child)
+        if more and more is not names:
+            names = tuple(dict.fromkeys(names + more)) if names else more
+    object.__setattr__(expr, "_tensors", names)
+    return names
+
+
 def size_names(expr: Expr) -> tuple[str, ...]:
     """Names of the symbolic sizes in `expr`, in order of first occurrence."""
     return tuple(dict.fromkeys(node.name for node in walk(expr) if isinstance(node, Size)))
@@ -336,7 +351,7 @@ def _reads(definition: Definition) -> tuple[str, ...]:
         local = {name for name, _ in definition.states} | {name for inner in definition.body for name, _ in inner.results}
         outer = [name for inner in definition.body for name in reads(inner) if name not in local]
         return tuple(dict.fromkeys([*definition.inits, *outer]))
-    return tuple(dict.fromkeys(node.tensor for e in expressions(definition) for node in walk(e) if isinstance(node, Access)))
+    return tuple(dict.fromkeys(name for e in expressions(definition) for name in tensors_read(e)))
 
 
 class Read(NamedTuple):

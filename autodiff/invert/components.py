@@ -15,11 +15,11 @@ from math import prod
 from tensorexpr.autodiff.invert.inversion import Gather, invert
 from tensorexpr.autodiff.invert.pieces import Piece, narrowed, split
 from tensorexpr.integers import Domain, DomainTooComplex, at_most
-from tensorexpr.ir import Access, Axis, Const, Expr, Index, apply, const
+from tensorexpr.ir import Axis, Const, Expr, Index, apply, const
 from tensorexpr.records import field, record, replace
 from tensorexpr.regions import affine_of, constraints_of, expression_of
 from tensorexpr.simplify import simplify_expr
-from tensorexpr.traversal import free_names, fresh_name, size_names, substitute, walk
+from tensorexpr.traversal import free_names, fresh_name, size_names, substitute, tensors_read, walk
 
 TIERS = ("substitute", "reshape", "lattice", "residues", "pieces")
 """How reads are turned around, from the simplest; a read is named after the hardest of its components."""
@@ -80,7 +80,7 @@ def components(
     loose: list[Expr] = []
     for guard in guards:
         members = mentioned(guard)
-        if any(isinstance(node, Access) for node in walk(guard)) and not constraints_of(guard)[0]:
+        if tensors_read(guard) and not constraints_of(guard)[0]:
             loose.append(guard)
         else:
             connect(members)

@@ -23,7 +23,6 @@ from tensorexpr.integers.counting.formulas import text, to_sympy
 from tensorexpr.integers.counting.polynomial import Polynomial, names_in
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import (
-    Access,
     Apply,
     Axis,
     Combiner,
@@ -43,7 +42,7 @@ from tensorexpr.ir import (
 )
 from tensorexpr.records import cached_property, record
 from tensorexpr.regions import Opaque, affine_of, bound_constraints, constraints_of, domain_of
-from tensorexpr.traversal import bottom_up, free_names, map_axes, size_names, walk
+from tensorexpr.traversal import bottom_up, free_names, map_axes, size_names, tensors_read, walk
 
 Space = tuple[tuple[Axis, ...], tuple[Expr, ...]]
 """Axes and guards: the points of the axes at which the guards hold."""
@@ -181,7 +180,7 @@ def count_of(
 def data_in_bounds(spaces: Sequence[Space]) -> tuple[str, ...]:
     """The tensors on which the bounds of axes hang."""
     bounds = (bound for axes, _ in spaces for axis in axes for bound in (axis.start, axis.stop))
-    return tuple(dict.fromkeys(node.tensor for bound in bounds for node in walk(bound) if isinstance(node, Access)))
+    return tuple(dict.fromkeys(name for bound in bounds for name in tensors_read(bound)))
 
 
 def rounds_in_vain(target: Sequence[Axis], loops: Sequence[Axis], guards: tuple[Expr, ...]) -> list[Space]:
@@ -284,7 +283,7 @@ def _is_positive(extent: Expr) -> bool:
 
 
 def _reads(expr: Expr) -> bool:
-    return any(isinstance(node, Access) for node in walk(expr))
+    return bool(tensors_read(expr))
 
 
 def _expressions(axes: Sequence[Axis], guards: Sequence[Expr]) -> Iterator[Expr]:

@@ -26,9 +26,9 @@ from tensorexpr.autodiff.local.contributions import Contribution
 from tensorexpr.autodiff.local.derivatives import cast_to, plus, times
 from tensorexpr.dtypes import DType
 from tensorexpr.integers import Constraint, Domain, DomainTooComplex, eq, ge
-from tensorexpr.ir import Access, Apply, Axis, Const, Expr, Index, Reduce, apply, conjunction
+from tensorexpr.ir import Apply, Axis, Const, Expr, Index, Reduce, apply, conjunction
 from tensorexpr.records import record
-from tensorexpr.traversal import free_names, rename_bound, substitute, walk
+from tensorexpr.traversal import free_names, rename_bound, substitute, tensors_read, walk
 
 Factors = tuple[Expr, ...]
 
@@ -331,7 +331,7 @@ def _sum(parts: list[tuple[list[list[Constraint]], Expr]], block: Block, dtype: 
             return apply("where", condition(first[0]), value, otherwise)
     total: Expr | None = None
     for rows, value in parts:
-        reading = any(isinstance(node, Access) for node in walk(value))
+        reading = bool(tensors_read(value))
         conditions = [condition(part) for part in rows]
         if not reading and all(rows):
             conditions = [reduce(lambda a, b: apply("or", a, b), conditions)]

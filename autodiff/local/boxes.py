@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from tensorexpr.autodiff.local.workspace import Place, Workspace, as_extent, shifted
 from tensorexpr.ir import Access, Axis, Const, Expr, Index, apply, const
 from tensorexpr.records import record
-from tensorexpr.traversal import free_names, substitute, walk
+from tensorexpr.traversal import free_names, substitute, tensors_read, walk
 
 
 @record
@@ -50,7 +50,7 @@ def unboxed(boxes: dict[str, Box]) -> dict[str, Expr]:
 
 def reads(exprs: Iterable[Expr]) -> bool:
     """Whether any of the expressions reads an element."""
-    return any(isinstance(node, Access) for e in exprs for node in walk(e))
+    return any(map(tensors_read, exprs))
 
 
 def _box(

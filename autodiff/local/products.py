@@ -27,7 +27,7 @@ from tensorexpr.ir import (
     const,
 )
 from tensorexpr.records import replace
-from tensorexpr.traversal import bound_names, free_names, fresh_name, rename_bound, substitute, walk
+from tensorexpr.traversal import bound_names, free_names, fresh_name, rename_bound, substitute, tensors_read
 
 SHORT = 4
 """An axis of at most this many factors multiplies them afresh for each."""
@@ -89,7 +89,7 @@ def _recurrences(axis: Axis, value: Expr, where: Expr | None, place: Place, work
 
 
 def _reads(expr: Expr) -> bool:
-    return any(isinstance(node, Access) for node in walk(expr))
+    return bool(tensors_read(expr))
 
 
 def _scan(

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from tensorexpr.autodiff.local.workspace import Place, Workspace, as_extent, shifted
 from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Expr, Index, TensorType, apply, const
 from tensorexpr.records import record
-from tensorexpr.traversal import children, free_names, walk
+from tensorexpr.traversal import children, free_names, tensors_read
 
 
 @record
@@ -47,11 +47,7 @@ def spans(axes: tuple[Axis, ...], place: Place, strict: Iterable[Expr], workspac
 
 def _plain(axis: Axis) -> Span | None:
     """An axis whose bounds are the same everywhere."""
-    if (
-        free_names(axis.start)
-        or free_names(axis.stop)
-        or any(isinstance(node, Access) for b in (axis.start, axis.stop) for node in walk(b))
-    ):
+    if free_names(axis.start) or free_names(axis.stop) or any(map(tensors_read, (axis.start, axis.stop))):
         return None
     return Span(axis.start, as_extent(axis.stop if axis.start == const(0) else apply("sub", axis.stop, axis.start)))
 

@@ -40,6 +40,7 @@ from tensorexpr.simplify import Options, factor_sums, narrow_domains
 from tensorexpr.traversal import (
     bottom_up,
     bound_names,
+    children,
     free_names,
     fresh_name,
     map_children,
@@ -48,6 +49,7 @@ from tensorexpr.traversal import (
     reads,
     rename_bound,
     substitute,
+    tensors_read,
     walk,
 )
 
@@ -93,6 +95,7 @@ class Workspace:
     given_plans: tuple[Segments, ...] = ()
     wide: bool = False
     _saved: dict[tuple[tuple[Axis, ...], Expr], str] = field(default_factory=dict)
+    _plain: dict[int, Expr] = field(default_factory=dict)
 
     @classmethod
     def behind(
@@ -185,9 +188,7 @@ class Workspace:
         own = {name: None for definition in self.definitions for name, _ in definition.results}
         inputs = tuple(Input(name, type_) for name, type_ in self.types.items() if name not in own)
         options = Options(signed_zeros=False, factor=True, derived=True)
-        given = tuple(given)
-        program = narrow_domains(Program(inputs, (), tuple(self.definitions), tuple(own), self.sizes), options)
-        program = factor_sums(program, options, given)
+        program = factor_sums(narrow_domains(Program(inputs, (), tuple(self.definitions), tuple(own), self.sizes), options), options)
         numbers = {d.name: d.value for d in (*given, *program.definitions) if isinstance(d, Define) and isinstance(d.value, Const)}
 
         def written(node: Expr) -> Expr:
@@ -218,10 +219,15 @@ class Workspace:
         return Access(name, reads_at, expr.dtype)
 
     def without_reductions(self, expr: Expr, place: Place, owner: str) -> Expr:
-        """`expr` with every outermost reduction in it saved."""
+        """`expr` with every outermost reduction in it saved; what has none is gone through once, however often it is asked for."""
         if isinstance(expr, Reduce):
             return self.save(expr, place, owner, f"_{expr.combiner.name}")
-        return map_children(expr, lambda child: self.without_reductions(child, place, owner))
+        if id(expr) in self._plain:
+            return expr
+        found = map_children(expr, lambda child: self.without_reductions(child, place, owner))
+        if found is expr and all(id(child) in self._plain for child in children(expr)):
+            self._plain[id(expr)] = expr
+        return found
 
     def is_shared(self, expr: Expr, place: Place) -> bool:
         """Whether `expr` has one value at many points of `place`: it mentions some of the indices around it only."""
@@ -354,7 +360,7 @@ def plain_axes(type_: TensorType, reserved: Iterable[str] = ()) -> tuple[Axis, .
 
 
 def _reads(expr: Expr) -> bool:
-    return any(isinstance(node, Access) for node in walk(expr))
+    return bool(tensors_read(expr))
 
 
 def guarded(value: Expr, guards: Sequence[Expr], otherwise: Expr) -> Expr:

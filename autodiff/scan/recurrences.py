@@ -48,7 +48,18 @@ from tensorexpr.ir import (
 from tensorexpr.language.core.renaming import local_names
 from tensorexpr.records import field, record, replace
 from tensorexpr.simplify.expressions import simplify_expr
-from tensorexpr.traversal import bottom_up, free_names, fresh_name, map_expressions, read_occurrences, reads, rename_bound, substitute, walk
+from tensorexpr.traversal import (
+    bottom_up,
+    free_names,
+    fresh_name,
+    map_expressions,
+    read_occurrences,
+    reads,
+    rename_bound,
+    substitute,
+    tensors_read,
+    walk,
+)
 
 if TYPE_CHECKING:
     from tensorexpr.autodiff.sweep.reverse import Sweep
@@ -303,7 +314,7 @@ def _sliced(scan: Scan, sweep: Sweep, rules: Mapping[str, Override]) -> tuple[Sc
             return access
         free = Place(places[0].axes)
         safe = all(workspace.is_safe(access, place.axes) for place in places)
-        if not safe and (len(places) > 1 or any(isinstance(n, Access) and n.tensor in own for g in places[0].guards for n in walk(g))):
+        if not safe and (len(places) > 1 or any(name in own for g in places[0].guards for name in tensors_read(g))):
             return access
         axes, _, _ = workspace.hull(access, free if safe else places[0])
         if axes is None or not _is_smaller(tuple(axis.stop for axis in axes), workspace.types[access.tensor].shape):

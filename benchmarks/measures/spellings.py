@@ -83,7 +83,7 @@ def compared(sample: Sample, variant: variants.Variant, gradient: bool, request:
         if gradient:
             seeds = heads if name == BASE else _heads(variant, heads)
             traced, given = traced.with_gradient(), [*given, *seeds]
-        calls[name] = _call(traced, given)
+        calls[name] = _call(traced, given, name == BASE or variant.versions)
         if variant.times is None:
             work[name] = growth.work(traced)
         else:
@@ -114,8 +114,10 @@ def _heads(variant: variants.Variant, heads: Sequence[np.ndarray]) -> list[np.nd
     return [rng.standard_normal(t.shape, np.float32).astype(t.dtype.numpy) for t in variant.traced.outputs if t.dtype.is_float]
 
 
-def _call(traced: Traced, given: Sequence[np.ndarray]) -> Callable[[], Any]:
+def _call(traced: Traced, given: Sequence[np.ndarray], versions: bool) -> Callable[[], Any]:
     function = te.build(traced.outputs, traced.inputs)
+    if not versions:
+        function.versions = None
     return lambda: function(*given)
 
 

@@ -20,7 +20,7 @@ give the values of the base: the law of `tests/benchmarks/test_variants.py`, for
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isqrt, prod
 
 import numpy as np
@@ -68,6 +68,9 @@ class Variant:
     """The positions of the outputs whose first axis, the steps of a scan, stays in front of the leading one."""
     own: Sample | None = None
     open: bool = False
+    """Whether extents are open."""
+    versions: bool = True
+    """Whether code may be made for the sizes of the calls, where extents are open; else it is that for all sizes."""
 
     def arrays(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Its inputs, from those of the base."""
@@ -350,8 +353,9 @@ RULES: dict[str, Callable[[Sample], Variant]] = {
     **{f"border {mode}": _border(mode) for mode in MODES},
     "open": _open(False),
     "open rows": _open(True),
+    "open, all sizes": lambda sample: replace(_open(False)(sample), versions=False),
 }
-OPEN = ("open", "open rows")
+OPEN = ("open", "open rows", "open, all sizes")
 """Rules whose bar is that of open sizes."""
 OTHER = ("primes", *(f"border {mode}" for mode in MODES))
 """Rules that change the mathematics."""

@@ -97,7 +97,7 @@ SAPPHIRE_RAPIDS = Facts(
 ZEN_4 = replace(
     SAPPHIRE_RAPIDS, name="Zen 4 and 5", source="Fog's instruction tables and AMD's optimization guide (57647), at 4.5 GHz",
     auto_bits=512, unit_bits=256, instruction=0.037, arithmetic=0.22, latency=0.89, add_latency=0.67, forward=1.6,
-    divide=2.4, divide_one=0.8,
+    divide=2.4, divide_one=0.8, window=320,
     shuffle=0.22, load=0.22, across=0.44, store=0.44, gather=0.55, scatter=1.1, iteration=0.22, mispredicted=3.5,
     lines=(0.45, 1.4, 3.2), jumps=(0.6, 2.0, 6.0), writes=(0.9, 2.2, 5.0), stream=2.5, line_all=1.0,
 )  # fmt: skip

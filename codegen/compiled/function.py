@@ -14,13 +14,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from pickle import PicklingError
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from tensorexpr.codegen.auto.measure import facts_here
 from tensorexpr.codegen.compiled.arguments import MOST_BYTES, READY, Arguments, Layout, Signature, address
 from tensorexpr.codegen.compiled.context import Context, Names, Symbol, extents_of
+from tensorexpr.codegen.compiled.versions import Entry, Versions
 from tensorexpr.codegen.cost import Cost, cost_of
 from tensorexpr.codegen.executable import Built, Look
 from tensorexpr.codegen.handle import Schedule
@@ -46,12 +47,6 @@ _ndarray = np.ndarray
 _BYTES = np.dtype(np.uint8)
 _COUNTED, _EFFORT = 40, 200_000
 """Definitions of a program whose cost a notebook shows, and steps of the solver for it."""
-
-
-class Entry(Protocol):
-    """Runs on the addresses of the inputs in calling order, of the results and of a workspace."""
-
-    def __call__(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int = 0) -> None: ...
 
 
 def out_of_bounds(site: CheckSite, index: int, extent: int) -> OutOfBoundsError:
@@ -85,6 +80,8 @@ class CompiledFunction(Callable):
 
     _called: Names | None = None
     _ready: Entry | None = None
+    versions: Versions | None = None
+    """Of a function of open sizes: code for the sizes of calls, beside that for all sizes."""
     updates: tuple[str, ...] = ()
     """The inputs whose new values are the last outputs."""
     mode = "inference"
@@ -216,6 +213,10 @@ class CompiledFunction(Callable):
         What is there has the shapes of `layout` and the types of `signature`, in row-major order without gaps; the workspace has
         `layout.workspace` bytes and ALIGNMENT more. Raises `OutOfBoundsError` as a call does.
         """
+        version = None if self.versions is None else self.versions.at(layout)
+        if version is not None and version.entry is not None:
+            version.enter(inputs, outputs, workspace, layout.workspace)
+            return
         pointers = list(inputs) if self._order is None else [inputs[k] for k in self._order]
         pointers += outputs
         failure = self._native(pointers, layout.sizes, -(-workspace // ALIGNMENT) * ALIGNMENT)
@@ -224,6 +225,9 @@ class CompiledFunction(Callable):
 
     def entry(self, layout: Layout) -> Entry:
         """`enter` for one layout, made ready: `entry(inputs, outputs, workspace=0)`, with fewer steps per call."""
+        version = None if self.versions is None else self.versions.at(layout)
+        if version is not None and version.entry is not None:
+            return version.within(layout.workspace)
         run, order = self._native.entry(layout.sizes, self._executable.long, bool(self._checks)), self._order
 
         def enter(inputs: Sequence[int], outputs: Sequence[int], workspace: int = 0) -> None:
@@ -339,8 +343,25 @@ class CompiledFunction(Callable):
 
         return export(path, cpus=cpus, gpus=gpus, **{self.name: self})
 
+    def at(self, **sizes: int) -> CompiledFunction:
+        """The function whose code calls with these open sizes run: that for these sizes alone, where calls had it made, else this one.
+
+        >>> n = te.dim("n")
+        >>> x = te.placeholder((n, n), name="x")
+        >>> f = te.build(te.compute((n, n), lambda i, j: x[j, i], name="turned"), [x])
+        >>> found = f(np.ones((512, 512), np.float32))
+        >>> f.at(n=512), f.at(n=3) is f
+        (<compiled turned(x: float32[512, 512]) -> turned: float32[512, 512]>, True)
+        """
+        found = None if self.versions is None else self.versions.find(self._ordered(sizes))
+        return found if isinstance(found, CompiledFunction) else self
+
     def workspace_bytes(self, **sizes: int) -> int:
         """Bytes of memory for activations that a run needs, with these sizes where extents are open."""
+        return self._workspace_bytes(self._ordered(sizes))
+
+    def _ordered(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
+        """Open sizes in the order of the signature. Raises `ArgumentError` where they are others, or below 0."""
         names = self.signature.sizes
         if sorted(sizes) != sorted(names):
             raise ArgumentError(
@@ -353,7 +374,7 @@ class CompiledFunction(Callable):
             raise ArgumentError(
                 f"{self.name}: expected sizes of at least 0, got {sizes[negative]} for {negative}", location=user_location()
             )
-        return self._workspace_bytes([int(sizes[name]) for name in names])
+        return tuple(int(sizes[name]) for name in names)
 
     def _workspace_bytes(self, sizes: Sequence[int]) -> int:
         return self._native.workspace_size(sizes)
@@ -425,6 +446,9 @@ class CompiledFunction(Callable):
             raise ArgumentError(f"{self.name}: expected a number of seconds above 0, got {seconds!r}", location=user_location())
         inputs = self._arguments.prepare(arrays)
         layout = self.layout(tuple([array.shape for array in inputs]))
+        fixed = None if self.versions is None else self.versions.at(layout).function
+        if isinstance(fixed, CompiledFunction):
+            return fixed.profile(*inputs, seconds=seconds)
         results = [empty(shape, type_) for shape, type_ in layout.outputs]
         block = self.block(layout.workspace + ALIGNMENT) if layout.workspace else None
         workspace = 0 if block is None else -(-address(block) // ALIGNMENT) * ALIGNMENT

@@ -18,7 +18,8 @@ import numpy as np
 
 from tensorexpr.codegen.compiled.arguments import Arguments, Layout, Parameter, Signature, shape_text
 from tensorexpr.codegen.compiled.context import Context, Symbol
-from tensorexpr.codegen.compiled.function import CompiledFunction, Entry
+from tensorexpr.codegen.compiled.function import CompiledFunction
+from tensorexpr.codegen.compiled.versions import Entry
 from tensorexpr.codegen.cost import Cost
 from tensorexpr.codegen.cuda.launch.device import Device, Kernels
 from tensorexpr.codegen.cuda.launch.reports import Pending

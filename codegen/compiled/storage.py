@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from tensorexpr.bounds.wrapping import program_with_wraps
-from tensorexpr.codegen.compile import check_precision, check_target, fold_constants, machine_of, program_from
+from tensorexpr.codegen.compile import build_program, check_precision, check_target, fold_constants, machine_of, program_from
 from tensorexpr.codegen.compiled.arguments import shape_text, signature_of
 from tensorexpr.codegen.compiled.context import Context, Symbol, symbol_of, symbols_of
 from tensorexpr.codegen.compiled.function import CompiledFunction
 from tensorexpr.codegen.compiled.gpu_function import GpuFunction
+from tensorexpr.codegen.compiled.versions import Versions
 from tensorexpr.codegen.cuda.launch.device import current_device
 from tensorexpr.codegen.executable import executable_of, look_at
 from tensorexpr.codegen.gpu_code import GpuCode
@@ -144,6 +145,8 @@ def _built(program: Program, symbols: tuple[Symbol, ...], target: str, single: b
     else:
         built = executable_of(program)
         found = CompiledFunction(built._replace(look=look_at(again, built.look.failure)), signature, symbols=symbols)
+        if program.sizes:
+            found.versions = Versions(signature, again, lambda fixed: build_program(fixed, single))
     found.origin = lambda own: (
         _remade,
         (again(), symbols, target, single, precision, own.mode, own.updates, own._bare),

@@ -18,7 +18,7 @@ from tensorexpr.codegen.facts.scope import Interval, Scope
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.ir import Access, Axis, Expr, Index, Size, apply, const
 from tensorexpr.records import record, replace
-from tensorexpr.traversal import bottom_up, walk
+from tensorexpr.traversal import bottom_up, tensors_read, walk
 
 SMALL = (1, 2, 3, 5, 8)
 """Values of open sizes at which a point is looked for among all iterations."""
@@ -161,7 +161,7 @@ def _at_small_sizes(system: System) -> Answer:
     undecided = Answer(None, "undecided")
     exprs = [*system.conditions, *(c for _, c, _ in system.facts if c is not None)]
     exprs += [e for axis, _, _ in system.facts if axis is not None for e in (axis.start, axis.stop)]
-    if any(isinstance(node, Access) for e in exprs for node in walk(e)):
+    if any(map(tensors_read, exprs)):
         return undecided
     for sizes in _sizes(system.sizes):
         point = _point(system, sizes)

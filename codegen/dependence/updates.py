@@ -10,7 +10,7 @@ from __future__ import annotations
 from tensorexpr.codegen.facts.places import Touch
 from tensorexpr.codegen.nest import Store
 from tensorexpr.ir import Access, Apply, Cast, Expr
-from tensorexpr.traversal import walk
+from tensorexpr.traversal import tensors_read
 
 _COMBINED = {op: op for op in ("add", "mul", "maximum", "minimum", "and", "or", "xor")} | {"sub": "add"}
 
@@ -26,7 +26,7 @@ def update_of(touch: Touch) -> str | None:
 def operation_of(store: Store) -> str | None:
     """The operation by which a store updates an element with what does not read it; None for any other store."""
     own = Access(store.buffer, store.indices, store.value.dtype)
-    if any(isinstance(node, Access) and node.tensor == store.buffer for index in store.indices for node in walk(index)):
+    if any(store.buffer in tensors_read(index) for index in store.indices):
         return None
     return _combined(store.value, own)
 
@@ -53,4 +53,4 @@ def _combined(value: Expr, own: Access) -> str | None:
 
 
 def _reads(expr: Expr, own: Access) -> bool:
-    return any(isinstance(node, Access) and node.tensor == own.tensor for node in walk(expr))
+    return own.tensor in tensors_read(expr)

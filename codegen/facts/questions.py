@@ -25,7 +25,7 @@ from tensorexpr.integers import Affine, Constraint, Domain, DomainTooComplex, at
 from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Expr, Index, Size, apply, const
 from tensorexpr.records import record
 from tensorexpr.regions import MAX_CASES, Case, Opaque, affine_of, cases_of, cases_where
-from tensorexpr.traversal import bottom_up, walk
+from tensorexpr.traversal import bottom_up, tensors_read, walk
 
 STEPS = 20_000
 MOST_STEPS = 400_000
@@ -333,7 +333,7 @@ class Questions:
         """Whether a check, or one before it, is certain to fail in some iteration of the loops around it, for sizes as at a point."""
         facts = [f for f in place.facts if not f.sure]  # where those do not hold, a check before it has failed
         exprs = (check.index, check.extent, *(e for f in facts for e in _exprs(f)))
-        if any(isinstance(node, Access) for e in exprs for node in walk(e)):
+        if any(map(tensors_read, exprs)):
             return False
         sizes = {name: const(at.get(name, 1)) for name in self.sizes}
 

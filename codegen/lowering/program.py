@@ -23,6 +23,7 @@ from tensorexpr.codegen.lowering.kernels.literals import with_folded_literals
 from tensorexpr.codegen.lowering.kernels.merging import merged
 from tensorexpr.codegen.lowering.kernels.quotients import with_quotients
 from tensorexpr.codegen.lowering.kernels.reuse import with_shared_slots
+from tensorexpr.codegen.lowering.kernels.tiled import with_tiles
 from tensorexpr.codegen.lowering.kernels.tiles import cut_at_borders
 from tensorexpr.codegen.lowering.kernels.together import run_together
 from tensorexpr.codegen.lowering.kernels.unswitch import unswitched
@@ -205,6 +206,7 @@ class _Lowering(Scans):
                 yield "with_zeros_once", _each_body(lambda block: with_zeros_once(block, self.names.fresh))
             yield "cut_borders", _each(cut_borders)
             if not self.state.target.is_gpu:
+                yield "with_tiles", _each_body(lambda block: with_tiles(block, self.names.fresh))
                 yield "with_folded_literals", _each(with_folded_literals)
                 shapes = self.known_shapes(parameters)
                 yield "at_positions", _each(lambda kernel: at_positions(kernel, shapes))

@@ -19,6 +19,7 @@ from tensorexpr.ops import scalar_cast, scalar_evaluate
 
 Env = dict[str, np.int64]
 Run = Callable[[Env], None]
+Place = tuple[np.int64, ...]
 
 
 def run_nest(nest: LoopNest, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, int] | None = None) -> dict[str, np.ndarray]:
@@ -83,7 +84,11 @@ class Machine:
 
                 def store(env: Env) -> None:
                     array, at = place(env)
-                    array[at] = value(env)
+                    stored = value(env)
+                    try:
+                        array[at] = stored
+                    except IndexError:
+                        raise outside(statement.buffer, array, at) from None
 
                 return store
             case Alloc():
@@ -137,19 +142,17 @@ class Machine:
 
         return assure
 
-    def element(self, name: str, indices: tuple[Expr, ...]) -> Callable[[Env], tuple[np.ndarray, tuple[int, ...]]]:
+    def element(self, name: str, indices: tuple[Expr, ...]) -> Callable[[Env], tuple[np.ndarray, Place]]:
+        """The array and the place in it that an access means; that it is not beyond the end is left to NumPy."""
         values = [self.value(i) for i in indices]
 
-        def place(env: Env) -> tuple[np.ndarray, tuple[int, ...]]:
+        def place(env: Env) -> tuple[np.ndarray, Place]:
             array = self.arrays[name]
-            at = tuple([int(value(env)) for value in values])
+            at = tuple([value(env) for value in values])
             if len(at) == 1 < array.ndim:
                 array = array.reshape(-1)  # by position
-            if len(at) != array.ndim:
-                raise InternalError(f"expected an access inside {name} of shape {array.shape}, got indices {at}")
-            for i, n in zip(at, array.shape):
-                if not 0 <= i < n:
-                    raise InternalError(f"expected an access inside {name} of shape {array.shape}, got indices {at}")
+            if len(at) != array.ndim or (at and min(at) < 0):
+                raise outside(name, array, at)
             return array, at
 
         return place
@@ -168,7 +171,10 @@ class Machine:
 
                 def element(env: Env) -> Any:
                     array, at = place(env)
-                    return array[at]
+                    try:
+                        return array[at]
+                    except IndexError:
+                        raise outside(expr.tensor, array, at) from None
 
                 return element
             case Cast():
@@ -184,3 +190,8 @@ class Machine:
                 second = self.value(expr.args[1])
                 return lambda env: evaluate(first(env), second(env))
         raise AssertionError(type(expr))
+
+
+def outside(name: str, array: np.ndarray, at: Place) -> InternalError:
+    """The error of an access that leaves its buffer."""
+    return InternalError(f"expected an access inside {name} of shape {array.shape}, got indices {tuple(map(int, at))}")

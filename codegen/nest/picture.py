@@ -16,12 +16,12 @@ from tensorexpr.codegen.cost import Points, count_of, work
 from tensorexpr.codegen.nest import GRID, LANES, THREADS, Alloc, Block, Buffer, For, If, LoopNest, Stmt, Store
 from tensorexpr.codegen.nest.text import print_block
 from tensorexpr.integers.solving.effort import DomainTooComplex, at_most
-from tensorexpr.ir import Access, Axis, Const, Expr, conjuncts
+from tensorexpr.ir import Axis, Const, Expr, conjuncts
 from tensorexpr.markup import MOST_ROWS, more, one_line, page, paragraph, table
 from tensorexpr.records import record
 from tensorexpr.regions import bound_constraints
 from tensorexpr.text import print_expr
-from tensorexpr.traversal import is_within, negate, walk
+from tensorexpr.traversal import is_within, negate, tensors_read
 
 _ROW, _INDENT, _LETTER, _BAR = 20, 16, 7.3, 80
 """Pixels: a row, a level, a letter of the code, a bar of all operations."""
@@ -167,7 +167,7 @@ def _lines(block: Block, depth: int, axes: tuple[Axis, ...], guards: tuple[Expr,
 
 def _is_exact(axis: Axis) -> bool:
     """Whether integer sets know the bounds of a loop, which depend on no data."""
-    data = any(isinstance(node, Access) for e in (axis.start, axis.stop) for node in walk(e))
+    data = any(map(tensors_read, (axis.start, axis.stop)))
     return not data and bound_constraints(axis.index, axis)[1]
 
 

@@ -34,7 +34,7 @@ from tensorexpr.integers import Affine
 from tensorexpr.ir import Access, Apply, Expr, Index, apply, conjuncts
 from tensorexpr.records import replace
 from tensorexpr.regions import Opaque, affine_of, expression_of
-from tensorexpr.traversal import bottom_up, children, walk
+from tensorexpr.traversal import bottom_up, children, tensors_read, walk
 
 Holds = Callable[[Expr, Scope], bool]
 """Whether a condition is known to hold at a place."""
@@ -222,7 +222,7 @@ class _Alike:
             return None
         found = affine_of(expr)
         if found is None and expr.dtype is dtypes.int64 and {n.name for n in walk(expr) if isinstance(n, Index)}.isdisjoint(self.changing):
-            if not any(isinstance(n, Access) for n in walk(expr)):
+            if not tensors_read(expr):
                 return Affine.of(self.opaque.name_of(expr))
         return found
 

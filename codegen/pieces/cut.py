@@ -24,7 +24,7 @@ from tensorexpr.ir import (
 )
 from tensorexpr.language.core.renaming import index_names, local_names, renamed
 from tensorexpr.records import record, replace
-from tensorexpr.traversal import expressions, reads, walk
+from tensorexpr.traversal import expressions, reads, tensors_read, walk
 
 MOST_WHOLE = 96
 """Definitions of a program that is scheduled as a whole."""
@@ -142,7 +142,7 @@ def _placing(definition: Definition) -> set[str]:
     places = [e for axis in definition.axes for e in (axis.start, axis.stop)]
     places += [e for node in nodes if isinstance(node, Access) for e in node.indices]
     places += [e for node in nodes if isinstance(node, Reduce) for axis in node.axes for e in (axis.start, axis.stop)]
-    return {node.tensor for e in places for node in walk(e) if isinstance(node, Access)}
+    return {name for e in places for name in tensors_read(e)}
 
 
 def _bytes(type_: TensorType) -> int:

@@ -15,7 +15,6 @@ from tensorexpr import dtypes
 from tensorexpr.codegen.planners.gpu.grid import plan_gpu
 from tensorexpr.codegen.planners.programs.again import plan_again
 from tensorexpr.codegen.planners.programs.batches import plan_batches
-from tensorexpr.codegen.planners.programs.common import keep_common
 from tensorexpr.codegen.planners.programs.crossed import crossed_sums
 from tensorexpr.codegen.planners.programs.flat import share_elementwise
 from tensorexpr.codegen.planners.programs.pairs import pair_terms, plan_nested, repeats, sharing
@@ -41,7 +40,7 @@ from tensorexpr.codegen.target import Gpu, Target
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Define, Definition, Expr, Index, Program, Reduce, Scan, Scatter
 from tensorexpr.simplify.passes.inline import cheap_names, without_lost_checks
-from tensorexpr.traversal import read_occurrences, reads, walk
+from tensorexpr.traversal import read_occurrences, reads, tensors_read, walk
 
 PARALLEL_WORK = 20_000
 """Operations below which waking other cores costs more than it saves."""
@@ -76,8 +75,7 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
         planned |= plan_small(s, shapes)
     planned |= plan_passes(s, passes)
     flat = share_elementwise(s)
-    if _share_rows(s):
-        shapes = shapes_of(s.state.program)
+    _share_loops(s)
     if isinstance(s.target, Gpu):
         plan_gpu(s, shapes, flat)
         run_together(s, PARALLEL_WORK)
@@ -184,7 +182,7 @@ def _epilogues(program: Program, state: State) -> list[str]:
 def _reads_always(reader: Define, source: Define) -> bool:
     """Whether a definition reads another whatever the data are."""
     guards = [guards for access, _, guards in read_occurrences(reader.value, ()) if access.tensor == source.name]
-    return any(not any(isinstance(n, Access) for guard in found for n in walk(guard)) for found in guards)
+    return any(not any(map(tensors_read, found)) for found in guards)
 
 
 def _narrow(s: Planned) -> None:
@@ -222,26 +220,6 @@ def _reads_elementwise(reader: Define, source: Define) -> bool:
 
 
 # ------------------------------------------------------------------------------------------------- sharing of loops
-
-
-def _share_rows(s: Planned) -> bool:
-    """Computes definitions in the loops over rows of their reader, and once what these compute alike there, where no more than a row of
-    that is kept; whether there is such a definition."""
-    before, kept = s.state, keep_common(s)
-    _share_loops(s)
-    apart = frozenset(host for host, made in kept.items() if not all(_is_row_of_one(s, name) for name in made))
-    if apart:
-        s.state = before
-        kept = keep_common(s, apart)
-        _share_loops(s)
-    return bool(kept)
-
-
-def _is_row_of_one(s: Planned, name: str) -> bool:
-    """Whether a definition and all that reads it are computed in the loops of one."""
-    place = s.state.stage(name).place
-    readers = [(n, s.state.stage(n).place) for n in program_facts(s.state.program).readers[name]]
-    return place is not None and all(place.stage == (n if p is None else p.stage) for n, p in readers)
 
 
 def _share_loops(s: Planned) -> None:

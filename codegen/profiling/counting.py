@@ -25,7 +25,7 @@ from tensorexpr.codegen.rewrites.expressions import stores_in
 from tensorexpr.errors import Location
 from tensorexpr.interpret import extent_value
 from tensorexpr.ir import Access, Apply, Definition, Expr, Program, Scan
-from tensorexpr.traversal import children, free_names, walk
+from tensorexpr.traversal import children, free_names, tensors_read, walk
 
 
 class Part(NamedTuple):
@@ -182,7 +182,7 @@ class _Counter:
                 done += self._value(taken, yes, found) if share else 0.0
                 return done + (self._value(other, no, found) if share < 1 else 0.0)
         inside = sum(self._value(child, points, found) for child in children(value))
-        is_of_elements = isinstance(value, Apply) and any(isinstance(node, Access) for node in walk(value))
+        is_of_elements = isinstance(value, Apply) and bool(tensors_read(value))
         return inside + (points.total if is_of_elements else 0.0)
 
 

@@ -12,7 +12,7 @@ from tensorexpr.codegen.lowering.context import arithmetic
 from tensorexpr.codegen.nest import Alloc, Block, Call, Check, For, If, Stmt, Store
 from tensorexpr.ir import Access, Expr, Index, conjunction
 from tensorexpr.records import replace
-from tensorexpr.traversal import bottom_up, walk
+from tensorexpr.traversal import bottom_up, tensors_read, walk
 
 
 def expressions_of(s: Stmt) -> tuple[Expr, ...]:
@@ -111,7 +111,7 @@ def elements_mapped(expr: Expr, function: Callable[[Access], Access]) -> Expr:
     def visit(node: Expr) -> Expr:
         return function(node) if isinstance(node, Access) else node
 
-    return bottom_up(expr, visit) if any(isinstance(n, Access) for n in walk(expr)) else expr
+    return bottom_up(expr, visit) if tensors_read(expr) else expr
 
 
 def substituted(block: Block, values: Mapping[str, Expr]) -> Block:
@@ -180,7 +180,7 @@ def under(conditions: Iterable[Expr], block: Block) -> Block:
     """A block under conditions, of which the first comes first: one that reads data is asked where those before it hold, and not else."""
     runs: list[list[Expr]] = []
     for condition in conditions:
-        if not runs or any(isinstance(n, Access) for n in walk(condition)):
+        if not runs or tensors_read(condition):
             runs.append([condition])
         else:
             runs[-1].append(condition)

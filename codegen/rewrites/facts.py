@@ -24,7 +24,7 @@ from tensorexpr.integers import Affine, FloorDiv
 from tensorexpr.integers.forms.affine import Interval
 from tensorexpr.ir import Access, Apply, Const, Expr, conjuncts, integer
 from tensorexpr.regions import Opaque, affine_of, expression_of, split_modulos
-from tensorexpr.traversal import free_names, negate, size_names, walk
+from tensorexpr.traversal import free_names, negate, size_names, tensors_read, walk
 
 MOST = 6
 """Bounds of an expression that are kept."""
@@ -130,7 +130,7 @@ class Facts:
         self.box[name] = low, high
 
     def _changes(self, expr: Expr) -> bool:
-        return any(isinstance(n, Access) and n.tensor in self.written for n in walk(expr))
+        return any(name in self.written for name in tensors_read(expr))
 
     def _floors(self, part: Expr) -> Iterator[Affine]:
         """Forms that are not negative where a comparison of integers holds."""

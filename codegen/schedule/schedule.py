@@ -16,7 +16,6 @@ from tensorexpr.codegen.schedule.analysis.state import SERIAL, Stage, State, pla
 from tensorexpr.codegen.schedule.decisions import Decisions
 from tensorexpr.codegen.schedule.definitions import staging, sweeps
 from tensorexpr.codegen.schedule.definitions.clone import clone
-from tensorexpr.codegen.schedule.definitions.common import common
 from tensorexpr.codegen.schedule.definitions.inline import inline
 from tensorexpr.codegen.schedule.definitions.recompute import recompute, share
 from tensorexpr.codegen.schedule.definitions.redirect import redirect
@@ -291,13 +290,6 @@ class StageHandle:
         The list of loops gets a loop over one point for each; what stands after it shares the value.
         """
         self._apply("share", share(self._schedule.state, self.name))
-
-    @checked()
-    def common(self, *others: str) -> tuple[str, ...]:
-        """Gives what the definition and others compute alike, element by element, definitions of their own: gives their names."""
-        state, made = common(self._schedule.state, self.name, others)
-        self._apply("common", state, *others)
-        return made
 
     @checked()
     def clone(self, *sources: str) -> tuple[str, ...]:

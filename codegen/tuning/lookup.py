@@ -22,23 +22,25 @@ from tensorexpr.codegen.tuning.operation import operation_of, short_digest
 from tensorexpr.codegen.tuning.order import same_order
 from tensorexpr.codegen.tuning.records import Record
 from tensorexpr.ir import Program
-from tensorexpr.simplify import simplify, with_plain_shapes
+from tensorexpr.simplify import Options, factor_sums, simplify, with_plain_shapes
 from tensorexpr.text import print_program
 
 log = logging.getLogger("tensorexpr.tuning")
 
 ANALYTIC = "the analytic model"
+REGROUPED = Options(reassociate=True)
+"""What a sum of products may change by: it adds in another order in any case."""
 
 
 def simplified(program: Program, target: Target) -> Program:
-    """The program that a default schedule is made for: in its simplest form, on a CPU with tensors in plain shapes, running tables for what
-    results share, sums in the types that suit it, and few terms sent to where they belong.
+    """The program that a default schedule is made for: in its simplest form, on a CPU with sums of products taken apart, tensors
+    in plain shapes, running tables for what results share, sums in the types that suit it, and few terms sent to where they belong.
 
     A GPU has a thread for each result, and runs the steps of a scan one after the other; its tensor cores take 16-bit products as they are.
     """
-    found = simplify(without_carries(program))
     if target.is_gpu:
-        return found
+        return simplify(without_carries(program))
+    found = simplify(factor_sums(without_carries(program), REGROUPED))
     shaped = with_plain_shapes(found)
     return with_recurrences(with_narrow_sums(with_sums_by_place(found if shaped is found else simplify(shaped))))
 

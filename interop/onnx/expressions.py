@@ -20,7 +20,7 @@ from tensorexpr.dtypes import DType, int64
 from tensorexpr.errors import TargetError, user_location
 from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Define, Expr, Index, Reduce, apply
 from tensorexpr.ops import OPS, Op, expand
-from tensorexpr.traversal import walk
+from tensorexpr.traversal import tensors_read, walk
 
 _LOGICAL = {"and": ("And", "BitwiseAnd"), "or": ("Or", "BitwiseOr"), "xor": ("Xor", "BitwiseXor"), "invert": ("Not", "BitwiseNot")}
 _REDUCTIONS = {"sum": "ReduceSum", "prod": "ReduceProd", "max": "ReduceMax", "min": "ReduceMin", "all": "ReduceMin", "any": "ReduceMax"}
@@ -267,7 +267,7 @@ def _bound(expr: Expr, scope: list[tuple[str, int, int]], least: bool) -> int:
     """The least or greatest value of a bound over all indices in scope."""
     if isinstance(expr, Const):
         return int(expr.value)
-    if any(isinstance(node, Access) for node in walk(expr)):
+    if tensors_read(expr):
         raise unsupported("a reduction whose range depends on data", expr)
     names = list(dict.fromkeys(node.name for node in walk(expr) if isinstance(node, Index)))
     ranges = {index: range(start, stop) for index, start, stop in scope}

@@ -123,7 +123,7 @@ def _at_points(e: Reduce, plan: Segments) -> Expr | None:
 
 def _position(axes: tuple[Axis, ...]) -> Expr:
     """The number of a point, row-major."""
-    result: Expr = Index(axes[0].index)
+    result: Expr = Index(axes[0].index) if axes else const(0)
     for axis in axes[1:]:
         result = apply("add", apply("mul", result, axis.stop), Index(axis.index))
     return result

@@ -16,10 +16,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tensorexpr import dtypes
 from tensorexpr.integers import Affine, Constraint, Domain
-from tensorexpr.ir import Access, Axis, Expr, Reduce, conjuncts
+from tensorexpr.ir import Axis, Expr, Reduce, conjuncts
 from tensorexpr.records import record, replace
 from tensorexpr.regions import Opaque, affine_of, alternatives, bound_constraints, cases_where, domain_of, with_constraints
-from tensorexpr.traversal import children, free_names, walk
+from tensorexpr.traversal import children, free_names, tensors_read
 
 ORDERED = ("argmax", "argmin")
 """Built-in reductions whose result depends on the order of the points."""
@@ -251,7 +251,7 @@ class _Analysis:
 
 
 def _of_sizes(expr: Expr) -> bool:
-    return not free_names(expr) and not any(isinstance(n, Access) for n in walk(expr))
+    return not free_names(expr) and not tensors_read(expr)
 
 
 def _forms(exprs: Iterable[Expr], names: frozenset[str]) -> Iterator[tuple[tuple[str, int], ...]]:

@@ -24,7 +24,7 @@ def with_constants(program: Program, arrays: Mapping[str, np.ndarray]) -> Progra
     rest = tuple(i for i in program.inputs if i.name not in arrays)
     frozen = replace(program, inputs=rest, constants=(*program.constants, *constants))
     sizes = _sizes([(i.type, arrays[i.name].shape) for i in program.inputs if i.name in arrays])
-    return _with_sizes(frozen, sizes) if sizes else frozen
+    return with_sizes(frozen, sizes) if sizes else frozen
 
 
 def with_literals(program: Program) -> Program:
@@ -57,7 +57,7 @@ def _sizes(bound: list[tuple[TensorType, tuple[int, ...]]]) -> dict[str, int]:
     return found
 
 
-def _with_sizes(program: Program, sizes: Mapping[str, int]) -> Program:
+def with_sizes(program: Program, sizes: Mapping[str, int]) -> Program:
     """The program with numbers for some of its sizes."""
 
     def number(node: Expr) -> Expr:

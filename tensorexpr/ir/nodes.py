@@ -17,14 +17,15 @@ class Node:
     """Base of all IR nodes: structural equality over the compared fields, hash cached at construction.
 
     Nodes found equal remember it: each points to a representative (an equal node, in the end one for all of them), so equal
-    programs that come again and again as keys are compared once and then by identity. The free names of an expression are
-    remembered, too (`traversal.free_names`).
+    programs that come again and again as keys are compared once and then by identity. The free names of an expression and the
+    tensors that it reads are remembered, too (`traversal.free_names`, `traversal.tensors_read`).
     """
 
-    __slots__ = ("_equal_to", "_free", "_hash")
+    __slots__ = ("_equal_to", "_free", "_hash", "_tensors")
     _hash: int
     _equal_to: Node | None
     _free: tuple[str, ...]
+    _tensors: tuple[str, ...]
 
     def _key(self) -> tuple[Any, ...]:
         return _compared(type(self))(self)  # type: ignore[arg-type]

@@ -34,7 +34,7 @@ from tensorexpr.ir import (
 )
 from tensorexpr.regions import affine_of
 from tensorexpr.sharding.placements import Site
-from tensorexpr.traversal import bottom_up, free_names, walk
+from tensorexpr.traversal import bottom_up, free_names, tensors_read, walk
 
 _LEAD = "?lead"
 _TRANSPARENT = ("minimum", "maximum", "abs", "where")
@@ -136,7 +136,7 @@ class Links:
 
     def _through_order(self, index: Expr, tensor: str, position: int) -> None:
         """A read at what a sort plan lists moves with the outermost loop of the points that the plan sorts."""
-        listed = {node.tensor for node in walk(index) if isinstance(node, Access)}
+        listed = set(tensors_read(index))
         for plan in (self._orders[name] for name in sorted(listed & self._orders.keys())):
             stride = stride_of(plan)
             if stride is not None:

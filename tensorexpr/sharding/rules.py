@@ -21,7 +21,7 @@ from tensorexpr.sharding.intervals import BEGIN, END, Interval, NotDivisible
 from tensorexpr.sharding.links import Links, loops_of
 from tensorexpr.sharding.partial import COMBINERS, Mixed, addends
 from tensorexpr.sharding.placements import UNREAD, WHOLE, Partial, Placement, Site, Split, Unread, Whole
-from tensorexpr.traversal import children, expressions, reads, walk
+from tensorexpr.traversal import children, expressions, reads, tensors_read, walk
 
 _CHOICES = 96  # of sites for one start
 _UNITS = 4096  # the largest step of an axis
@@ -114,7 +114,7 @@ class _Rules:
     def _is_table(self, name: str, position: int) -> bool:
         """Whether an axis of an input is read where data says alone."""
         found = [
-            any(isinstance(node, Access) for node in walk(access.indices[position]))
+            bool(tensors_read(access.indices[position]))
             for definition in self.program.definitions
             for expr in expressions(definition)
             for access in walk(expr)

@@ -68,3 +68,13 @@ def test_a_class_that_is_part_of_a_flat_index_is_differentiated_in_one_pass() ->
     np.testing.assert_array_equal(f(*arrays.values())[0], te.evaluate(g[0], arrays))
     with pytest.raises(IndexError):
         f(arrays[x], np.array([3, 9, 0, 40], np.int32), arrays[head])
+
+
+def test_a_plan_of_a_single_point_has_no_axes() -> None:
+    """Found by the fuzzer (seed 1795903622170): a gradient forced into segments of what reads one element, once."""
+    x, head = te.placeholder((4,), "float64", name="x"), te.placeholder((), "float64", name="head")
+    y = te.compute(
+        (), lambda: te.reduce(lambda a, b: (1.0, b[0]), (1.0, 0.0), lambda i: (x[1], 1.0), 4, where=lambda i: i == 0)[1], name="y"
+    )
+    f = te.build(list(te.gradient([y], [x], [head], lowering="segments")), [x, head])
+    np.testing.assert_array_equal(f(np.ones(4), np.array(1.5))[0], [0, 1.5, 0, 0])

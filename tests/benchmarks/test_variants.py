@@ -130,7 +130,7 @@ def test_what_does_not_apply_says_why():
         variant(Sample("bordered", bordered, (Given((9,)),)), "border zero")
     with pytest.raises(DoesNotApply, match="no extent can be two"):
         variant(Sample("window", window, (Given((17,)),)), "split")
-    assert set(variants.OPEN) <= set(SAME) and len(variants.RULES) == 19
+    assert set(variants.OPEN) <= set(SAME) and len(variants.RULES) == 20
 
 
 def test_a_layout_places_elements_where_its_arrays_have_them():

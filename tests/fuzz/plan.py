@@ -12,6 +12,8 @@ POINTS = ((600, 45), (5_000, 32), (60_000, 18), (1_000_000, 5))
 SCHEDULES = (("default", 100), ("plain", 10), ("random", 12), ("tuned", 12), ("cuda", 2), ("searched", 20))
 """Schedules beside each other and how often, in percent of the programs; `cuda` is the text for GPUs, on the CPU, and
 `searched` the nest of the search, whether it is predicted to be faster or not."""
+VERSIONS = 50
+"""How often programs of open sizes run by code for the sizes of each call, in percent."""
 GRADIENTS = ((("gradient",), 11), (("gradient", "forced"), 3), (("gradient", "second"), 2))
 """Derivatives and how often: compiled, the form that is forced on every read, derivatives of the derivative."""
 
@@ -78,6 +80,8 @@ def planned(seed: int) -> Plan:
         without=frozenset(("step",)) if derivatives and rng.random() < 0.7 else frozenset(),
     )
     schedules = tuple(name for name, weight in SCHEDULES if rng.randrange(100) < weight)
+    if random.Random(f"versions {seed}").randrange(100) < VERSIONS:
+        schedules += ("versions",)
     if points > 5_000:
         schedules = tuple(name for name in schedules if name != "cuda")
     return Plan(

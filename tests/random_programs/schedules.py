@@ -41,7 +41,6 @@ WORDS = (
     "store_as",
     "recompute",
     "share",
-    "common",
     "redirect",
     "clone",
     "alongside",
@@ -103,8 +102,6 @@ def shuffled(s: Planned, rng: random.Random, steps: int = 10, words: Sequence[st
                     handle.bind(rng.choice(loops), rng.choice((*GRID, *THREADS, IN_WARP, IN_WARP)))
                 case "alongside":
                     handle.alongside(rng.choice(s.stages))
-                case "common":
-                    handle.common(*rng.sample(s.stages, min(len(s.stages), rng.randint(1, 2))))
                 case "redirect":
                     copy = rng.choice(s.stages)
                     s.redirect(rng.choice(accesses_of(s.state.program, copy) or (Access(name, (), dtypes.int64),)).tensor, copy)

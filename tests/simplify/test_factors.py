@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from tensorexpr.autodiff.sweep.reverse import reverse
+from tensorexpr.codegen.compile import build_program
 from tensorexpr.codegen.cost import cost_of
+from tensorexpr.codegen.tuning.lookup import REGROUPED
 from tensorexpr.errors import OutOfBoundsError
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.parse import parse_program
@@ -88,37 +90,49 @@ def test_gradients_of_products_of_three_matrices_are_products_of_two() -> None:
         np.testing.assert_allclose(value, expected, 1e-9, 1e-9)
 
 
-ROWS = (
-    "x: {0}[7, 40] = input()\nz: {0}[7, 40] = input()\nh: {0}[7] = input()\ns: {0}[7] = input()\nt: {0}[7] = input()\n"
-    "u[i, k]: {0}[7, 40] = x[i, k] / s[i]\nv[i, k]: {0}[7, 40] = h[i] * z[i, k]\n"
+QUADRATIC = (
+    "x: {0}[40, 32] = input()\nc: {0}[32, 32] = input()\nw: {0}[40] = input()\nh: {0}[40] = input()\n"
+    "y[i]: {0}[40] = sum(w[i] * x[i, a] * c[a, b] * x[i, b] / 3.0 for a in range(32) for b in range(32))\nreturn y\n"
 )
 
 
-def test_rows_that_were_divided_are_looked_through() -> None:
-    text = ROWS + "y[i]: {0}[7] = sum(v[i, k] / t[i] * u[i, k] for k in range(40))\nreturn y\n"
-    program = parse_program(text.format("f64"))
-    apart = factor_sums(program, DERIVED)
-    assert print_program(apart).splitlines()[-2].endswith("sum(x[i, k] * z[i, k] for k in range(40)) / s[i] / t[i] * h[i]")
-    assert factor_sums(program, Options()) is program
-    inputs = {name: np.abs(value) + 1 for name, value in random_inputs(program, 5).items()}
-    np.testing.assert_allclose(*(evaluate_program(p, inputs)["y"] for p in (program, apart)), 1e-12)
+def test_a_quadratic_form_is_a_product_and_a_sum_over_its_rows() -> None:
+    program = parse_program(QUADRATIC.format("f32"))
+    apart = factor_sums(program, REGROUPED)
+    assert (
+        print_program(apart)
+        .splitlines()[-2]
+        .endswith("w[i] * sum(x[i, b] * sum(x[i, a] * c[a, b] for a in range(32)) for b in range(32)) / 3.0")
+    )
+    inputs = random_inputs(program, 3)
+    np.testing.assert_allclose(evaluate_program(apart, inputs)["y"], evaluate_program(program, inputs)["y"], 1e-4, 1e-4)
+    found = build_program(program, single=True)(*inputs.values())
+    np.testing.assert_allclose(found, evaluate_program(program, inputs)["y"], 1e-4, 1e-4)
 
 
-def test_rows_are_divided_by_once() -> None:
-    text = ROWS + "y[i, k]: {0}[7, 40] = v[i, k] / t[i] / s[i] + u[i, k] * z[i, k]\nreturn y\n"
-    program = parse_program(text.format("f64"))
-    apart = factor_sums(program, DERIVED)
-    assert print_program(apart).splitlines()[-2].endswith("h[i] / t[i] / s[i] * z[i, k] + u[i, k] * z[i, k]")
-    assert factor_sums(apart, DERIVED) is apart
-    inputs = {name: np.abs(value) + 1 for name, value in random_inputs(program, 5).items()}
-    np.testing.assert_allclose(*(evaluate_program(p, inputs)["y"] for p in (program, apart)), 1e-12)
+def test_a_gradient_computes_the_product_in_a_quadratic_form_once() -> None:
+    text = QUADRATIC.format("f64").replace("32", "96").replace("sum(", "sqrt(sum(").replace("\nreturn", ")\nreturn")
+    derived = simplify(factor_sums(reverse(parse_program(text), [("y", "h")], ["x", "c"]).program, REGROUPED))
+    assert print_program(derived).count("x[i, a] * c[a, b]") == 1, print_program(derived)
 
 
-def test_quotients_stay_in_range() -> None:
-    """The product of divisors may be too large or too small a number where no quotient is."""
-    program = parse_program((ROWS + "y[i]: {0}[7] = sum(v[i, k] / t[i] * u[i, k] for k in range(40))\nreturn y\n").format("f32"))
-    apart = factor_sums(program, DERIVED)
-    for scale in (1e-15, 1e15):
-        inputs = {n: (np.abs(v) + 1) * np.float32(scale if n in "xzst" else 1) for n, v in random_inputs(program, 5).items()}
-        before, after = (evaluate_program(p, inputs)["y"] for p in (program, apart))
-        np.testing.assert_allclose(after, before, 1e-5)
+@pytest.mark.parametrize(
+    "value, wanted",
+    [
+        ("w[i] * x[i, k] * c[k, j] for k in range(32)", "w[i] * sum(x[i, k] * c[k, j] for k in range(32))"),
+        ("x[i, k] * c[k, j] / w[i] for k in range(32)", "sum(x[i, k] * c[k, j] for k in range(32)) / w[i]"),
+        ("x[i, k] / w[i] for k in range(32)", "sum(x[i, k] for k in range(32)) / w[i]"),
+        ("w[i] * x[i, k] for k in range(32)", None),  # the product and the sum are one operation
+        ("w[k] * x[i, k] * c[k, j] for k in range(32)", None),  # w[k] * c[k, j] is a tensor of its own
+        ("w[i] * x[i, k] * c[k, j] for k in range(32) if k != j", None),  # perhaps no points
+    ],
+)
+def test_what_depends_on_no_axis_leaves_a_sum(value: str, wanted: str | None) -> None:
+    program = parse_program(
+        f"x: f32[40, 32] = input()\nc: f32[32, 48] = input()\nw: f32[40] = input()\ny[i, j]: f32[40, 48] = sum({value})\nreturn y\n"
+    )
+    apart = factor_sums(program, REGROUPED)
+    if wanted is None:
+        assert apart is program
+    else:
+        assert print_program(apart).splitlines()[-2].endswith(f"= {wanted}")

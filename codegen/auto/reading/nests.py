@@ -1,7 +1,8 @@
 """A nest summarised: each statement once, with what it computes, touches and waits for (see `summary`).
 
-What is counted is what LLVM is left with: equal terms of read-only data in one block once, a product that is added as one instruction,
-indices that move evenly not at all. A local buffer is held in registers where all that moves its indices is copied out or in lanes.
+What is counted is what LLVM is left with: equal terms once, until something is stored to what they read, a product that is added as one
+instruction, indices that move evenly not at all. A local buffer is held in registers where all that moves its indices is copied out or in
+lanes.
 Of a nest without vectors (`passes_for`) LLVM copies out short loops, and makes vectors of innermost loops whose elements lie side by side.
 """
 
@@ -13,7 +14,7 @@ from math import log2, prod
 from tensorexpr.codegen.auto import operations
 from tensorexpr.codegen.auto.kinds import inside_of, instructions_of, stores_of
 from tensorexpr.codegen.auto.moves import move_of
-from tensorexpr.codegen.auto.reading.places import Accesses, Place
+from tensorexpr.codegen.auto.reading.places import Accesses, Place, Seen
 from tensorexpr.codegen.auto.summary import (
     AUTO,
     HELD,
@@ -35,13 +36,14 @@ from tensorexpr.codegen.llvm.emitter.rectangles import LANES as LANES_OF_SQUARES
 from tensorexpr.codegen.llvm.emitter.rectangles import MOST_COLUMNS
 from tensorexpr.codegen.llvm.emitter.squares import LEAST_ROWS
 from tensorexpr.codegen.llvm.text.machine import Machine, host
+from tensorexpr.codegen.lowering.stage.joining import side_by_side
 from tensorexpr.codegen.nest import LANES, Alloc, Block, Check, For, If, LoopNest, Store
 from tensorexpr.codegen.rewrites.lanes_last import lanes_last
 from tensorexpr.dtypes import int8
 from tensorexpr.errors import InternalError
 from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, Size, const
 from tensorexpr.records import replace
-from tensorexpr.traversal import free_names, substitute, walk
+from tensorexpr.traversal import free_names, substitute, tensors_read, walk
 
 MOST_KEPT = 32
 """Registers of elements in memory that LLVM keeps while a loop updates them: as many as there are."""
@@ -77,7 +79,7 @@ class _Reader(Accesses):
             self.stores[number] = frozenset(s.buffer for s in stores_of(kernel.body))
         for number, kernel in enumerate(self.nest.kernels):
             self.matter = _names_that_matter(kernel.body)
-            self.block(kernel.body, Place((number,), {}, None, self.start, 1.0, {}))
+            self.block(kernel.body, Place((number,), {}, None, self.start, 1.0, Seen()))
         work = tuple(key._replace(instructions=count) for key, count in self.work.items())
         kernels = tuple(kernel.name for kernel in self.nest.kernels)
         touches = tuple(touch for alike in self.touches.values() for touch in alike)
@@ -88,7 +90,13 @@ class _Reader(Accesses):
     # ---------------------------------------------------------------------------------------------------- statements
 
     def block(self, body: Block, at: Place) -> None:
-        for s in body:
+        left = beside = 1
+        for n, s in enumerate(body):
+            if at.lanes is not None and isinstance(s, Store):
+                left -= 1
+                if not left:
+                    left = beside = max(1, len(side_by_side(body[n:])))
+                    at = replace(at, beside=beside)
             match s:
                 case For():
                     self._for(s, at)
@@ -101,6 +109,7 @@ class _Reader(Accesses):
                 case Check():
                     self._visit(s.index, at)
                     self._add(at, self._changed(s.index, at), SCALAR, 8, 2.0)
+            at.seen.forget({x.buffer for x in stores_of((s,))})
 
     def _if(self, s: If, at: Place) -> None:
         self._visit(s.condition, at)
@@ -118,9 +127,9 @@ class _Reader(Accesses):
         at = replace(at, masked=at.masked or at.lanes in changed)
         at = replace(at, certain=at.certain and not under, under=at.under | under | copied, torn=at.torn or bool(copied))
         if share > 0:
-            self.block(s.then, replace(at, points=yes, share=at.share * share, seen=dict(at.seen)))
+            self.block(s.then, replace(at, points=yes, share=at.share * share, seen=at.seen.without()))
         if s.otherwise and share < 1:
-            self.block(s.otherwise, replace(at, points=no, share=at.share * (1 - share), seen=dict(at.seen)))
+            self.block(s.otherwise, replace(at, points=no, share=at.share * (1 - share), seen=at.seen.without()))
 
     def _tears(self, condition: Expr, at: Place) -> frozenset[int]:
         """The loops that are copied out whose copies a branch parts: some run in one iteration of other loops, and not in another."""
@@ -139,7 +148,7 @@ class _Reader(Accesses):
         path, names = self.parts[number], {**at.names, s.index: number}
         lanes = number if kind in (VECTORIZE, AUTO, PARALLEL_AUTO) else at.lanes
         if at.lanes is not None and at.lanes in self._changed(s.start, at) | self._changed(s.stop, at):
-            mask = Place(path, names, lanes, inside, at.share, {})
+            mask = Place(path, names, lanes, inside, at.share, Seen())
             self._add(mask, frozenset((number, at.lanes)), operations.ARITHMETIC, 8, 3.0)  # two comparisons, and both
         if self.threads and kind == PARALLEL and not any(isinstance(x, For) and x.kind in LANES for x in inside_of(s.body)):
             # Iterations are threads: blocks of them run one after the other on each multiprocessor, a warp at a time.
@@ -150,7 +159,9 @@ class _Reader(Accesses):
         if not isinstance(s.start, Const) or not isinstance(s.stop, Const):
             self._visit(s.start, at)
             self._visit(s.stop, at)
-        inner = Place(path, names, lanes, inside, at.share, dict(at.seen), kind != UNROLL or at.certain, at.turned, at.under)
+        inner = Place(
+            path, names, lanes, inside, at.share, at.seen.without(self.stores[number]), kind != UNROLL or at.certain, at.turned, at.under
+        )
         if kind != UNROLL or not self._dot(s, extent, at, inner):
             self.block(s.body, inner)
 
@@ -190,6 +201,7 @@ class _Reader(Accesses):
         s = lanes_last(s) if at.lanes is None else s
         name = s.buffer.name
         self._declare(name, s.buffer.dtype, s.buffer.shape, local=True)
+        at.seen.forget((name,))
         self.private[name] = frozenset() if at.lanes is None else frozenset({at.lanes})
         self.registers.discard(name)
         self.born[name] = len(at.path)
@@ -208,10 +220,9 @@ class _Reader(Accesses):
             changed = self._load(s.value, replace(at, turned=True))
         elif same and not held:
             kept = self._kept_element(s, index, at)
-            at.seen.update(kept)
+            for element, loops_of_it in kept.items():
+                at.seen.add(element, loops_of_it)
             changed = self._visit(s.value, at)
-            for element in kept:
-                del at.seen[element]  # statements behind this one read what it stores
         else:
             changed = self._visit(s.value, at)
         if held:
@@ -255,9 +266,12 @@ class _Reader(Accesses):
         return any(abs(self._step(buffer, indices, loop.name)) == 1 for loop in around)
 
     def _is_interleaved(self, s: Store, stride: float, at: Place) -> bool:
-        """Whether the copies of an unrolled loop in lanes store side by side what lanes leave out: vectors without gaps, after shuffles."""
-        if at.lanes is None or not stride > 1:
+        """Whether statements, or the copies of an unrolled loop in lanes, store side by side what lanes leave out: vectors without gaps,
+        after shuffles."""
+        if at.lanes is None or at.masked or not stride > 1:
             return False
+        if at.beside == stride:
+            return True
         inside = at.path[at.path.index(at.lanes) + 1 :]
         own = [x for x in inside if self.loops[x].kind == UNROLL and self.loops[x].extent == stride]
         return any(self._step(s.buffer, s.indices, self.loops[x].name) == 1 for x in own)
@@ -333,13 +347,12 @@ class _Reader(Accesses):
 
     def _visit(self, e: Expr, at: Place) -> frozenset[int]:
         """Counts what computing a value takes; gives the loops that change it."""
-        known = at.seen.get(e)
+        known = at.seen.terms.get(e)
         if known is not None:
             return known
         changed = self._visited(e, at)
-        changing = self.stores[at.path[0]] | self.private.keys()
-        if not any(isinstance(n, Access) and n.tensor in changing for n in walk(e)):
-            at.seen[e] = changed
+        if not isinstance(e, Access) or e.tensor not in self.registers:
+            at.seen.add(e, changed)
         return changed
 
     def _visited(self, e: Expr, at: Place) -> frozenset[int]:
@@ -362,11 +375,11 @@ class _Reader(Accesses):
 
     def _apply(self, e: Apply, at: Place) -> frozenset[int]:
         dtype = e.args[-1].dtype
-        if (dtype.is_integer or dtype.is_bool) and not any(isinstance(n, Access) for n in walk(e)):
+        if (dtype.is_integer or dtype.is_bool) and not tensors_read(e):
             return self._index_arithmetic(e, at)
         fused = None
         if e.op.name in ("add", "sub") and dtype.is_float and self.machine.fuses:
-            fused = next((a for a in e.args if isinstance(a, Apply) and a.op.name == "mul" and a not in at.seen), None)
+            fused = next((a for a in e.args if isinstance(a, Apply) and a.op.name == "mul" and a not in at.seen.terms), None)
         changed: frozenset[int] = frozenset()
         for a in e.args:
             for part in a.args if a is fused else (a,):
@@ -392,9 +405,9 @@ class _Reader(Accesses):
     def _index_arithmetic(self, e: Expr, at: Place) -> frozenset[int]:
         """What is computed of loop indices alone: nothing for what moves evenly."""
         changed = self._changed(e, at)
-        if e in at.seen or not isinstance(e, Apply) or not (e.dtype.is_bool or move_of(e, self.moves).uneven):
+        if e in at.seen.terms or not isinstance(e, Apply) or not (e.dtype.is_bool or move_of(e, self.moves).uneven):
             return changed
-        at.seen[e] = changed
+        at.seen.add(e, changed)
         for a in e.args:
             self._index_arithmetic(a, at)
         if e.op.name not in ("add", "sub", "mul"):

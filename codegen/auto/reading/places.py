@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import nan, prod
 
 import numpy as np
@@ -17,9 +17,34 @@ from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.dtypes import DType
 from tensorexpr.ir import Access, Expr, Size
 from tensorexpr.records import record
+from tensorexpr.traversal import tensors_read
 
 NEAR = 16
 """Elements along each axis within which accesses that move together are taken for one, which touches all between them."""
+
+
+class Seen:
+    """Terms that have been computed at a place, each with the loops that change it, until something is stored to what they read."""
+
+    def __init__(self, terms: dict[Expr, frozenset[int]] | None = None, readers: dict[str, tuple[Expr, ...]] | None = None) -> None:
+        self.terms, self.readers = terms or {}, readers or {}
+
+    def add(self, e: Expr, changed: frozenset[int]) -> None:
+        self.terms[e] = changed
+        for name in tensors_read(e):
+            self.readers[name] = (*self.readers.get(name, ()), e)
+
+    def forget(self, buffers: Iterable[str]) -> None:
+        """Drops what reads some buffers."""
+        for name in buffers:
+            for e in self.readers.pop(name, ()):
+                self.terms.pop(e, None)
+
+    def without(self, buffers: Iterable[str] = ()) -> Seen:
+        """A copy that has nothing that reads some buffers."""
+        made = Seen(dict(self.terms), dict(self.readers))
+        made.forget(buffers)
+        return made
 
 
 @record
@@ -31,7 +56,7 @@ class Place:
     lanes: int | None
     points: Points
     share: float
-    seen: dict[Expr, frozenset[int]]
+    seen: Seen
     certain: bool = True
     """Whether each iteration of the innermost loop comes here."""
     turned: bool = False
@@ -42,6 +67,8 @@ class Place:
     """Whether some lanes may be off."""
     torn: bool = False
     """Whether copies are apart by tests that other loops decide as well: what is held is not in registers across them."""
+    beside: int = 1
+    """Stores of neighbouring elements that a store stands among, itself included."""
 
 
 class Accesses:

@@ -25,8 +25,8 @@ from tensorexpr.codegen.auto.tiles.pieces import cut_up
 from tensorexpr.codegen.nest import Buffer, LoopNest
 from tensorexpr.codegen.rewrites.cuts import statements_of
 from tensorexpr.codegen.rewrites.kernels import in_memory
-from tensorexpr.ir import Access, Const, Definition, Program, Scatter
-from tensorexpr.traversal import walk
+from tensorexpr.ir import Const, Definition, Program, Scatter
+from tensorexpr.traversal import tensors_read
 
 MARGIN = 1.3
 """How much faster a nest has to be predicted: the model's error on one nest beside another of the same program (`bench model`)."""
@@ -103,4 +103,4 @@ def _bytes(buffers: Sequence[Buffer]) -> int:
 def _sends_rows_of_data(d: Definition) -> bool:
     """Whether a scatter has rows whose length is data: how many of them may be added up at once is not known to the model."""
     bounds = (e for a in d.axes for e in (a.start, a.stop)) if isinstance(d, Scatter) else ()
-    return any(isinstance(n, Access) for e in bounds for n in walk(e))
+    return any(map(tensors_read, bounds))

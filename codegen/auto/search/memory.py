@@ -17,6 +17,7 @@ from tensorexpr.codegen.auto.moves import move_of
 from tensorexpr.codegen.auto.search.groups import extent_of
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.lowering.context.arithmetic import constant
+from tensorexpr.codegen.lowering.stage.joining import side_by_side
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, Kernel, LoopNest, Stmt, Store
 from tensorexpr.codegen.rewrites.expressions import buffers_written, elements_read, expressions_of
 from tensorexpr.codegen.schedule import Planned
@@ -24,7 +25,7 @@ from tensorexpr.codegen.schedule.analysis.work import UNKNOWN_EXTENT, length
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Apply, Axis, Expr, Index
 from tensorexpr.records import record, replace
-from tensorexpr.traversal import free_names, walk
+from tensorexpr.traversal import free_names, tensors_read, walk
 
 LEAST_SHARE = 4
 """Parts of the last cache that a buffer has to exceed one of before it counts as one that comes from memory or goes there."""
@@ -75,7 +76,7 @@ class _Memory:
         """The buffers that a statement reads, what is inside of it included."""
         found = self.known.get(id(s))
         if found is None:
-            own = {n.tensor for e in expressions_of(s) for n in walk(e) if isinstance(n, Access)}
+            own = {name for e in expressions_of(s) for name in tensors_read(e)}
             inside = s.body if isinstance(s, For | Alloc) else (*s.then, *s.otherwise) if isinstance(s, If) else ()
             found = self.known[id(s)] = frozenset(own).union(*map(self.reads, inside))
         return found
@@ -229,7 +230,7 @@ def _bytes(buffer: Buffer) -> int:
 
 
 def _is_data(e: Expr) -> bool:
-    return any(isinstance(n, Access) for n in walk(e))
+    return bool(tensors_read(e))
 
 
 def _stores(block: Block, loops: tuple[For, ...]) -> Iterator[_Place]:
@@ -322,16 +323,33 @@ def _stride(buffer: Buffer, indices: tuple[Expr, ...], loop: str) -> float:
 
 
 def _is_in_parts(buffer: Buffer, one: _Place) -> bool:
-    """Whether lines are written in parts, for which they wait in the caches: lanes lie across them, or rows side by side begin within a
-    vector."""
+    """Whether lines are written in parts, for which they wait in the caches: lanes lie across them or leave elements out, or rows side by
+    side begin within a vector."""
     indices, size = one.statement.indices, buffer.dtype.itemsize
     lanes = [s for s in one.loops if s.kind == "vectorize" and any(s.index in free_names(e) for e in indices)]
     if not lanes or not indices:
         return False
     if len(lanes) > 1 or lanes[0].index not in free_names(indices[-1]):
         return not _is_copied_out(buffer, one)
+    if _has_gaps(one, lanes[0]):
+        return True
     rows = any(s.kind == "unroll" and any(s.index in free_names(e) for e in indices[:-1]) for s in one.loops)
     return rows and (constant(buffer.shape[-1]) or 1) * size % min(LINE, size * extent_of(lanes[0])) != 0
+
+
+def _has_gaps(one: _Place, lanes: For) -> bool:
+    """Whether neither copies inside of the lanes nor statements beside a store fill what its lanes leave out."""
+    last = one.statement.indices[-1]
+    apart = move_of(last, {}).steps.get(lanes.index, 0.0)
+    inside = one.loops[one.loops.index(lanes) + 1 :]
+    copies = any(s.kind == "unroll" and extent_of(s) == apart and move_of(last, {}).steps.get(s.index) == 1 for s in inside)
+    return apart > 1 and not copies and not any(len(own) == apart for own in _neighbours(one))
+
+
+def _neighbours(one: _Place) -> Iterator[tuple[Store, ...]]:
+    """Stores of neighbouring elements with a store among them, as they stand in the innermost loop around it."""
+    body = one.loops[-1].body
+    return (own for n in range(len(body)) if one.statement in (own := side_by_side(body[n:])))
 
 
 def _is_copied_out(buffer: Buffer, one: _Place) -> bool:

@@ -29,7 +29,7 @@ from tensorexpr.codegen.rewrites.paths import walk_block
 from tensorexpr.dtypes import int64
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Expr, Program
-from tensorexpr.traversal import walk
+from tensorexpr.traversal import tensors_read, walk
 
 MANNERS: tuple[dict[str, bool], ...] = ({"siblings": True, "sums": True}, {"siblings": True}, {})
 """How kernels are grouped, the most at once first."""
@@ -68,16 +68,24 @@ def searched(program: Program, facts: Facts) -> Candidate:
 
 def begun(program: Program) -> Candidate:
     """Where a search begins: loops that are several in one are several, and positions, such as those of winners, that no index is made of,
-    are as long as the values that they are compared beside."""
+    are as long as the values that they are compared beside, or as short as they can be where they are kept."""
     start = in_digits(plain(program))
-    indices = {n.tensor for k in start.nest.kernels for e in _indices(k.body) for n in walk(e) if isinstance(n, Access)}
+    indices = {name for k in start.nest.kernels for e in _indices(k.body) for name in tensors_read(e)}
     wide = {s.buffer: None for k in start.nest.kernels for s in stores_in(k.body) if s.value.dtype is int64}
     for name in wide:
         if name not in indices and name not in start.nest.writes:
-            try:
-                start = start.then("narrow", name)
-            except ScheduleError:
-                continue
+            start = _narrowed(start, name)
+    return start
+
+
+def _narrowed(start: Candidate, name: str) -> Candidate:
+    """The candidate with a buffer in the fewest bits that hold its values, where these are kept; of one element in 32."""
+    kept = any(b.name == name for b in start.nest.workspace)
+    for dtype in ("int8", "int16", "int32") if kept else ("int32",):
+        try:
+            return start.then("narrow", name, dtype)
+        except ScheduleError:
+            continue
     return start
 
 

@@ -16,9 +16,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 
-from tensorexpr.codegen.auto.candidate import Candidate
+from tensorexpr.codegen.auto.candidate import Call, Candidate
 from tensorexpr.codegen.auto.cost import Model
 from tensorexpr.codegen.auto.machine import Facts
 from tensorexpr.codegen.auto.reading import summary_of
@@ -61,12 +62,14 @@ def tiled(candidate: Candidate, kernel: int, facts: Facts, threads: int = 1) -> 
         candidate, survey = straight, Survey(straight.nest, kernel)
     joined = in_one_pass(candidate, kernel)
     best, time = candidate, inf
-    for one in {id(way): way for way in (cut_up(joined, kernel), joined, candidate)}.values():
+    pieces = cut_up(joined, kernel)
+    for one in {id(way): way for way in (pieces, joined, candidate)}.values():
         inside = survey if one is candidate else Survey(one.nest, kernel)
         found, took = _best(one, inside, kernel, facts, time)
         if not took:
             return found
-        if took * GAIN < time or time == inf:
+        alike = one is joined and _chooses_by_copy(found, pieces.calls[len(joined.calls) :])
+        if time == inf or took * (1.0 if alike else GAIN) < time:
             best, time, begun = found, took, (one, inside)
     candidate, survey = begun
     for name in survey.crooked:
@@ -80,6 +83,12 @@ def tiled(candidate: Candidate, kernel: int, facts: Facts, threads: int = 1) -> 
     for copy in reversed(range(kernel, kernel + copies)):
         best = tiled(best, copy, facts)
     return best
+
+
+def _chooses_by_copy(made: Candidate, pieces: Sequence[Call]) -> bool:
+    """Whether what other calls cut loops in pieces for is decided in a candidate as well: each iteration of these is a copy of its own."""
+    copied = {name for call in made.calls if call.word == "unroll" for name in call.arguments}
+    return all(call.arguments[0] in copied for call in pieces if call.word == "partition")
 
 
 def _cut(candidate: Candidate, name: str, kernel: int) -> tuple[Candidate, Survey] | None:

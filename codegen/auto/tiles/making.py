@@ -16,9 +16,9 @@ from tensorexpr.codegen.rewrites.expressions import expressions_in
 from tensorexpr.codegen.rewrites.names import fresh
 from tensorexpr.codegen.rewrites.paths import around, walk_block, walk_nest
 from tensorexpr.errors import ScheduleError
-from tensorexpr.ir import Access, Apply
+from tensorexpr.ir import Apply
 from tensorexpr.records import replace
-from tensorexpr.traversal import free_names, walk
+from tensorexpr.traversal import free_names, tensors_read, walk
 
 
 def tiled_by(candidate: Candidate, survey: Survey, tile: Tile, kernel: int) -> Candidate:
@@ -88,7 +88,7 @@ class _Making:
         for _, s in walk_nest(self.candidate.nest):
             if isinstance(s, For) and s.index == name and len(s.body) == 1 and isinstance(s.body[0], If) and not s.body[0].otherwise:
                 test = s.body[0].condition
-                if name not in free_names(test) and not any(isinstance(n, Access) for n in walk(test)):
+                if name not in free_names(test) and not tensors_read(test):
                     self.then("partition", name, None, test)
                     return
 

@@ -15,12 +15,14 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from tensorexpr.codegen.auto.candidate import Candidate
-from tensorexpr.codegen.lowering.context.arithmetic import constant
+from tensorexpr.codegen.auto.moves import move_of
+from tensorexpr.codegen.lowering.context.arithmetic import constant, sub
 from tensorexpr.codegen.nest import For, LoopNest
 from tensorexpr.codegen.rewrites.cuts import cuts_of, statements_of, tests_in
-from tensorexpr.codegen.rewrites.expressions import buffers_written
+from tensorexpr.codegen.rewrites.expressions import buffers_written, stores_in
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.paths import walk_nest
+from tensorexpr.errors import ScheduleError
 from tensorexpr.traversal import free_names
 
 LEAST = 16
@@ -39,10 +41,24 @@ def cut_up(candidate: Candidate, kernel: int) -> Candidate:
         at = _points(made.nest, name, kernel)
         if at:
             stored = sorted(buffers_written(made.nest.kernels[kernel].body))
-            cut = made.then("partition", name, at).then("simplify", *stored)
+            cut = _with_stores_behind(made, name, kernel).then("partition", name, at).then("simplify", *stored)
             if len(cut.nest.kernels) == len(made.nest.kernels) and statements_of(cut.nest.kernels[kernel].body) <= MOST:
                 made = cut
     return made
+
+
+def _with_stores_behind(made: Candidate, name: str, kernel: int) -> Candidate:
+    """The candidate with a loop over residue classes taken apart, so that its pieces store side by side, behind what they compute."""
+    loops = [s for path, s in walk_nest(made.nest) if path[0] == kernel and isinstance(s, For)]
+    stores = [store.indices[-1] for s in loops if s.index == name for store in stores_in(s.body) if store.indices]
+    steps = [move_of(index, {}).steps for index in stores]
+    lengths = [constant(sub(s.stop, s.start)) for s in loops if s.index == name]
+    if not any(own.get(name) == 1 and length in own.values() for own in steps for length in lengths if length and length > 1):
+        return made
+    try:
+        return made.then("distribute", name)
+    except ScheduleError:
+        return made
 
 
 def _points(nest: LoopNest, name: str, kernel: int) -> tuple[int, ...]:

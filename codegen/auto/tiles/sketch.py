@@ -20,7 +20,7 @@ from tensorexpr.codegen.rewrites.expressions import map_accesses, map_expression
 from tensorexpr.codegen.rewrites.paths import walk_block
 from tensorexpr.ir import Access, Apply, Expr, Index, apply, conjunction, conjuncts, const
 from tensorexpr.records import record, replace
-from tensorexpr.traversal import free_names, map_children, walk
+from tensorexpr.traversal import free_names, map_children, tensors_read
 
 
 class Level(NamedTuple):
@@ -87,7 +87,7 @@ def _inside(e: Expr, survey: Survey, tile: Tile) -> Expr:
     def decided(e: Expr) -> Expr:
         if not isinstance(e, Apply):
             return e
-        if e.op.name == "where" and not any(isinstance(n, Access) for n in walk(e.args[0])):
+        if e.op.name == "where" and not tensors_read(e.args[0]):
             left = [test for test in conjuncts(e.args[0]) if any(name in tile.lanes for name in free_names(test))]
             return apply("where", conjunction(left), *e.args[1:]) if left else e.args[1]
         return e
@@ -145,7 +145,7 @@ class _Sketch:
 
     def _decided(self, s: Stmt) -> Block:
         """A statement where tests of loops that have levels hold, as they do between borders."""
-        if not isinstance(s, If) or s.otherwise or any(isinstance(n, Access) for n in walk(s.condition)):
+        if not isinstance(s, If) or s.otherwise or tensors_read(s.condition):
             return (s,)
         tests = list(conjuncts(s.condition))
         left = [test for test in tests if not any(name in self.own for name in free_names(test))]

@@ -29,9 +29,9 @@ from tensorexpr.traversal import free_names
 
 MOST_CLASSES = 4
 """Iterations that a loop is taken in blocks of for the indices that are divided: strides of windows are 2, seldom 3 or 4."""
-WASTE = 1.5
-"""How many more iterations a loop may have over one range: every second one of a stride of two has one more; a triangle would have twice
-as many."""
+WASTE = 1.6
+"""How many more iterations a loop may have over one range: every second one of a stride of two has one more, which is half as many beside
+two in a row, and more beside fewer at borders; a triangle would have twice as many."""
 
 
 def straightened(candidate: Candidate, kernel: int) -> Candidate | None:

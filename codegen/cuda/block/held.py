@@ -24,7 +24,7 @@ from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, Stmt, Store
 from tensorexpr.dtypes import DType
 from tensorexpr.ir import Access, Apply, Const, Expr, Index, const, integer
 from tensorexpr.records import record, replace
-from tensorexpr.traversal import bottom_up, children, free_names, fresh_name, substitute, walk
+from tensorexpr.traversal import bottom_up, children, free_names, fresh_name, substitute, tensors_read
 
 MOST = 64
 """Registers of a thread for rows."""
@@ -134,7 +134,7 @@ def _stores(s: Stmt) -> Iterator[Store]:
 def _row(access: Access, chain: tuple[For, ...]) -> Row | None:
     """What an access reads in its loops; None where it does not depend on all of them, or on what is read."""
     own = {loop.index for loop in chain}
-    if not own <= {n for i in access.indices for n in free_names(i)} or any(isinstance(n, Access) for i in access.indices for n in walk(i)):
+    if not own <= {n for i in access.indices for n in free_names(i)} or any(map(tensors_read, access.indices)):
         return None
     places: dict[str, Expr] = {loop.index: Index(f" {number}") for number, loop in enumerate(chain)}
     return Row(access.tensor, tuple(substitute(i, places) for i in access.indices), tuple(integer(loop.stop) for loop in chain))

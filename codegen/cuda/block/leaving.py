@@ -25,7 +25,7 @@ from tensorexpr.codegen.cuda.block.shuffles import Shuffle
 from tensorexpr.codegen.cuda.block.threads import is_lanes
 from tensorexpr.codegen.nest import THREADS, Alloc, Block, Check, For, If, Stmt, Store
 from tensorexpr.ir import Access, Apply, Cast, Expr, conjuncts
-from tensorexpr.traversal import negate, walk
+from tensorexpr.traversal import negate, tensors_read
 
 _Passed = tuple[frozenset[Expr], Expr]
 """An index that has passed a check, and the conditions that this was under."""
@@ -141,7 +141,7 @@ def _unsettled(body: Block, skipped: set[str]) -> frozenset[str]:
 
 def _read(exprs: Iterable[Expr]) -> frozenset[str]:
     """The buffers that expressions read."""
-    return frozenset(n.tensor for e in exprs for n in walk(e) if isinstance(n, Access))
+    return frozenset(name for e in exprs for name in tensors_read(e))
 
 
 def _made_of(e: Expr) -> Iterator[str]:

@@ -15,7 +15,7 @@ from tensorexpr.integers import Affine
 from tensorexpr.ir import Access, Apply, Const, Expr, Index, const, integer
 from tensorexpr.records import record, replace
 from tensorexpr.regions import affine_of
-from tensorexpr.traversal import bottom_up, children, free_names, walk
+from tensorexpr.traversal import bottom_up, children, free_names, tensors_read
 
 ALIGNMENT = 16
 """Bytes of the widest access, of which every argument's address is a multiple."""
@@ -60,7 +60,7 @@ def packed(loop: For, buffers: dict[str, Buffer], fresh: Iterator[str]) -> Packe
                 return None
             if access not in loads and is_pack(access.tensor, access.indices, loop.index, lanes, buffers):
                 loads[access] = Pack(access.tensor, _first(access.indices, loop.index), next(fresh))
-        if any(isinstance(n, Access) and n.tensor in arrays for n in walk(store.value)):
+        if any(name in arrays for name in tensors_read(store.value)):
             return None
     lane = Index(loop.index)
 

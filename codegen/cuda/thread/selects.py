@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from tensorexpr.codegen.nest import If, Stmt, Store
 from tensorexpr.ir import Access, Expr, conjunction
-from tensorexpr.traversal import walk
+from tensorexpr.traversal import tensors_read, walk
 
 
 def under_condition(s: If) -> tuple[Expr, Store, list[Access]] | None:
@@ -28,7 +28,7 @@ def under_condition(s: If) -> tuple[Expr, Store, list[Access]] | None:
     if not isinstance(store, Store) or not store.value.dtype.is_float:
         return None
     condition = conjunction(tuple(conditions))
-    if any(isinstance(n, Access) for e in (condition, *store.indices) for n in walk(e)):
+    if any(map(tensors_read, (condition, *store.indices))):
         return None
     read = [n for n in walk(store.value) if isinstance(n, Access)]
     own = Access(store.buffer, store.indices, store.value.dtype)

@@ -31,7 +31,7 @@ from tensorexpr.codegen.target import DOTS, Dot
 from tensorexpr.integers import Affine
 from tensorexpr.ir import Access, Apply, Cast, Expr
 from tensorexpr.regions import Opaque, affine_of
-from tensorexpr.traversal import free_names, walk
+from tensorexpr.traversal import free_names, tensors_read
 
 if TYPE_CHECKING:
     from tensorexpr.codegen.llvm.emitter.statements import Statements
@@ -110,7 +110,7 @@ def _loaded(factor: Expr) -> Access | None:
     """The element that a factor is, in a wider type."""
     if isinstance(factor, Cast) and isinstance(factor.arg, Access):
         indices = factor.arg.indices
-        return factor.arg if not any(isinstance(n, Access) for i in indices for n in walk(i)) else None
+        return factor.arg if not any(map(tensors_read, indices)) else None
     return None
 
 

@@ -31,7 +31,7 @@ from tensorexpr.ir import Expr, Index
 from tensorexpr.records import record
 from tensorexpr.traversal import walk
 
-_NAME = re.compile(r"%[-\w$.]+|^[-\w$.]+:", re.MULTILINE)
+_NAME = re.compile(r"(%[-\w$.]+|^[-\w$.]+:)", re.MULTILINE)
 NUMBERS = "%numbers"
 MOST_CALLS = 128
 """Kernels that one function calls."""
@@ -251,8 +251,11 @@ class ModuleEmitter:
     def _function(self, symbol: str, text: str, calls: dict[str, int]) -> str:
         """Adds a function, if none is equal to it but for names; gives the symbol of the one that is there. `calls` are those of
         helpers before it was written."""
-        names: dict[str, str] = {}
-        key = _NAME.sub(lambda m: names.setdefault(m[0].strip("%:"), str(len(names))), text.replace(f"@{symbol}", "@"))
+        parts = _NAME.split(text.replace(f"@{symbol}", "@"))
+        found_names = {name: name.strip("%:") for name in dict.fromkeys(parts[1::2])}
+        numbers = {name: str(number) for number, name in enumerate(dict.fromkeys(found_names.values()))}
+        parts[1::2] = [numbers[found_names[name]] for name in parts[1::2]]
+        key = "".join(parts)
         found = self.known.setdefault(key, symbol)
         if found == symbol:
             self.module.functions.append(text)

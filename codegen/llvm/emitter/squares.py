@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING
 
 from tensorexpr.codegen.llvm.emitter import memory as emit_memory
@@ -30,7 +31,7 @@ from tensorexpr.codegen.nest import Block, For, If, Store
 from tensorexpr.ir import Access, Const, Expr, conjunction
 from tensorexpr.records import record
 from tensorexpr.regions import Opaque, affine_of
-from tensorexpr.traversal import free_names, walk
+from tensorexpr.traversal import free_names, tensors_read
 
 if TYPE_CHECKING:
     from tensorexpr.codegen.llvm.emitter.statements import Statements
@@ -91,13 +92,19 @@ def turned(side: int, block: int) -> tuple[list[Shuffle], list[int]]:
 def turn(b: Builder, rows: list[Value], bits: int) -> list[Value]:
     """The columns of a square of vectors."""
     side = len(rows)
-    shuffles, columns = turned(side, min(side, max(1, 128 // bits)))
+    shuffles, columns = _written(side, min(side, max(1, 128 // bits)))
     registers = list(rows)
-    for first, second, order in shuffles:
+    for first, second, picks in shuffles:
         x, y = registers[first], registers[second]
-        picks = ", ".join(f"i32 {i}" for i in order)
-        registers.append(b.emit(f"shufflevector {x.typed}, {y.typed}, <{side} x i32> <{picks}>", x.type, side))
+        registers.append(b.emit(f"shufflevector {x.typed}, {y.typed}, {picks}", x.type, side))
     return [registers[c] for c in columns]
+
+
+@cache
+def _written(side: int, block: int) -> tuple[list[tuple[int, int, str]], list[int]]:
+    """As `turned`, with the text of what is taken."""
+    shuffles, columns = turned(side, block)
+    return [(a, b, f"<{side} x i32> <{', '.join(f'i32 {i}' for i in order)}>") for a, b, order in shuffles], columns
 
 
 def moved(emitter: Statements, s: For, side: int) -> bool:
@@ -190,7 +197,7 @@ def results(emitter: Statements, s: For, rows: int) -> Tile | None:
     if any(emitter.reads(c) for c in conditions):
         return None  # there may be no such element where a row is filled up, or a condition around does not hold
     exprs = (*(e for x in stores for e in (x.value, *x.indices)), *conditions)
-    if any(isinstance(n, Access) and n.tensor == name for e in exprs for n in walk(e)):
+    if any(name in tensors_read(e) for e in exprs):
         return None
     condition = conjunction(tuple(conditions)) if conditions else None
     return Tile(stores, condition, s.index, inner.index, int(lanes.value), side)
@@ -320,7 +327,7 @@ def _row(
 
 def along(indices: tuple[Expr, ...], index: str, other: str, steps: tuple[int, ...] = (1, -1)) -> int:
     """How far apart neighbors in `index` are in memory whatever `other` is, if as far as one of `steps` says; 0 otherwise."""
-    if not indices or any(isinstance(n, Access) for i in indices for n in walk(i)):
+    if not indices or any(map(tensors_read, indices)):
         return 0
     opaque = Opaque()
     last = affine_of(indices[-1], opaque)

@@ -24,12 +24,12 @@ from tensorexpr.codegen.llvm.emitter.memory import Binding, NotVectorizable
 from tensorexpr.codegen.llvm.text.builder import LONGEST_WORD, SCALAR_LOOP, Builder
 from tensorexpr.codegen.llvm.text.machine import Machine
 from tensorexpr.codegen.llvm.text.values import Value, literal
-from tensorexpr.codegen.lowering.stage.joining import follows
+from tensorexpr.codegen.lowering.stage.joining import side_by_side
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, Stmt, Store
 from tensorexpr.codegen.rewrites.lanes_last import lanes_last
 from tensorexpr.dtypes import float32
 from tensorexpr.errors import InternalError
-from tensorexpr.ir import Access, Apply, Const, Expr, Index, conjuncts, const
+from tensorexpr.ir import Apply, Const, Expr, Index, conjuncts, const
 from tensorexpr.records import replace
 from tensorexpr.traversal import substitute, walk
 
@@ -53,9 +53,9 @@ class Statements(Expressions):
         if body:
             emit_squares.fetched(self, body)
         while done < len(body):
-            side_by_side = () if self.lanes == 1 or self.mask is not None else _side_by_side(body[done:])
-            if len(side_by_side) > 1 and self._store_together(side_by_side):
-                done += len(side_by_side)
+            together = () if self.lanes == 1 or self.mask is not None else side_by_side(body[done:])
+            if len(together) > 1 and self._store_together(together):
+                done += len(together)
                 continue
             self.statement(body[done])
             done += 1
@@ -400,18 +400,6 @@ def _filled(s: Alloc) -> Store | None:
     if len(stores) != 1 or not isinstance(stores[0].value, Const):
         return None
     return stores[0] if sum(x is stores[0] for x in statements(s.body)) == 1 else None
-
-
-def _side_by_side(body: Block) -> tuple[Store, ...]:
-    """The stores that a block begins with which write to elements one after the other, none of which they read."""
-    found: list[Store] = []
-    for s in body:
-        if not isinstance(s, Store) or any(isinstance(n, Access) and n.tensor == s.buffer for n in walk(s.value)):
-            break
-        if found and not follows(found[-1], s):
-            break
-        found.append(s)
-    return tuple(found)
 
 
 def _constant_extent(s: For, start: Value, stop: Value) -> int | None:

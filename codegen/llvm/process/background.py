@@ -1,11 +1,11 @@
 """Machine code made by LLVM in the background, while Python goes on with the rest of a program.
 
 LLVM gives up Python's lock while it works, so its time and Python's are spent on two cores. `submit` hands over a `Job`, `image_of` waits
-for its object code. One thread works through all jobs in order (LLVM's wrapper has a lock, so that two would wait for each other) and ends
-where there are none. Between two calls of LLVM it needs Python's lock, some twenty times for a module, and a thread that computes gives it
-up only when its turn ends; so turns are short as long as there are jobs (with Python's 5 ms LLVM stood still for a third of the time of
-DenseNet). Whoever is interrupted while it waits goes on at once; `withdraw` takes back what nobody waits for then. A child of a
-fork has no thread: what is waited for there is made again.
+for its object code. One thread works through the jobs in order while Python computes, and one more while somebody waits and another
+core would stand still (`compilers`); threads end where there are no jobs. Between two calls of LLVM they need Python's lock, some
+twenty times for a module, and a thread that computes gives it up only when its turn ends; so turns are short as long as there are
+jobs (with Python's 5 ms LLVM stood still for a third of the time of DenseNet). Whoever is interrupted while it waits goes on at once;
+`withdraw` takes back what nobody waits for then. A child of a fork has no thread: what is waited for there is made again.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from tensorexpr.building.progress import step
+from tensorexpr.codegen.llvm.process.compilers import SIDE_BY_SIDE
 from tensorexpr.codegen.llvm.process.jit import object_code
 from tensorexpr.codegen.llvm.text.machine import Machine
 
@@ -48,40 +49,50 @@ class Job:
 
 
 _jobs: deque[Job] = deque()
+"""Those that have not begun."""
+_running: list[Job] = []
 _lock = threading.Lock()
-_worker: threading.Thread | None = None
+_threads = 0
 _before = sys.getswitchinterval()
 
 
 def submit(job: Job) -> None:
     """Has a job done, which waits or runs only once."""
-    global _worker
     with _lock:
-        if job.error is not None and job not in _jobs:  # it is asked for again: what ended it may be over
+        there = job in _jobs or job in _running
+        if job.error is not None and not there:  # it is asked for again: what ended it may be over
             job.error = None
             job.done.clear()
-        if job.done.is_set() or job in _jobs:
+        if job.done.is_set() or there:
             return
         _jobs.append(job)
-        if _worker is None:
+        _start(1)
+
+
+def _start(most: int) -> None:
+    """Starts a thread for jobs that wait, up to so many; under the lock."""
+    global _threads
+    if _jobs and _threads < most:
+        if not _threads:
             _short_turns()
-            _worker = threading.Thread(target=_work, name="tensorexpr-llvm", daemon=True)
-            _worker.start()
+        _threads += 1
+        threading.Thread(target=_work, name="tensorexpr-llvm", daemon=True).start()
 
 
 def _work() -> None:
-    global _worker
+    global _threads
     while True:
         with _lock:
             if not _jobs:
-                _long_turns()
-                _worker = None
+                _threads -= 1
+                if not _threads:
+                    _long_turns()
                 return
-            job = _jobs[0]
+            job = _jobs.popleft()
+            _running.append(job)
         job.run()
         with _lock:
-            if _jobs and _jobs[0] is job:
-                _jobs.popleft()
+            _running.remove(job)
 
 
 def _short_turns() -> None:
@@ -99,6 +110,9 @@ def _long_turns() -> None:
 
 def image_of(job: Job) -> bytes:
     """The object code of a job that was submitted. What LLVM raises is raised here."""
+    with _lock:
+        if not job.done.is_set():
+            _start(min(SIDE_BY_SIDE, _cores()))
     while not job.done.wait(_WAIT):
         step("machine code")
         submit(job)
@@ -108,40 +122,40 @@ def image_of(job: Job) -> bytes:
     return job.image
 
 
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def withdraw(jobs: Iterable[Job]) -> None:
     """Takes back jobs that have not begun."""
-    given = set(map(id, jobs))
-    with _lock:
-        kept = [job for number, job in enumerate(_jobs) if number == 0 or id(job) not in given]
-        _jobs.clear()
-        _jobs.extend(kept)
+    for job in jobs:
+        taken_back(job)
 
 
 def taken_back(job: Job) -> bool:
     """Takes back a job; says whether it had not begun."""
     with _lock:
-        if job.done.is_set() or (_jobs and _jobs[0] is job):
-            return False
         if job in _jobs:
             _jobs.remove(job)
-        return True
+        return not job.done.is_set() and job not in _running
 
 
 def _at_exit() -> None:
     """LLVM must not be taken down while it works."""
     with _lock:
-        running = _jobs[0] if _jobs else None
         _jobs.clear()
-    if running is not None:
-        running.done.wait()
+        running = list(_running)
+    for job in running:
+        job.done.wait()
 
 
 def _after_fork() -> None:
-    global _lock, _worker
-    if _worker is not None:
+    global _lock, _threads
+    if _threads:
         _long_turns()
-    _lock, _worker = threading.Lock(), None
+    _lock, _threads = threading.Lock(), 0
     _jobs.clear()
+    _running.clear()
 
 
 atexit.register(_at_exit)

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-import os
 import re
-import sys
-import threading
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import cache
 from typing import Any, NamedTuple
 
 from tensorexpr.codegen import disk
+from tensorexpr.codegen.llvm.process.compilers import Compiler, free_compiler, linking, target_machine
 from tensorexpr.codegen.llvm.runtime import memory_text, pool_text
 from tensorexpr.codegen.llvm.text.builder import INTRINSIC
 from tensorexpr.codegen.llvm.text.fences import fenced, may_need_fences
@@ -27,7 +25,6 @@ from tensorexpr.errors import InternalError, ScheduleError
 
 _libraries = itertools.count()
 _LIBRARIES = 64  # that one linker links
-_MODULES = 32  # that one builder of passes serves
 
 # What LLVM calls of itself: for instructions that a machine lacks, and for copies.
 _IMPLIED = (
@@ -41,79 +38,6 @@ _IMPLIED = (
 )
 
 _LOADER = ("dlopen", "dlsym", "getenv")  # what launches on a GPU find the driver with
-
-# One compilation at a time: LLVM's wrapper has a global lock anyway. Both are held while the process forks, so that a child never
-# inherits a compiler in the middle of something, or a lock that nobody will open. (The wrapper's is taken outside of ours, too:
-# where the last reference to linked code goes.)
-compiling = threading.RLock()
-
-
-def _before_fork() -> None:
-    compiling.acquire()
-    wrapper = sys.modules.get("llvmlite.binding.ffi")
-    if wrapper is not None:
-        wrapper.lib._lock.__enter__()
-
-
-def _after_fork() -> None:
-    wrapper = sys.modules.get("llvmlite.binding.ffi")
-    if wrapper is not None:
-        wrapper.lib._lock.__exit__(None, None, None)
-    compiling.release()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
-
-
-_WALKS_ALL_PATHS = 22
-"""The version of LLVM whose passes look for checksums in loops of 8 n steps, along all paths from what a step leaves to where it begins.
-A minimum uses its operand three times, so there are 3^32 paths through the 32 minima of `max(min(x[u] * y[v]) for ...)`."""
-
-
-@cache
-def _initialize() -> None:
-    """What LLVM is told once, for the whole process: an option that is given twice, or not known, ends it."""
-    from llvmlite import binding  # noqa: PLC0415
-
-    binding.initialize_native_target()
-    binding.initialize_native_asmprinter()
-    binding.initialize_native_asmparser()
-    if binding.llvm_version_info[0] == _WALKS_ALL_PATHS:
-        binding.set_option("tensorexpr", "-disable-loop-idiom-hashrecognize")
-
-
-@cache
-def _compiler(machine: Machine, level: int = 2) -> Any:
-    """A target machine that makes code at a level of optimization, made once and kept."""
-    from llvmlite import binding  # noqa: PLC0415
-
-    _initialize()
-    target = binding.Target.from_triple(machine.triple)
-    return target.create_target_machine(cpu=machine.cpu, features=machine.features, opt=level, reloc="pic", codemodel="small", jit=True)
-
-
-_pass_builders: dict[tuple[Machine, str], tuple[Any, int]] = {}
-
-
-def _pass_builder(machine: Machine, passes: str) -> Any:
-    """What makes the passes of a name, for one module more, under the lock.
-
-    Every module leaves callbacks in it that are called for each one after it (10 us a module), and it leaves 1.5 KiB behind when it
-    goes, so it is replaced by a new one after some.
-    """
-    from llvmlite import binding  # noqa: PLC0415
-
-    builder, count = _pass_builders.get((machine, passes), (None, _MODULES))
-    if count >= _MODULES:
-        loops = passes == "loops"
-        options = binding.PipelineTuningOptions(speed_level=2 if loops else 1)
-        options.loop_vectorization = options.slp_vectorization = loops
-        options.loop_interleaving = options.loop_unrolling = loops
-        builder, count = binding.create_pass_builder(_compiler(machine), options), 0
-    _pass_builders[machine, passes] = builder, count + 1
-    return builder
-
 
 _linkers: dict[Machine, tuple[Any, int]] = {}
 
@@ -130,7 +54,7 @@ def _linker(machine: Machine) -> Any:
     if count >= _LIBRARIES:
         # JITLink puts all parts of a library side by side; the older linker may put constants further from code than 2 GiB, where a
         # process has much else mapped (PyTorch, JAX), and then ends it.
-        linker, count = binding.create_lljit_compiler(_compiler(machine), use_jit_link=True), 0
+        linker, count = binding.create_lljit_compiler(target_machine(machine, 2), use_jit_link=True), 0
     _linkers[machine] = linker, count + 1
     return linker
 
@@ -172,12 +96,9 @@ def object_code(ir: str, machine: Machine, passes: str) -> ObjectCode:
     registers, common subexpressions, loop invariants); "loops" (all, with its vectorizers and unroller, at two to three
     times the time). Raises `InternalError` where the text is not valid IR.
     """
-    from llvmlite import binding  # noqa: PLC0415
-
-    with compiling:
-        module = _optimized(ir, machine, passes)
-        exports = tuple(f.name for f in module.functions if not f.is_declaration and f.linkage == binding.Linkage.external)
-        return ObjectCode(_compiler(machine, 0 if passes == "calls" else 2).emit_object(module), exports)
+    with free_compiler() as compiler, closing(_optimized(compiler, ir, machine, passes)) as module:
+        image = compiler.emit_object(module, machine, 0 if passes == "calls" else 2)
+        return ObjectCode(image, tuple(f.name for f in module.functions if not f.is_declaration and f.linkage.name == "external"))
 
 
 class NativeModule:
@@ -190,7 +111,7 @@ class NativeModule:
     def __init__(self, code: ObjectCode, machine: Machine, imports: Mapping[str, int] | None = None) -> None:
         from llvmlite import binding  # noqa: PLC0415
 
-        with compiling:
+        with linking:
             builder = binding.JITLibraryBuilder()
             for image in code.images:
                 builder.add_object_img(image)
@@ -230,8 +151,8 @@ class NativeModule:
 
 def assembly(ir: str, machine: Machine, passes: str) -> str:
     """What `object_code` makes of a text, as assembly text."""
-    with compiling:
-        return str(_compiler(machine).emit_assembly(_optimized(ir, machine, passes)))
+    with free_compiler() as compiler, closing(_optimized(compiler, ir, machine, passes)) as module:
+        return compiler.emit_assembly(module, machine)
 
 
 def _intrinsic_at(ir: str, error: str) -> str | None:
@@ -244,35 +165,27 @@ def _intrinsic_at(ir: str, error: str) -> str | None:
     return rest.partition("(")[0] if found else None
 
 
-def _optimized(ir: str, machine: Machine, passes: str) -> Any:
-    from llvmlite import binding  # noqa: PLC0415
-
+def _optimized(compiler: Compiler, ir: str, machine: Machine, passes: str) -> Any:
     try:
-        module = binding.parse_assembly(ir)
-        module.verify()
+        module = compiler.parsed(ir)
     except RuntimeError as error:
         said = str(error).strip()
         name = _intrinsic_at(ir, said)
         if name is not None:
             raise ScheduleError(f"intrinsic {name}: expected a body that LLVM reads, got {said}") from None
         raise InternalError(f"llvm: expected valid IR, got {said}") from None
-    if passes not in ("calls", "none"):
-        _run_passes(module, machine, passes)
-    if not may_need_fences(ir, (f.name for f in module.functions if f.is_declaration)):
-        return module
-    written = str(module)
-    put = fenced(written)
-    return module if put == written else binding.parse_assembly(put)
-
-
-def _run_passes(module: Any, machine: Machine, passes: str) -> None:
-    from llvmlite import binding  # noqa: PLC0415
-
-    builder = _pass_builder(machine, passes)
-    manager = builder.getModulePassManager()
     try:
-        manager.run(module, builder)
-    finally:
-        # Closing it does nothing: its class inherits the empty method in front of the one that frees (50 KiB for each compilation).
-        binding.newpassmanagers.NewPassManager._dispose(manager)
-        manager.detach()
+        if passes not in ("calls", "none"):
+            compiler.run_passes(module, machine, passes)
+        if not may_need_fences(ir, (f.name for f in module.functions if f.is_declaration)):
+            return module
+        written = str(module)
+        put = fenced(written)
+        if put == written:
+            return module
+        again = compiler.parsed(put)
+    except BaseException:
+        module.close()
+        raise
+    module.close()
+    return again

@@ -12,8 +12,9 @@ import os
 import threading
 from collections.abc import Callable
 
+from tensorexpr.codegen.llvm.process.compilers import linking
 from tensorexpr.codegen.llvm.process.interrupts import LOOK, is_pending, python_addresses
-from tensorexpr.codegen.llvm.process.jit import NativeModule, compiling
+from tensorexpr.codegen.llvm.process.jit import NativeModule
 from tensorexpr.codegen.llvm.runtime.pool_text import LIMIT, pool_text
 from tensorexpr.codegen.llvm.text.machine import host
 from tensorexpr.errors import ArgumentError
@@ -90,7 +91,7 @@ _pool: Pool | None = None
 def pool() -> Pool:
     """The pool of this process."""
     global _pool
-    with compiling:
+    with linking:
         if _pool is None:
             _pool = Pool()
         return _pool

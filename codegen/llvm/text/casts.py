@@ -18,7 +18,7 @@ _FLOATS = {dtypes.float16: "float", dtypes.bfloat16: "float", dtypes.float32: "f
 
 def register_type(dtype: DType) -> str:
     """The LLVM type of a value of `dtype` in registers."""
-    return "i1" if dtype.is_bool else _FLOATS.get(dtype) or f"i{dtype.bits}"
+    return "i1" if dtype.is_bool else _FLOATS[dtype] if dtype.is_float else f"i{dtype.bits}"
 
 
 def memory_type(dtype: DType) -> str:

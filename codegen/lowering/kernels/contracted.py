@@ -63,14 +63,17 @@ def _with_local(block: Block, name: str, buffer: Buffer) -> Block | None:
         return None if inner is None else (*block[: mine[0]], replace(only, body=inner), *block[mine[0] + 1 :])
     if not isinstance(only, Store) or only.buffer != name or any(n.tensor == name for n in accesses((only,))):
         return None
-    return (Alloc(buffer, tuple(_renamed(s, name, buffer.name) for s in block)),)
+    return (Alloc(buffer, tuple(at_local(s, name, buffer.name) for s in block)),)
 
 
-def _renamed(s: Stmt, name: str, local: str) -> Stmt:
-    """A statement that reads and writes the local buffer in place of the element."""
+def at_local(s: Stmt, name: str, local: str, dropped: int | None = None) -> Stmt:
+    """A statement that reads and writes the local buffer in place of a tensor: with all indices dropped, or so many from the front."""
+
+    def rest(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return () if dropped is None else indices[dropped:]
 
     def visit(node: Expr) -> Expr:
-        return replace(node, tensor=local, indices=()) if isinstance(node, Access) and node.tensor == name else node
+        return replace(node, tensor=local, indices=rest(node.indices)) if isinstance(node, Access) and node.tensor == name else node
 
     def seen(e: Expr) -> Expr:
         return bottom_up(e, visit)
@@ -78,14 +81,14 @@ def _renamed(s: Stmt, name: str, local: str) -> Stmt:
     match s:
         case Store():
             if s.buffer == name:
-                return Store(local, (), seen(s.value))
+                return Store(local, tuple(map(seen, rest(s.indices))), seen(s.value))
             return replace(s, indices=tuple(map(seen, s.indices)), value=seen(s.value))
         case For():
-            return replace(s, start=seen(s.start), stop=seen(s.stop), body=tuple(_renamed(x, name, local) for x in s.body))
+            return replace(s, start=seen(s.start), stop=seen(s.stop), body=tuple(at_local(x, name, local, dropped) for x in s.body))
         case Alloc():
-            return replace(s, body=tuple(_renamed(x, name, local) for x in s.body))
+            return replace(s, body=tuple(at_local(x, name, local, dropped) for x in s.body))
         case If():
-            then, otherwise = (tuple(_renamed(x, name, local) for x in part) for part in (s.then, s.otherwise))
+            then, otherwise = (tuple(at_local(x, name, local, dropped) for x in part) for part in (s.then, s.otherwise))
             return replace(s, condition=seen(s.condition), then=then, otherwise=otherwise)
         case Check():
             return replace(s, index=seen(s.index), extent=seen(s.extent))

@@ -178,23 +178,23 @@ def _alike(a: Stmt, b: Stmt) -> bool:
 
 def _loops(s: Stmt) -> int:
     """How many loops there are in a statement, itself included."""
-    return sum(isinstance(x, For) for x in _inside((s,)))
+    return sum(isinstance(x, For) for x in inside((s,)))
 
 
-def _inside(block: Block) -> Iterator[Stmt]:
+def inside(block: Block) -> Iterator[Stmt]:
     """Every statement of a block."""
     for s in block:
         yield s
         match s:
             case For() | Alloc():
-                yield from _inside(s.body)
+                yield from inside(s.body)
             case If():
-                yield from _inside((*s.then, *s.otherwise))
+                yield from inside((*s.then, *s.otherwise))
 
 
 def accesses(block: Block) -> Iterator[Access]:
     """Every read in a block."""
-    for s in _inside(block):
+    for s in inside(block):
         exprs: tuple[Expr, ...] = ()
         match s:
             case For():
@@ -211,7 +211,7 @@ def accesses(block: Block) -> Iterator[Access]:
 def _loop(a: For, b: For, needed: frozenset[str]) -> For | None:
     """One loop for two of the same bounds, with the name of the first, or a new one where the second has that inside."""
     if a.index != b.index:
-        bound = {s.index for s in _inside((*a.body, *b.body)) if isinstance(s, For)}
+        bound = {s.index for s in inside((*a.body, *b.body)) if isinstance(s, For)}
         a, b = (_renamed(s, fresh_name(a.index, set(bound))) for s in (a, b))
     body = _blocks(a.body, b.body, needed)
     return None if body is None else replace(a, body=body)

@@ -16,7 +16,7 @@ from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, Kernel
 from tensorexpr.codegen.nest.verify import touched
 from tensorexpr.ir import Access, Expr
 from tensorexpr.records import replace
-from tensorexpr.traversal import bottom_up, walk
+from tensorexpr.traversal import bottom_up, tensors_read
 
 
 def with_shared_slots(kernels: Sequence[Kernel], slots: Mapping[str, Buffer]) -> list[Kernel]:
@@ -78,7 +78,7 @@ def _begins(step: Stmt, name: str) -> bool:
         case For() | Alloc():
             return all(_begins(s, name) for s in step.body if name in set(touched((Kernel("", (s,)),))))
         case Store():
-            read = any(isinstance(n, Access) and n.tensor == name for e in (*step.indices, step.value) for n in walk(e))
+            read = any(name in tensors_read(e) for e in (*step.indices, step.value))
             return step.buffer == name and not read
     return False
 

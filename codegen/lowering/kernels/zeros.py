@@ -18,7 +18,7 @@ from tensorexpr.codegen.lowering.context.arithmetic import constant
 from tensorexpr.codegen.nest import LANES, Alloc, Block, Buffer, For, If, Stmt, Store
 from tensorexpr.ir import Access, Apply, Const, Expr, Index, apply, const
 from tensorexpr.records import replace
-from tensorexpr.traversal import free_names, walk
+from tensorexpr.traversal import free_names, tensors_read
 
 FEWEST = 4
 """Iterations around the rows from which on a sum of its own is worth its beginning and its end."""
@@ -53,7 +53,7 @@ def _apart(s: For, fresh: Callable[[str], str]) -> Stmt | None:
     if not isinstance(value, Apply) or value.op.name != "add" or not value.dtype.is_float or here not in value.args:
         return None
     added = value.args[1 - value.args.index(here)]
-    if not _is_zero(added) or any(isinstance(n, Access) and n.tensor == inside.buffer for n in walk(added)):
+    if not _is_zero(added) or inside.buffer in tensors_read(added):
         return None
     stored, needed = {n for e in inside.indices for n in free_names(e)}, set(free_names(added))
     rows = [x for x in loops if x.index in stored - needed]

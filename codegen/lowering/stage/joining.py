@@ -14,9 +14,8 @@ from collections.abc import Sequence
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, Kernel, Store
 from tensorexpr.codegen.nest.verify import touched
 from tensorexpr.integers import Affine
-from tensorexpr.ir import Access
 from tensorexpr.regions import Opaque, affine_of
-from tensorexpr.traversal import walk
+from tensorexpr.traversal import tensors_read
 
 MOST_JOINED = 4
 """Copies that are joined: the accumulators of all of them are in registers at once."""
@@ -61,7 +60,7 @@ def _joined_loops(loops: Sequence[For], known: frozenset[str]) -> For | None:
 
 
 def _reads(store: Store) -> bool:
-    return any(isinstance(n, Access) and n.tensor == store.buffer for e in (*store.indices, store.value) for n in walk(e))
+    return any(store.buffer in tensors_read(e) for e in (*store.indices, store.value))
 
 
 def _taken_apart(copy: Block) -> tuple[list[Buffer], Block, For | None]:
@@ -83,3 +82,15 @@ def follows(first: Store, second: Store) -> bool:
     opaque = Opaque()
     low, high = affine_of(first.indices[-1], opaque), affine_of(second.indices[-1], opaque)
     return low is not None and high is not None and high - low == Affine.of(1)
+
+
+def side_by_side(body: Block) -> tuple[Store, ...]:
+    """The stores that a block begins with which write to elements one after the other, none of which they read."""
+    found: list[Store] = []
+    for s in body:
+        if not isinstance(s, Store) or s.buffer in tensors_read(s.value):
+            break
+        if found and not follows(found[-1], s):
+            break
+        found.append(s)
+    return tuple(found)

@@ -26,9 +26,9 @@ from tensorexpr.codegen.lowering.context.tasks import Names
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, If
 from tensorexpr.codegen.schedule.analysis.state import Stage, State
 from tensorexpr.codegen.schedule.legal.placement import Part, blocks_in
-from tensorexpr.ir import Access, Axis, Const, Define, Definition, Expr, Index, Scatter, TensorType, apply, const, product
+from tensorexpr.ir import Axis, Const, Define, Definition, Expr, Index, Scatter, TensorType, apply, const, product
 from tensorexpr.records import record
-from tensorexpr.traversal import free_names, walk
+from tensorexpr.traversal import free_names, tensors_read
 
 PAGE, LINE = 4096, 64
 """Bytes of a page of memory, and of a line of the caches."""
@@ -242,7 +242,7 @@ def moved_apart(scatter: Scatter) -> tuple[Expr, ...]:
     results a page apart would wait for each other.
     """
     shape, item = scatter.type.shape, scatter.type.dtype.itemsize
-    first = next((d for d, index in enumerate(scatter.indices) if any(isinstance(n, Access) for n in walk(index))), 0)
+    first = next((d for d, index in enumerate(scatter.indices) if tensors_read(index)), 0)
     whole, row = constant(product(shape[first:])), constant(product(shape[first + 1 :]))
     if not first or not whole or not row or whole * item % PAGE:
         return shape

@@ -27,7 +27,7 @@ from tensorexpr.codegen.schedule.legal.legality import MOST_COPIES
 from tensorexpr.errors import InternalError
 from tensorexpr.ir import TRUE, Access, Apply, Axis, Cast, Const, Expr, Index, apply, conjunction, conjuncts, const
 from tensorexpr.records import record, replace
-from tensorexpr.traversal import free_names, map_children, size_names, substitute, walk
+from tensorexpr.traversal import free_names, map_children, size_names, substitute, tensors_read
 
 LOCAL_BYTES = 1 << 17
 """No accumulators above this size: they would not fit a stack comfortably. Schedules have smaller tiles."""
@@ -351,7 +351,7 @@ class Reductions(ABC):
         guard on elements would ask for those of the missing lanes.)"""
         axes = set(self.stage.axes_of(loop))
         group = self.stage.group_of(loop)
-        if any(isinstance(n, Access) for condition in task.where for n in walk(condition)):
+        if any(map(tensors_read, task.where)):
             return False
         if group is None or task.checks or not all(m.combiner.is_builtin and m.combiner.name == "sum" for m in group.members):
             return False

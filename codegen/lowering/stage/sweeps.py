@@ -26,7 +26,7 @@ from tensorexpr.errors import InternalError, Location
 from tensorexpr.ir import Access, Expr, Index, Param, apply, conjunction, const
 from tensorexpr.records import record, replace
 from tensorexpr.regions import affine_of
-from tensorexpr.traversal import bottom_up, free_names, walk
+from tensorexpr.traversal import bottom_up, free_names, tensors_read, walk
 
 Place = Callable[[str, tuple[Expr, ...]], tuple[str, tuple[Expr, ...]]]
 """Where an element of a tensor is kept: the buffer, and indices in it."""
@@ -216,7 +216,7 @@ class SweepLoops(Loops):
         """Whether elements of neighboring steps lie side by side, those of neighboring points in rows apart."""
         step = self.parts.groups[0].axes[0].index
         lanes = set(self.stage.axes_of(square.lane))
-        if not indices or any(isinstance(n, Access) for i in indices for n in walk(i)):
+        if not indices or any(map(tensors_read, indices)):
             return False
         last = affine_of(indices[-1])
         others = {n for i in indices[:-1] for n in free_names(i)}

@@ -19,7 +19,7 @@ from tensorexpr.codegen.schedule.scatters.part import plans_of, segment_sum
 from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Const, Define, Expr, Scatter, Segments, product
-from tensorexpr.traversal import free_names, walk
+from tensorexpr.traversal import free_names, tensors_read
 
 Shapes = dict[str, tuple[Expr, ...]]
 LEAST_ROWS = 32
@@ -121,7 +121,7 @@ def plan_gpu_scatter(s: Planned, scatter: Scatter) -> None:
 
 def _hangs(bound: Expr, inner: set[str]) -> bool:
     """Whether a bound of an axis depends on other axes or on data."""
-    return any(isinstance(n, Access) for n in walk(bound)) or bool(inner & set(free_names(bound)))
+    return bool(tensors_read(bound)) or bool(inner & set(free_names(bound)))
 
 
 def plan_gpu_segments(s: Planned, name: str) -> None:

@@ -37,7 +37,7 @@ from tensorexpr.dtypes import accumulator
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Const, Expr, Program, Scatter, product
 from tensorexpr.regions import Opaque, affine_of
-from tensorexpr.traversal import free_names, walk
+from tensorexpr.traversal import free_names, tensors_read, walk
 
 Shapes = dict[str, tuple[Expr, ...]]
 
@@ -144,7 +144,7 @@ def _points(s: Planned, scatter: Scatter, shapes: Shapes) -> tuple[int, int | No
     total = prod(known[axis.index] for axis in scatter.axes)
     for axis in scatter.axes:
         names = {n for e in (axis.start, axis.stop) for n in free_names(e)}
-        if not any(isinstance(node, Access) for e in (axis.start, axis.stop) for node in walk(e)):
+        if not any(map(tensors_read, (axis.start, axis.stop))):
             continue
         around = prod(known[other.index] for other in scatter.axes if other.index in (*names, axis.index))
         for access in (node for e in (scatter.value, *scatter.indices) for node in walk(e) if isinstance(node, Access)):

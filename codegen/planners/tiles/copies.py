@@ -1,10 +1,13 @@
 """The loops of copies of operands into panels.
 
 A copy runs through the tensor in its order. Where the blocks of the panel lie across the tensor's rows, squares of elements are turned
-around in registers, so that both sides are met side by side.
+around in registers, so that both sides are met side by side. Where the last axis is shorter than a vector (the taps of a convolution), it
+and those before it that follow each other in the copy as well are gone through as one.
 """
 
 from __future__ import annotations
+
+from math import prod
 
 from tensorexpr.codegen.planners.tiles.loops import plan
 from tensorexpr.codegen.schedule.definitions.staging import Layout
@@ -27,7 +30,17 @@ def plan_copy(schedule: Planned, copy: str, tensor: str, layout: Layout, shapes:
         handle.reorder(*source[:-1], source[-1], inner)
         handle.vectorize(inner)
         return
-    length = schedule.state.stage(copy).extent(names[last])
+    run = [last]
+    while run[0] - 1 != place and order.index(run[0] - 1) + 1 == order.index(run[0]):
+        run = [run[0] - 1, *run]
+    lengths = [schedule.state.stage(copy).extent(names[k]) for k in run]
+    length = lengths[-1]
+    if length is not None and length < lanes and None not in lengths and len(run) > 1 and block % lanes == 0:
+        fused = names[run[0]]
+        for k in run[1:]:
+            fused = handle.fuse(fused, names[k])
+        names[last], length = fused, prod(n or 0 for n in lengths)
+        source = [*source[: run[0]], fused]
     if length is None or length < lanes or block % lanes:
         plan(schedule, copy, shapes)
         return

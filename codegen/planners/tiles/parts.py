@@ -27,8 +27,8 @@ from tensorexpr.codegen.schedule.legal.legality import is_ordered
 from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.dtypes import accumulator
 from tensorexpr.errors import ScheduleError
-from tensorexpr.ir import Access, Const, Define, Expr, Index, Program, product
-from tensorexpr.traversal import free_names, walk
+from tensorexpr.ir import Const, Define, Expr, Index, Program, product
+from tensorexpr.traversal import free_names, tensors_read
 
 ENOUGH = 16
 """Independent pieces of work that a definition has without partial results where it is left alone."""
@@ -135,7 +135,7 @@ class _Taker:
 
 def _read(group: Group) -> set[str]:
     """The tensors that a reduction reads."""
-    return {n.tensor for m in group.members for v in m.values for n in walk(v) if isinstance(n, Access)} or {""}
+    return {name for m in group.members for v in m.values for name in tensors_read(v)} or {""}
 
 
 def even_block(extent: int, parts: int) -> int:

@@ -2,10 +2,11 @@
 
     for j_o in parallel: for i_o: for k: tile        P[j_o] = B[.., j_o]   at j_o, or all of P before the loops
 
-Blocks follow from the caches: the panel of one block of lanes runs over as many rows as the second level holds; where a reduction is so
-long that a panel does not fit, its outer loop stands around more tiles, whose accumulators wait in the first level. A copy that is large
-beside what the contraction reads and writes is made in its loops, a panel or a few at a time, which each thread keeps in memory of its
-own (`compute_at`): at the outermost data loop where that is little memory, as long as it is not made again and again there.
+Blocks follow from the caches: the panel of one block of lanes runs over as many rows as the second level holds. Where a reduction is so
+long that a panel does not fit, its outer loop, in blocks for which one does, stands around more tiles, whose accumulators wait in the first
+level. A copy that is large beside what the contraction reads and writes is made in its loops, a panel or a few at a time, which each thread
+keeps in memory of its own (`compute_at`): at the outermost data loop where that is little memory, as long as it is not made again and again
+there.
 """
 
 from __future__ import annotations
@@ -99,13 +100,17 @@ def apply_plan(
             far, near = handle.split(blocks, count, "guard")
             outer = [*batch, far, columns, near]
     else:
-        outer = [*batch, *others[:1], columns, *others[1:], blocks]
+        rows_bytes = sum(_elements(model.planner.shapes[r.access.tensor]) * r.access.dtype.itemsize for r in streamed)
+        # Where all that rows read stays in the second level, what lanes read goes by once.
+        outer = [*batch, columns, *others, blocks] if rows_bytes <= whole else [*batch, *others[:1], columns, *others[1:], blocks]
     held: list[str] = []
     if panel > whole:
         loops, held = _held(handle, [x for x in outer if x is not None], others, blocks, chosen.rows * lanes * planner.dtype.itemsize)
         outer = [*loops]
-        if held and len(reduced) == 1:
-            reduced = [*handle.split(reduced[0], max(1, whole // 2 * lengths[model.reduction[0]] // panel))]
+        steps = stage.extent(reduced[0]) or 1
+        count = -(-steps // -(-steps // max(1, whole // 2 * steps // panel)))
+        if held and (1 < count < steps or len(reduced) == 1):
+            reduced = [*handle.split(reduced[0], count), *reduced[1:]]
     around = [x for x in (*outer, *around) if x is not None]
     order = [*around, *reduced[: len(held) and 1], *held, *reduced[len(held) and 1 :]]
     if not held and any(model.is_far(lanes, r) for r in lane_reads):

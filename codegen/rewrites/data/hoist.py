@@ -28,7 +28,7 @@ from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.codegen.rewrites.touched.places import apart
 from tensorexpr.ir import TRUE, Access, Apply, Const, Expr, Index, apply, conjunction, const
 from tensorexpr.text import print_expr
-from tensorexpr.traversal import children, free_names, map_children, negate, walk
+from tensorexpr.traversal import children, free_names, map_children, negate, tensors_read, walk
 
 
 def hoist(nest: LoopNest, loop: str, term: Expr, name: str | None = None) -> LoopNest:
@@ -65,7 +65,7 @@ def hoist(nest: LoopNest, loop: str, term: Expr, name: str | None = None) -> Loo
     paths = [path for path in loop_paths(nest, loop) if any(True for _ in places_of(loop_at(nest, path).body, term))]
     if not paths:
         raise refuse(f"expected a term of the body of {loop}, got {print_expr(term)}", loop_at(nest, loop_paths(nest, loop)[0]), loop)
-    read = next((n.tensor for n in walk(term) if isinstance(n, Access)), "term")
+    read = next(iter(tensors_read(term)), "term")
     name = name or fresh(nest, f"{read}_of")[0]
     for path in reversed(paths):
         nest = put(nest, path, _hoisted(nest, path, term, name))
@@ -78,7 +78,7 @@ def _hoisted(nest: LoopNest, path: Path, term: Expr, name: str) -> Block:
     def refused(why: str) -> Exception:
         return refuse(f"expected a term that can be computed in front of {loop.index}, got {print_expr(term)}: {why}", loop, loop.index)
 
-    reads = {n.tensor for n in walk(term) if isinstance(n, Access)}
+    reads = set(tensors_read(term))
     changed = sorted(reads & {*buffers_written(loop.body), *(s.buffer.name for _, s in walk_block(loop.body) if isinstance(s, Alloc))})
     if loop.index in free_names(term):
         raise refused("it depends on its index")

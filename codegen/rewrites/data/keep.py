@@ -33,7 +33,7 @@ from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, const
 from tensorexpr.records import replace
 from tensorexpr.regions import affine_of
 from tensorexpr.text import print_expr
-from tensorexpr.traversal import free_names, map_children, walk
+from tensorexpr.traversal import free_names, map_children, tensors_read, walk
 
 
 def keep(nest: LoopNest, loop: str, term: Expr, name: str | None = None) -> LoopNest:
@@ -77,7 +77,7 @@ def keep(nest: LoopNest, loop: str, term: Expr, name: str | None = None) -> Loop
     found = {path: own for path, own in terms.items() if own is not None}
     if not any(own == term for own in found.values()):
         raise refuse(f"expected a term of the body of {loop}, got {print_expr(term)}", loop_at(nest, loop_paths(nest, loop)[0]), loop)
-    read = next((n.tensor for n in walk(term) if isinstance(n, Access)), "term")
+    read = next(iter(tensors_read(term)), "term")
     name = name or fresh(nest, f"{read}_kept")[0]
     made, reasons = nest, []
     for path, own in reversed(found.items()):

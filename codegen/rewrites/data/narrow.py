@@ -6,9 +6,9 @@
     for i in range(0, 8):                                   for i in range(0, 8):
         y[i] = where(a[i] == i, x[i], 0.0)                      y[i] = where(a[i] == i32(i), x[i], 0.0)
 
-Legal where every value that is stored is within the narrow type, by the ranges of indices at its place; elements that are read are, for
-they were stored. What compares them with values that are within it as well is asked in the narrow type: a vector of positions is then as
-long as one of the float32 values that they are positions of.
+Legal where every value that is stored is within the narrow type, by the ranges of indices at its place, and by what is stored in other
+buffers; elements that are read are, for they were stored. What compares them is asked in the narrowest type that holds both: a vector of
+positions is then no longer than one of the float32 values that they are positions of.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tensorexpr.dtypes import DType
 from tensorexpr.hints import suggestion
 from tensorexpr.ir import Access, Apply, Cast, Const, Expr, apply
 from tensorexpr.records import replace
-from tensorexpr.traversal import bottom_up, negate, walk
+from tensorexpr.traversal import bottom_up, negate, tensors_read
 
 TYPES = {dtype.name: dtype for dtype in (dtypes.int8, dtypes.int16, dtypes.int32)}
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
@@ -70,14 +70,14 @@ def narrow(nest: LoopNest, buffer: str, dtype: str = "int32") -> LoopNest:
     taken = any(a.tensor == buffer for call in calls for a in call.operands)
     if taken or any(b.memory == "parameter" or b.dtype is not dtypes.int64 for b in own):
         raise refuse(f"expected int64 values that only statements of {nest.name} need, got those of {buffer}")
-    made = _Narrowed(buffer, TYPES[dtype])
+    made = _Narrowed(buffer, TYPES[dtype], _Ranges(nest))
     kernels = tuple(replace(k, body=made.block(k.body, Facts(buffers_written(k.body)))) for k in nest.kernels)
     return replace(nest, kernels=kernels, workspace=tuple(map(made.declared, nest.workspace)))
 
 
 class _Narrowed:
-    def __init__(self, buffer: str, dtype: DType) -> None:
-        self.buffer, self.dtype = buffer, dtype
+    def __init__(self, buffer: str, dtype: DType, ranges: _Ranges) -> None:
+        self.buffer, self.dtype, self.ranges = buffer, dtype, ranges
 
     def declared(self, buffer: Buffer) -> Buffer:
         return replace(buffer, dtype=self.dtype) if buffer.name == self.buffer else buffer
@@ -109,52 +109,101 @@ class _Narrowed:
 
     def value(self, expr: Expr, facts: Facts) -> Expr:
         """An expression that reads the elements as they are now, and compares them as such."""
-        if not any(isinstance(n, Access) and n.tensor == self.buffer for n in walk(expr)):
+        if self.buffer not in tensors_read(expr):
             return expr
 
         def visit(node: Expr) -> Expr:
             if isinstance(node, Access) and node.tensor == self.buffer:
                 return Cast(dtypes.int64, replace(node, dtype=self.dtype))
             if isinstance(node, Apply) and node.op.name in COMPARISONS and any(self.is_read(a) for a in node.args):
-                if all(self.is_within(a, facts) for a in node.args):
-                    return apply(node.op.name, *(self.narrow(a, facts) for a in node.args))
+                for dtype in TYPES.values():
+                    if dtype.itemsize >= self.dtype.itemsize and all(self.is_within(a, facts, dtype) for a in node.args):
+                        return apply(node.op.name, *(self.narrow(a, facts, dtype) for a in node.args))
             return node
 
         return bottom_up(expr, visit)
 
     def is_read(self, expr: Expr) -> bool:
         """Whether a value is an element of narrow integers, or one of several."""
-        if isinstance(expr, Cast):
-            return isinstance(expr.arg, Access) and expr.arg.dtype.is_integer and expr.arg.dtype.itemsize <= self.dtype.itemsize
-        return isinstance(expr, Apply) and expr.op.name in ("where", "minimum", "maximum") and any(map(self.is_read, expr.args))
+        found = _type_read(expr)
+        return found is not None and found.itemsize <= self.dtype.itemsize
 
-    def narrow(self, expr: Expr, facts: Facts) -> Expr:
-        """A value in the narrow type. Requires: it is within."""
+    def narrow(self, expr: Expr, facts: Facts, dtype: DType | None = None) -> Expr:
+        """A value in the narrow type, or another one. Requires: it is within."""
+        dtype = dtype or self.dtype
         if isinstance(expr, Const):
-            return Const(expr.value, self.dtype)
+            return Const(expr.value, dtype)
         if isinstance(expr, Cast) and expr.arg.dtype.is_integer:
-            return expr.arg if expr.arg.dtype is self.dtype else Cast(self.dtype, expr.arg)
-        if isinstance(expr, Apply) and expr.op.name in ("where", "minimum", "maximum"):
+            return expr.arg if expr.arg.dtype is dtype else Cast(dtype, expr.arg)
+        read = _type_read(expr)
+        if isinstance(expr, Apply) and read is not None:
             values = expr.args[1:] if expr.op.name == "where" else expr.args
-            if any(map(self.is_read, values)) and all(self.is_within(a, facts) for a in values):
-                return apply(expr.op.name, *expr.args[: -len(values)], *(self.narrow(a, facts) for a in values))
-        return Cast(self.dtype, expr)
+            wide = read if read.itemsize > dtype.itemsize else dtype
+            if all(self.is_within(a, facts, wide) for a in values):
+                made = apply(expr.op.name, *expr.args[: -len(values)], *(self.narrow(a, facts, wide) for a in values))
+                return made if wide is dtype else Cast(dtype, made)
+        return Cast(dtype, expr)
 
-    def is_within(self, expr: Expr, facts: Facts) -> bool:
-        low, high = _range(expr, facts)
-        return low >= self.dtype.least and high <= self.dtype.greatest
+    def is_within(self, expr: Expr, facts: Facts, dtype: DType | None = None) -> bool:
+        dtype = dtype or self.dtype
+        low, high = self.ranges.of(expr, facts)
+        return low >= dtype.least and high <= dtype.greatest
 
 
-def _range(expr: Expr, facts: Facts) -> tuple[float, float]:
-    """The least and greatest value that an integer may have at a place."""
-    if isinstance(expr, Cast) and (expr.arg.dtype.is_integer or expr.arg.dtype.is_bool):
-        return (0, 1) if expr.arg.dtype.is_bool else (int(expr.arg.dtype.least), int(expr.arg.dtype.greatest))
+def _type_read(expr: Expr) -> DType | None:
+    """The type of the narrow integers of which a value is an element, or one of several, the widest of these; None where it is none."""
+    if isinstance(expr, Cast):
+        narrow = isinstance(expr.arg, Access) and expr.arg.dtype.name in TYPES
+        return expr.arg.dtype if narrow else None
     if isinstance(expr, Apply) and expr.op.name in ("where", "minimum", "maximum"):
-        (a, b), (c, d) = (_range(arg, facts) for arg in expr.args[-2:])
-        choose = {"where": (min, max), "minimum": (min, min), "maximum": (max, max)}[expr.op.name]
-        return choose[0](a, c), choose[1](b, d)
-    if expr.dtype is not dtypes.int64 or any(isinstance(n, Access) for n in walk(expr)):
-        return -math.inf, math.inf
-    least = max((min(facts.interval(f)[0] for f in bound) for bound in facts.bounds(expr, False)), default=-math.inf)
-    most = min((max(facts.interval(f)[1] for f in bound) for bound in facts.bounds(expr, True)), default=math.inf)
-    return least, most
+        values = expr.args[1:] if expr.op.name == "where" else expr.args
+        return max((found for a in values if (found := _type_read(a))), key=lambda dtype: dtype.itemsize, default=None)
+    return None
+
+
+class _Ranges:
+    """The least and greatest values that integers of a nest may have."""
+
+    def __init__(self, nest: LoopNest) -> None:
+        self.nest = nest
+        self.made = {b.name for b in nest.workspace} | {s.buffer.name for _, s in walk_nest(nest) if isinstance(s, Alloc)}
+        self.known: dict[str, tuple[float, float]] = {}
+        self.asked: list[str] = []
+
+    def of(self, expr: Expr, facts: Facts) -> tuple[float, float]:
+        """Those of a value at a place."""
+        match expr:
+            case Cast() if expr.arg.dtype.is_bool:
+                return 0, 1
+            case Cast() if expr.arg.dtype.is_integer:
+                low, high = self.of(expr.arg, facts)
+                low, high = max(low, int(expr.arg.dtype.least)), min(high, int(expr.arg.dtype.greatest))
+                least, greatest = int(expr.dtype.least), int(expr.dtype.greatest)
+                return (low, high) if least <= low and high <= greatest else (least, greatest)
+            case Apply() if expr.op.name in ("where", "minimum", "maximum"):
+                (a, b), (c, d) = (self.of(arg, facts) for arg in expr.args[-2:])
+                choose = {"where": (min, max), "minimum": (min, min), "maximum": (max, max)}[expr.op.name]
+                return choose[0](a, c), choose[1](b, d)
+            case Access() if expr.tensor in self.made:
+                return self.stored(expr.tensor)
+        if not expr.dtype.is_integer or tensors_read(expr):
+            return -math.inf, math.inf
+        least = max((min(facts.interval(f)[0] for f in bound) for bound in facts.bounds(expr, False)), default=-math.inf)
+        most = min((max(facts.interval(f)[1] for f in bound) for bound in facts.bounds(expr, True)), default=math.inf)
+        return least, most
+
+    def stored(self, buffer: str) -> tuple[float, float]:
+        """Those of what is stored in a buffer: choices of its own elements are none beside the others."""
+        if buffer in self.known:
+            return self.known[buffer]
+        if buffer in self.asked:
+            return math.inf, -math.inf
+        self.asked.append(buffer)
+        found = [
+            self.of(s.value, Facts.at(self.nest, path)) for path, s in walk_nest(self.nest) if isinstance(s, Store) and s.buffer == buffer
+        ]
+        self.asked.pop()
+        low, high = min((low for low, _ in found), default=math.inf), max((high for _, high in found), default=-math.inf)
+        if not self.asked:
+            self.known[buffer] = low, high
+        return low, high

@@ -17,9 +17,8 @@ from tensorexpr.codegen.rewrites.expressions import buffers_written, elements_re
 from tensorexpr.codegen.rewrites.paths import loop_at, loop_paths
 from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.codegen.schedule.analysis.strides import FAR, reach
-from tensorexpr.ir import Access
 from tensorexpr.records import replace
-from tensorexpr.traversal import walk
+from tensorexpr.traversal import tensors_read
 
 
 def stream(nest: LoopNest, buffer: str) -> LoopNest:
@@ -74,7 +73,7 @@ def prefetch(nest: LoopNest, buffer: str, loop: str, rows: int = 1) -> LoopNest:
         if buffer in buffers_written(s.body):
             raise refuse(f"expected what {loop} only reads to fetch ahead, got {buffer}, which it writes", s, loop)
         read = [a for a in elements_read(s.body) if a.tensor == buffer and len(a.indices) == len(shapes[buffer])]
-        known = [a for a in read if not any(isinstance(n, Access) for index in a.indices for n in walk(index))]
+        known = [a for a in read if not any(map(tensors_read, a.indices))]
         found.update(reach(a, shapes[buffer]).stride(loop) for a in known)
     step = max(found, default=0)
     if len(found) != 1 or not 0 < step < FAR:

@@ -44,7 +44,7 @@ from tensorexpr.interpret import identity_of
 from tensorexpr.ir import Access, Apply, Const, Expr, Index, Size, apply
 from tensorexpr.records import replace
 from tensorexpr.text import print_expr
-from tensorexpr.traversal import free_names, negate, walk
+from tensorexpr.traversal import free_names, negate, tensors_read, walk
 
 
 def separate(nest: LoopNest, buffer: str, loop: str, name: str | None = None) -> LoopNest:
@@ -143,7 +143,7 @@ def _operation(nest: LoopNest, buffer: str, at: Path) -> str:
     for _, s in walk_block(loop_at(nest, at).body):
         if isinstance(s, Store) and s.buffer == buffer:
             found.setdefault(operation_of(s))
-        elif any(isinstance(n, Access) and n.tensor == buffer for e in expressions_of(s) for n in walk(e)):
+        elif any(buffer in tensors_read(e) for e in expressions_of(s)):
             found.setdefault(None)
     operation = next(iter(found))
     if len(found) != 1 or operation not in COMBINERS:
@@ -174,7 +174,7 @@ def _checks(nest: LoopNest, at: Path) -> list[Block]:
 
 def _tensors(expressions: Iterable[Expr]) -> set[str]:
     """The tensors that expressions read."""
-    return {n.tensor for e in expressions for n in walk(e) if isinstance(n, Access)}
+    return {name for e in expressions for name in tensors_read(e)}
 
 
 def _check_alone(nest: LoopNest, at: Path, buffer: str, around: list[Stmt], checks: list[Block]) -> None:

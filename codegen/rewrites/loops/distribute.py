@@ -30,7 +30,7 @@ from tensorexpr.codegen.rewrites.paths import Path, loop_at, loop_paths, rewrite
 from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.ir import Access, Expr, Index, const
 from tensorexpr.records import record, replace
-from tensorexpr.traversal import negate, walk
+from tensorexpr.traversal import negate, tensors_read, walk
 
 
 def distribute(nest: LoopNest, loop: str) -> LoopNest:
@@ -112,7 +112,7 @@ def distributed(s: For, facts: Facts, deps: Dependences, inner: str | None = Non
         if buffer.name in inside:
             raise NotAlone(f"expected {buffer.name} of {s.index} once, got a copy of it in a statement beside")
     changed = buffers_written(s.body)
-    if any(isinstance(n, Access) and n.tensor in changed for e in (s.start, s.stop) for n in walk(e)):
+    if any(name in changed for e in (s.start, s.stop) for name in tensors_read(e)):
         raise NotAlone(f"expected bounds of {s.index} that its iterations do not change")
     wanted: Sequence[int] = range(1, len(parts))
     if inner is not None:
@@ -182,7 +182,7 @@ def taken_apart(s: For, inner: str | None = None, opened: bool = True) -> tuple[
 
 
 def _reads(expr: Expr, buffers: frozenset[str]) -> bool:
-    return any(isinstance(n, Access) and n.tensor in buffers for n in walk(expr))
+    return any(name in buffers for name in tensors_read(expr))
 
 
 def is_over(s: Stmt, name: str) -> bool:

@@ -35,9 +35,9 @@ from tensorexpr.codegen.rewrites.loops.partition import SHARED
 from tensorexpr.codegen.rewrites.loops.simplify import simplified
 from tensorexpr.codegen.rewrites.paths import Path, around, inside, loop_at, loop_paths, put, walk_block
 from tensorexpr.codegen.rewrites.refusals import refuse
-from tensorexpr.ir import Access, Expr, Index, apply
+from tensorexpr.ir import Expr, Index, apply
 from tensorexpr.records import replace
-from tensorexpr.traversal import free_names, walk
+from tensorexpr.traversal import free_names, tensors_read
 
 
 def reorder(nest: LoopNest, *loops: str) -> LoopNest:
@@ -184,11 +184,11 @@ def _exchanged(outer: For, inner: For, tests: Sequence[Expr], facts: Facts) -> B
         body = body[0].body
     changed = buffers_written(inner.body)
     bounds = [inner.start, inner.stop, *tests, outer.start, outer.stop]
-    if any(isinstance(n, Access) and n.tensor in changed for e in bounds for n in walk(e)):
+    if any(name in changed for e in bounds for name in tensors_read(e)):
         raise NotAlone(f"expected bounds of {inner.index} that its iterations do not change")
     ahead = [test for test in tests if outer.index not in free_names(test)]  # holds for all iterations or none, and stays around both
     tests = [test for test in tests if outer.index in free_names(test)]
-    if any(isinstance(n, Access) for n in walk(inner.start)) or any(isinstance(n, Access) for n in walk(inner.stop)):
+    if tensors_read(inner.start) or tensors_read(inner.stop):
         if tests or outer.index in (*free_names(inner.start), *free_names(inner.stop)):
             raise NotAlone(f"expected bounds of {inner.index} that depend on no data inside of {outer.index}")
     conditions = list(tests)

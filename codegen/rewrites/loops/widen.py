@@ -19,9 +19,9 @@ from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.loops.simplify import simplified
 from tensorexpr.codegen.rewrites.paths import Path, loop_at, loop_paths, rewrite_loops
 from tensorexpr.codegen.rewrites.refusals import refuse
-from tensorexpr.ir import Access, Index, apply
+from tensorexpr.ir import Index, apply
 from tensorexpr.records import replace
-from tensorexpr.traversal import free_names, walk
+from tensorexpr.traversal import free_names, tensors_read
 
 
 def widen(nest: LoopNest, loop: str, outer: str) -> LoopNest:
@@ -59,7 +59,7 @@ def widen(nest: LoopNest, loop: str, outer: str) -> LoopNest:
     def widened(s: For, path: Path) -> Block | None:
         if outer not in (*free_names(s.start), *free_names(s.stop)):
             return None
-        if any(isinstance(n, Access) for e in (s.start, s.stop) for n in walk(e)):
+        if any(map(tensors_read, (s.start, s.stop))):
             raise refuse(f"expected bounds of {loop} that depend on no data to widen it", s, loop)
         facts = Facts.at(nest, path)
         start, stop = hull(s.start, outer, facts, False), hull(s.stop, outer, facts, True)

@@ -25,7 +25,7 @@ from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.codegen.rewrites.touched.places import by_axes, loops_around, pruned_block
 from tensorexpr.ir import Access, Expr, Index, apply, conjunction, const
 from tensorexpr.records import replace
-from tensorexpr.traversal import free_names, walk
+from tensorexpr.traversal import free_names, tensors_read, walk
 
 
 def own(nest: LoopNest, buffer: str, loop: str, width: int, axis: int = 0, name: str | None = None) -> LoopNest:
@@ -133,7 +133,7 @@ def _without(block: Block, buffer: str) -> Block:
             case Alloc():
                 body = _without(s.body, buffer)
                 name = s.buffer.name
-                used = any(isinstance(n, Access) and n.tensor == name for e in expressions_in(body) for n in walk(e))
+                used = any(name in tensors_read(e) for e in expressions_in(body))
                 made += [replace(s, body=body)] if used else _without(body, name)
             case _:
                 made.append(s)

@@ -11,7 +11,7 @@ from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.hints import suggestion
 from tensorexpr.ir import Access, Expr
 from tensorexpr.records import record, replace
-from tensorexpr.traversal import negate, walk
+from tensorexpr.traversal import negate, tensors_read, walk
 
 
 @record(eq=False)
@@ -84,7 +84,7 @@ def rest_of(nest: LoopNest, path: Path, copies: Sequence[Path], depth: int = 1) 
 
 def is_read_by(s: Stmt, buffer: str) -> bool:
     """Whether an expression of a statement itself reads a buffer."""
-    return any(isinstance(n, Access) and n.tensor == buffer for e in expressions_of(s) for n in walk(e))
+    return any(buffer in tensors_read(e) for e in expressions_of(s))
 
 
 def elements_of(s: Stmt, buffer: str) -> tuple[Access, ...]:
@@ -175,7 +175,7 @@ def _named_outside(nest: LoopNest) -> set[str]:
 
     def block(statements: Block, local: frozenset[str]) -> None:
         for s in statements:
-            found.update({n.tensor for e in expressions_of(s) for n in walk(e) if isinstance(n, Access)} - local)
+            found.update({name for e in expressions_of(s) for name in tensors_read(e)} - local)
             if isinstance(s, Store):
                 found.update({s.buffer} - local)
             block(inside(s), local | {s.buffer.name} if isinstance(s, Alloc) else local)

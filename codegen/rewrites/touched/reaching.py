@@ -23,7 +23,7 @@ from tensorexpr.codegen.rewrites.touched.windows import element_names
 from tensorexpr.integers import Domain, eq
 from tensorexpr.ir import FALSE, Access, Axis, Expr, Index, apply, conjunction
 from tensorexpr.regions import Opaque, affine_of, domain_of, expression_of
-from tensorexpr.traversal import size_names, walk
+from tensorexpr.traversal import size_names, tensors_read, walk
 
 
 class Values:
@@ -55,7 +55,7 @@ class Values:
         """The value of one store for the element, and where it is the one that stores it (None: everywhere)."""
         s = statement(self.nest, store)
         assert isinstance(s, Store)
-        if any(isinstance(n, Access) and n.tensor == s.buffer for n in walk(s.value)):
+        if s.buffer in tensors_read(s.value):
             raise self.refused(load, f"{s.buffer} is updated: its value is no expression", "compute_at moves the loops of a reduction")
         depth = shared(store, load)
         own = loops_around(self.nest, store, depth + 1)

@@ -21,7 +21,7 @@ from tensorexpr.integers import Affine, Domain, DomainTooComplex, at_most, eq, g
 from tensorexpr.ir import Access, Apply, Axis, Expr, const
 from tensorexpr.records import record
 from tensorexpr.regions import Opaque, affine_of, domain_of, expression_of, with_constraints
-from tensorexpr.traversal import children, free_names, negate, walk
+from tensorexpr.traversal import children, free_names, negate, tensors_read
 
 STEPS = 20_000
 """Steps of the solver for one load; where that takes more the axis is taken whole (`integers.effort`)."""
@@ -119,7 +119,7 @@ def _span(index: Expr, extent: Expr, axes: list[Axis], inner: list[Axis], guards
 
 
 def _reads(expr: Expr) -> bool:
-    return any(isinstance(n, Access) for n in walk(expr))
+    return bool(tensors_read(expr))
 
 
 def _window(spans: list[_Span | None], extent: Expr, context: Domain, sizes: list[str], opaque: Opaque) -> Window:

@@ -250,16 +250,16 @@ class State:
         return known
 
     def _placed_in(self, root: str) -> tuple[Stage, ...]:
-        names = program_facts(self.program).producers.get(root, ())
+        facts = program_facts(self.program)
+        names = facts.producers.get(root, ())
         hosted = self.table[root].guests if root in self.table else ()
         todo, found = [*names, *hosted], {}
         while todo:
             stage = self.table.get(todo.pop())
             if stage is not None and stage.name not in found and stage.place is not None and stage.place.stage == root:
                 found[stage.name] = stage
-                todo.extend(program_facts(self.program).producers.get(stage.name, ()))
-        numbers = program_facts(self.program).numbers
-        return tuple(sorted(found.values(), key=lambda s: numbers[s.name]))
+                todo.extend(facts.producers.get(stage.name, ()))
+        return tuple(sorted(found.values(), key=lambda s: facts.numbers[s.name]))
 
 
 @record
@@ -354,8 +354,28 @@ def _stages(
             steps = (*outer, Axis(definition.step, const(0), definition.length))
             yield from _stages(definition.body, inner, steps, definition.names[0], only, ranges)
         elif only is None or definition.name in only:
-            parts = take_apart(definition, shapes, outer, ranges)
+            parts = _parts_of(definition, shapes, outer, ranges)
             yield Stage(definition.name, parts, plain_order(parts), scan=scan)
+
+
+_parts: WeakKeyDictionary[Definition, tuple[object, Parts]] = WeakKeyDictionary()
+
+
+def _parts_of(
+    definition: Define | Scatter | Segments, shapes: dict[str, tuple[Expr, ...]], outer: tuple[Axis, ...], ranges: Ranges
+) -> Parts:
+    """The parts of a definition, remembered where nothing is known of the elements that it reads: planners try many programs, in which
+    most definitions are the same."""
+    if ranges:
+        return take_apart(definition, shapes, outer, ranges)
+    key = (outer, tuple(shapes.get(name) for name in reads(definition)))
+    known = _parts.get(definition)
+    if known is not None and known[0] == key:
+        return known[1]
+    found = take_apart(definition, shapes, outer, ranges)
+    if not found.unproved:  # checks name lines, which equal definitions need not have in common
+        _parts[definition] = (key, found)
+    return found
 
 
 def all_definitions(program: Program) -> Iterable[Definition]:

@@ -13,7 +13,7 @@ from tensorexpr.codegen.schedule.analysis.state import State
 from tensorexpr.codegen.schedule.analysis.windows import alternatives
 from tensorexpr.ir import Access, Apply, Axis, Const, Expr, Index, Reduce, TensorType, apply, integer
 from tensorexpr.regions import affine_of
-from tensorexpr.traversal import children, read_occurrences, walk
+from tensorexpr.traversal import children, read_occurrences, tensors_read, walk
 
 UNKNOWN_EXTENT = 256
 """What an extent counts that is known only at run time."""
@@ -31,7 +31,7 @@ def arithmetic(expr: Expr) -> int:
     match expr:
         case Access():
             return 0
-        case Apply() if expr.op.name == "where" and not any(isinstance(n, Access) for n in walk(expr.args[0])):
+        case Apply() if expr.op.name == "where" and not tensors_read(expr.args[0]):
             return arithmetic(expr.args[1]) + arithmetic(expr.args[2])
         case Apply():
             return expr.op.cost + sum(map(arithmetic, expr.args))
@@ -40,6 +40,7 @@ def arithmetic(expr: Expr) -> int:
 
 _lengths: WeakKeyDictionary[Parts, dict[str, int]] = WeakKeyDictionary()
 _work: WeakKeyDictionary[Parts, int] = WeakKeyDictionary()
+_contractions: WeakKeyDictionary[Parts, bool] = WeakKeyDictionary()
 """What is known of definitions: every planner asks."""
 
 
@@ -144,6 +145,13 @@ def bytes_of(type_: TensorType) -> int:
 def is_contraction(state: State, name: str) -> bool:
     """Whether a definition sums products over axes along which some operand repeats, so that tiles pay."""
     parts = state.stage(name).parts
+    known = _contractions.get(parts)
+    if known is None:
+        known = _contractions[parts] = _is_contraction(parts)
+    return known
+
+
+def _is_contraction(parts: Parts) -> bool:
     for group in parts.groups:
         again = False
         for member in group.members:

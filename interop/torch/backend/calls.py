@@ -13,7 +13,8 @@ from typing import Any
 import torch
 
 from tensorexpr.codegen.compiled.arguments import Layout
-from tensorexpr.codegen.compiled.function import CompiledFunction, Entry
+from tensorexpr.codegen.compiled.function import CompiledFunction
+from tensorexpr.codegen.compiled.versions import Entry
 from tensorexpr.codegen.llvm.text.abi import ALIGNMENT
 from tensorexpr.interop.torch.backend.sizes import Memory
 from tensorexpr.interop.torch.kernels import on_stream

@@ -10,13 +10,13 @@ from typing import Any, overload
 from tensorexpr.bounds.wrapping import with_wraps
 from tensorexpr.errors import DefinitionError, Location, user_location
 from tensorexpr.hints import checked
-from tensorexpr.ir import Access, Axis, Define, Expr, Index, const
+from tensorexpr.ir import Axis, Define, Expr, Index, const
 from tensorexpr.language.core.checks import check_expressions
 from tensorexpr.language.core.scalar import Scalar, merged, strong
 from tensorexpr.language.core.tensor import Tensor, as_shape, fresh_key, identifier
 from tensorexpr.language.core.tracing import binding, frames_of, fresh_index, parameters, settle
 from tensorexpr.language.definitions.lets import Marks, letting, outlined
-from tensorexpr.traversal import walk
+from tensorexpr.traversal import tensors_read
 
 Number = Scalar | int | float | bool
 """What a body may return for an element."""
@@ -117,7 +117,7 @@ def define(
     around = tuple(frame.axis for frame in frames) + axes
     definition = Define(key, axes, with_wraps(settled.expressions[0], around, (tensor.extents for tensor in sources.values())), location)
     check_expressions([definition.value], around, sources, name or "t", location)
-    read = dict.fromkeys(node.tensor for node in walk(definition.value) if isinstance(node, Access))
+    read = dict.fromkeys(tensors_read(definition.value))
     return Tensor(
         name,
         extents,

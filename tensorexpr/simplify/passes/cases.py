@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensorexpr.ir import Access, Apply, Axis, Const, Define, Definition, Expr, Index, Program, Reduce, Scatter, apply
+from tensorexpr.ir import Access, Apply, Axis, Const, Define, Definition, Expr, Index, Program, Reduce, Scatter, apply, integer
 from tensorexpr.records import replace
 from tensorexpr.simplify.passes.definitions import with_definitions
-from tensorexpr.traversal import bottom_up, expressions, free_names, fresh_name, map_expressions, reads, substitute, walk
+from tensorexpr.traversal import bottom_up, expressions, free_names, fresh_name, map_expressions, reads, substitute, tensors_read, walk
 
 MOST_CASES = 4
 """Terms that a sum is written out as: components of a vector in space, or of a pixel."""
@@ -25,22 +25,33 @@ def write_out_cases(program: Program) -> Program:
 
     Requires: nothing. Ensures: every value is kept bit for bit.
     """
-    return with_definitions(program, (map_expressions(d, lambda e: bottom_up(e, _written_out)) for d in program.definitions))
+    return with_definitions(program, (map_expressions(d, _all_written_out) for d in program.definitions))
+
+
+def _all_written_out(expr: Expr) -> Expr:
+    nodes = [n for n in walk(expr) if type(n) is Reduce or (type(n) is Apply and n.op.name == "where")]
+    both = any(map(_has_few_places, nodes)) and any(type(n) is Apply for n in nodes)
+    return bottom_up(expr, _written_out) if both else expr
+
+
+def _has_few_places(node: Expr) -> bool:
+    """Whether a node is a reduction over an axis of a few places."""
+    if not isinstance(node, Reduce) or len(node.axes) != 1:
+        return False
+    start, stop = node.axes[0].start, node.axes[0].stop
+    return isinstance(start, Const) and isinstance(stop, Const) and 1 < int(stop.value) - int(start.value) <= MOST_CASES
 
 
 def _written_out(node: Expr) -> Expr:
     if not isinstance(node, Reduce) or node.combiner.name != "sum" or not node.combiner.is_builtin or node.where is not None:
         return node
-    if len(node.axes) != 1 or node.dtype.bits < 32 or not node.dtype.is_float:
+    if not _has_few_places(node) or node.dtype.bits < 32 or not node.dtype.is_float:
         return node
     (axis,), (value,) = node.axes, node.values
-    if not isinstance(axis.start, Const) or not isinstance(axis.stop, Const) or not tells_apart(value, axis.index):
-        return node
-    places = range(int(axis.start.value), int(axis.stop.value))
-    if not 1 < len(places) <= MOST_CASES:
+    if not tells_apart(value, axis.index):
         return node
     total: Expr = Const(0, node.dtype)
-    for place in places:
+    for place in range(integer(axis.start), integer(axis.stop)):
         total = apply("add", total, substitute(value, {axis.index: Const(place, Index(axis.index).dtype)}))
     return total
 
@@ -48,7 +59,7 @@ def _written_out(node: Expr) -> Expr:
 def tells_apart(value: Expr, index: str) -> bool:
     """Whether a value has other formulas for places of an index, told apart by where it is alone."""
     choices = [n for n in walk(value) if isinstance(n, Apply) and n.op.name == "where"]
-    return any(set(free_names(n.args[0])) == {index} and not any(isinstance(x, Access) for x in walk(n.args[0])) for n in choices)
+    return any(set(free_names(n.args[0])) == {index} and not tensors_read(n.args[0]) for n in choices)
 
 
 def slice_definitions(program: Program) -> Program:
@@ -102,14 +113,17 @@ def _places(program: Program) -> dict[str, tuple[int, frozenset[int]]]:
     for definition in program.definitions:
         if not isinstance(definition, Define) or definition.name in fixed or definition.name not in readers:
             continue
-        if any(isinstance(x, Access) for n in _accesses(definition) for e in n.indices for x in walk(e)):
-            continue  # a check at a place that nobody reads would be lost
-        for at, axis in enumerate(definition.axes):
-            values = _literals(readers[definition.name], at)
-            if values and len(definition.axes) > 1 and _is_short(axis) and tells_apart(definition.value, axis.index):
-                found[definition.name] = at, values
+        for at, axis in enumerate(definition.axes if len(definition.axes) > 1 else ()):
+            values = _literals(readers[definition.name], at) if _is_short(axis) else ()
+            if values and tells_apart(definition.value, axis.index) and not _leads_data(definition):
+                found[definition.name] = at, frozenset(values)
                 break
     return found
+
+
+def _leads_data(definition: Define) -> bool:
+    """Whether data says where it reads: a check at a place that nobody reads would be lost."""
+    return any(isinstance(x, Access) for n in _accesses(definition) for e in n.indices for x in walk(e))
 
 
 def _accesses(definition: Define | Scatter) -> Iterator[Access]:

@@ -70,9 +70,14 @@ def with_definitions(program: Program, definitions: Iterable[Definition]) -> Pro
 
 
 def map_definitions(
-    program: Program, options: Options, settled: Settled, change: Callable[[Definition, Simplifier, Context], Definition]
+    program: Program,
+    options: Options,
+    settled: Settled,
+    change: Callable[[Definition, Simplifier, Context], Definition],
+    before: Program | None = None,
 ) -> Program:
-    """The program with `change` applied to each definition in its context; the bodies of scans, too.
+    """The program with `change` applied to each definition in its context; the bodies of scans, too. Definitions that are those of a
+    program `before` are left as they are.
 
     What decides something in derived formulas is simplified as the user's formulas are.
     """
@@ -102,7 +107,8 @@ def map_definitions(
 
         return settled.apply(definition, setting, once)
 
-    return with_definitions(program, map(run, program.definitions))
+    left = frozenset() if before is None else frozenset(map(id, before.definitions))
+    return with_definitions(program, (d if id(d) in left else run(d) for d in program.definitions))
 
 
 def names_of(definition: Definition) -> Iterator[str]:
@@ -194,13 +200,13 @@ def drop_stop_gradients(program: Program) -> Program:
 _SIMPLE = Settled()
 
 
-def simplify_indices(program: Program, options: Options = STRICT) -> Program:
+def simplify_indices(program: Program, before: Program | None = None, options: Options = STRICT) -> Program:
     """Simplifies every expression under its axes and guards: subscripts, bounds, conditions, and the values around them.
 
-    Requires: nothing. Ensures: indices are in normal form, no condition is decided by its context, every value is kept;
-    shapes of definitions stay as they are.
+    Requires: definitions that are those of a program `before` are in that form. Ensures: indices are in normal form, no condition is
+    decided by its context, every value is kept; shapes of definitions stay as they are.
     """
-    return map_definitions(program, options, _SIMPLE, _simple)
+    return map_definitions(program, options, _SIMPLE, _simple, before)
 
 
 def narrow_domains(program: Program, options: Options = STRICT) -> Program:

@@ -14,7 +14,7 @@ from tensorexpr.bounds import PROVED, check_access
 from tensorexpr.ir import Access, Apply, Axis, Const, Define, Definition, Expr, Index, Reduce, TensorType
 from tensorexpr.records import record
 from tensorexpr.simplify.facts.sort_ranges import Ranges, known_of
-from tensorexpr.traversal import children, walk
+from tensorexpr.traversal import children, tensors_read
 
 
 @record
@@ -64,7 +64,7 @@ def unchecked(definition: Define, places: Sequence[Place], checked: frozenset[in
     shape = tuple(axis.stop for axis in definition.axes)
     for place in places:
         indices = place.access.indices
-        left = [at for at, e in enumerate(indices) if at not in checked and any(isinstance(node, Access) for node in walk(e))]
+        left = [at for at, e in enumerate(indices) if at not in checked and tensors_read(e)]
         if left:
             left_over, extents = (tuple(each[at] for at in left) for each in (indices, shape))
             bounds = [bound for axis in place.axes for bound in (axis.start, axis.stop)]

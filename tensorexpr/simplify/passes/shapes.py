@@ -46,6 +46,7 @@ from tensorexpr.traversal import (
     fresh_name,
     map_expressions,
     read_occurrences,
+    reads,
     substitute,
     walk,
 )
@@ -86,12 +87,9 @@ def _without_units(program: Program) -> Program:
 def _with_rows(program: Program) -> Program:
     """The program with an axis for rows and one for places in them, where that leaves fewer divisions."""
     found = program
-    while True:
-        layouts = _divided(found)
-        if not layouts:
-            break
-        found = simplify_indices(_laid_out(found, layouts))
-    if found is program or _divisions(found) >= _divisions(program):
+    while layouts := _divided(found):
+        found = simplify_indices(_laid_out(found, layouts), found)
+    if found is program or _divisions_more(found, program) >= 0:
         return program
     while (other := _with_rows_read(found)) is not None:
         found = other
@@ -107,8 +105,8 @@ def _with_rows_read(program: Program) -> Program | None:
         for at, extent in enumerate(type_.shape):
             for length in _steps(reads.get(name, ()), at, extent):
                 layout = tuple(length if other == at else KEPT for other in range(len(type_.shape)))
-                found = simplify_indices(_laid_out(program, {name: layout}))
-                if _divisions(found) <= _divisions(program):
+                found = simplify_indices(_laid_out(program, {name: layout}), program)
+                if _divisions_more(found, program) <= 0:
                     return found
     return None
 
@@ -120,7 +118,8 @@ def _divided(program: Program) -> dict[str, tuple[int, ...]]:
     for d in program.definitions:
         if not isinstance(d, Define) or d.name not in free:
             continue
-        lengths = tuple(max((_divisor(node, axis) for node in walk(d.value)), default=0) for axis in d.axes)
+        divisions = [node for node in walk(d.value) if _is_division(node)]
+        lengths = tuple(max((_divisor(node, axis) for node in divisions), default=0) for axis in d.axes)
         if any(lengths):
             found[d.name] = lengths
     return found
@@ -153,9 +152,18 @@ def _steps(reads: Iterable[Access], at: int, extent: Expr) -> list[int]:
     return sorted((count for count in found if LEAST <= count < length and length % count == 0), reverse=True)
 
 
-def _divisions(program: Program) -> int:
-    nodes = (node for d in program.definitions for e in expressions(d) for node in walk(e))
-    return sum(isinstance(node, Apply) and node.op.name in ("floordiv", "mod") and node.dtype.is_integer for node in nodes)
+def _divisions_more(program: Program, other: Program) -> int:
+    """How many more divisions a program has than another with the same definitions in other words."""
+    pairs = zip(program.definitions, other.definitions, strict=True)
+    return sum(_divisions(a) - _divisions(b) for a, b in pairs if a is not b)
+
+
+def _divisions(definition: Definition) -> int:
+    return sum(_is_division(node) for e in expressions(definition) for node in walk(e))
+
+
+def _is_division(node: Expr) -> bool:
+    return type(node) is Apply and node.op.name in ("floordiv", "mod") and node.dtype.is_integer
 
 
 def _accesses(program: Program) -> Iterator[Access]:
@@ -177,7 +185,8 @@ def _free(program: Program) -> dict[str, TensorType]:
 def _named_in_errors(d: Definition, program: Program) -> Iterator[str]:
     """The tensors that data leads into, and those that an error about that would name: data of an index that may be out of bounds."""
     if isinstance(d, Define):
-        for access, around, guards in read_occurrences(d.value, d.axes):
+        leading = any(type(node) is Access and _read(node.indices) for node in walk(d.value))
+        for access, around, guards in read_occurrences(d.value, d.axes) if leading else ():
             if read := _read(access.indices):
                 yield access.tensor
                 shape = program.types[access.tensor].shape
@@ -194,7 +203,7 @@ def _named_in_errors(d: Definition, program: Program) -> Iterator[str]:
 
 
 def _read(indices: Iterable[Expr]) -> list[str]:
-    return [node.tensor for index in indices for node in walk(index) if isinstance(node, Access)]
+    return [node.tensor for index in indices if type(index) is not Index for node in walk(index) if isinstance(node, Access)]
 
 
 def _started(scan: Scan) -> Iterator[str]:
@@ -220,7 +229,8 @@ def _laid_out(program: Program, layouts: Layouts) -> Program:
         return replace(node, indices=tuple(indices))
 
     def moved(definition: Definition) -> Definition:
-        definition = map_expressions(definition, lambda e: bottom_up(e, read))
+        if not layouts.keys().isdisjoint(reads(definition)):
+            definition = map_expressions(definition, lambda e: bottom_up(e, read))
         layout = layouts.get(definition.name) if isinstance(definition, Define) else None
         return definition if layout is None or not isinstance(definition, Define) else _with_axes(definition, layout, program)
 

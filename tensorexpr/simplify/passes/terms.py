@@ -42,6 +42,7 @@ from tensorexpr.traversal import (
     read_occurrences,
     reads,
     substitute,
+    tensors_read,
     walk,
 )
 
@@ -187,7 +188,7 @@ def _read(term: Term, types: Mapping[str, TensorType]) -> float:
 
 def _stem(value: Expr) -> str:
     """A name for a term: the first tensor that it reads, and what is done with it."""
-    tensor = next((n.tensor for n in walk(value) if isinstance(n, Access)), "")
+    tensor = next(iter(tensors_read(value)), "")
     done = value.op.name if isinstance(value, Apply) else value.combiner.name if isinstance(value, Reduce) else "term"
     return f"{tensor}_{done}" if tensor else f"term_{done}"
 
@@ -330,7 +331,7 @@ def _demand(
             return None
         last = max((at for at, axis in enumerate(axes) if axis.index in about.free), default=-1)
         axes = axes[: last + 1]
-    around, least = points(axes), 1 if fixed else REPEATED
+    around, least = points(axes), 1 if fixed or isinstance(node, Reduce) else REPEATED  # other places may need a sum, too
     found = term_of(node, axes, types, lambda size: around >= least * size)
     if found is None:
         return None
@@ -432,7 +433,7 @@ def _under(expr: Expr, names: Mapping[Expr, Expr]) -> Expr:
 def _exists(term: Term, types: Mapping[str, TensorType]) -> bool:
     """Whether each element that is read exists wherever the tensor does."""
     value = term.define.value
-    names = dict.fromkeys(node.tensor for node in walk(value) if isinstance(node, Access))
+    names = dict.fromkeys(tensors_read(value))
     return _all_exist(term.define.axes, value, tuple((name, types[name].shape) for name in names))
 
 

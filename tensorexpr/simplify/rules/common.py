@@ -9,10 +9,10 @@ import numpy as np
 
 from tensorexpr import dtypes
 from tensorexpr.dtypes import DType
-from tensorexpr.ir import FALSE, TRUE, Access, Apply, Cast, Const, Expr, apply
+from tensorexpr.ir import FALSE, TRUE, Apply, Cast, Const, Expr, apply
 from tensorexpr.ops import cast_value
 from tensorexpr.rewrite import on
-from tensorexpr.traversal import negate, walk
+from tensorexpr.traversal import negate, tensors_read
 
 
 def is_value(expr: Expr, value: bool | int | float) -> bool:
@@ -152,7 +152,7 @@ def join_selections(expr: Expr) -> Expr | None:
 
 def reads_nothing(expr: Expr) -> bool:
     """Whether evaluating `expr` reads no tensor, so that it may be evaluated anywhere."""
-    return not any(isinstance(node, Access) for node in walk(expr))
+    return not tensors_read(expr)
 
 
 @on("and", "or", "xor")

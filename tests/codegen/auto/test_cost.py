@@ -149,6 +149,17 @@ def test_rows_a_page_apart_crowd_each_other_out():
     assert apart[1] > 5 * apart[0]
 
 
+def test_statements_that_fill_what_lanes_leave_out_store_whole_vectors():
+    def stores(body):
+        loop = "for k in range(0, 96):\n    for j in vectorize(range(0, 16)):\n"
+        work = summary_of(product(loop + body, m=32), machine=X86).work
+        return {w.stride for w in work if w.kind == "store"}
+
+    assert stores("        Y[k, j * 2] = A[k, j]\n        Y[k, j * 2 + 1] = A[k, j]") == {1.0}
+    assert stores("        Y[k, j * 2] = A[k, j]\n        Y[k, j * 2 + 3] = A[k, j]") == {2.0}
+    assert stores("        if A[k, j] > 0.0:\n            Y[k, j * 2] = A[k, j]\n            Y[k, j * 2 + 1] = A[k, j]") == {2.0}
+
+
 def test_instructions_are_those_of_the_emitter():
     assert instructions("add", float32, X86) == (("arithmetic", 1.0),)
     assert instructions("div", float64, X86) == (("divide", 1.0),)

@@ -9,10 +9,12 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr import kernels
-from tensorexpr.codegen.auto.search.memory import lowered
+from tensorexpr.codegen.auto.candidate import Candidate
+from tensorexpr.codegen.auto.search.memory import in_and_out, lowered
 from tensorexpr.codegen.llvm import emit
 from tensorexpr.codegen.llvm.text.machine import Machine
 from tensorexpr.codegen.nest import LoopNest
+from tensorexpr.codegen.nest.parse import parse_nest
 from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.codegen.target import Target
 from tensorexpr.ir import Program
@@ -62,6 +64,27 @@ def test_what_is_read_again_stays_in_the_caches():
 def test_results_across_the_lanes_stay_in_the_caches():
     """16 rows of 4 in lanes along the rows are turned around and stored in parts, which past the caches would each be a line."""
     assert lowered(autoschedule(te.program_of(*products((200000, 4, 16, 4))), TARGET)).streams == ("matmul", "x_bar")
+
+
+def test_lines_with_gaps_stay_in_the_caches():
+    """Every second element is stored under a mask, which nothing writes past the caches."""
+    text = """
+main(x, y)
+x: parameter(f32[4096, 1024])
+y: parameter(f32[4096, 2048], written)
+
+def kernel_0() -> y:
+    for i in range(0, 4096):
+        for j in range(0, 64):
+            for k in vectorize(range(0, 16)):
+                y[i, k * 2 + j * 32] = x[i, k + j * 16]
+{rest}
+"""
+    caches = TARGET.l1_bytes, TARGET.l2_bytes, TARGET.last_level
+    beside = "                y[i, k * 2 + j * 32 + 1] = 0.0"
+    behind = "            for m in vectorize(range(0, 16)):\n                y[i, m * 2 + j * 32 + 1] = 0.0"
+    together, apart = (in_and_out(Candidate(parse_nest(text.format(rest=rest))), caches) for rest in (beside, behind))
+    assert together.nest.streams == ("y",) and apart.nest.streams == ()
 
 
 def test_rows_that_are_passed_over_again_alone():

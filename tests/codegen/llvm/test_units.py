@@ -8,6 +8,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterator
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from tensorexpr.building.collecting import collecting_less
 from tensorexpr.codegen.compile import build_program
 from tensorexpr.codegen.llvm.emitter import module
 from tensorexpr.codegen.llvm.process import background, native, units
+from tensorexpr.codegen.llvm.process.compilers import free_compiler
 from tensorexpr.codegen.memo import forget
 from tensorexpr.errors import InternalError, OutOfBoundsError
 from tests.random_programs import random_inputs, random_program
@@ -153,6 +155,41 @@ def test_a_child_compiles_what_its_parent_had_begun() -> None:
         background.submit(job)
         os._exit(0 if background.image_of(job) else 1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_second_thread_helps_who_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = threading.Barrier(2)
+
+    def run(job: background.Job) -> None:
+        both.wait(10)  # ends only where two threads are at it
+        job.image = b"code"
+        job.done.set()
+
+    monkeypatch.setattr(background.Job, "run", run)
+    monkeypatch.setattr(background, "_cores", lambda: 2)
+    jobs = [background.Job("", native.host(), "registers") for _ in range(2)]
+    for job in jobs:
+        background.submit(job)
+    assert background.image_of(jobs[0]) == b"code" and jobs[1].done.wait(10)
+
+
+def test_compilers_work_side_by_side() -> None:
+    met = threading.Barrier(2)
+    contexts = []
+
+    def work() -> None:
+        with free_compiler() as compiler, closing(compiler.parsed("define i64 @f() {\nentry:\n  ret i64 1\n}\n")) as module:
+            met.wait(10)
+            compiler.run_passes(module, native.host(), "registers")
+            assert compiler.emit_object(module, native.host(), 2)
+            contexts.append(compiler)
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(map(id, contexts))) == 2
 
 
 def test_turns_are_short_while_llvm_works(monkeypatch: pytest.MonkeyPatch) -> None:

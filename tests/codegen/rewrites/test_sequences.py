@@ -177,3 +177,15 @@ return y
     )
     text = print_nest(nest)
     assert "i64" not in text.replace("i64(", "") and "a[()] == i32(k_1)" in text
+
+
+def test_positions_are_as_short_as_what_is_stored_in_other_buffers():
+    """An array of winners in bytes, of positions that are taken in 32 bits."""
+    kept = Kept.of_text("""
+x: f32[5, 37] = input()
+a[i]: i64[5] = argmax(x[i, k] for k in range(37))
+y[i, k]: f32[5, 37] = where(a[i] == k, x[i, k], 0.0)
+return y
+""")
+    text = print_nest(made(kept, (narrow, "argmax"), (narrow, "a", "int8")))
+    assert "a: workspace(i8[5])" in text and "a[i] = i8(maximum(argmax[()], 0))" in text and "a[i_1] == i8(k_1)" in text

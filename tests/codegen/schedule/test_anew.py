@@ -29,7 +29,6 @@ ANEW = (
     "stage",
     "stage",
     "share",
-    "common",
     "store_as",
     "rfactor",
     "sort",
@@ -122,7 +121,6 @@ REWRITES = [
     ("inline", lambda s: s["a"].recompute()),
     ("stage", lambda s: s["t"].stage("x", (1, 0))),
     ("rfactor", lambda s: s["t"].rfactor("k")),
-    ("common", lambda s: s["y"].common("t")),
     ("redirect", lambda s: s.redirect("a", "c")),
 ]
 
@@ -164,8 +162,6 @@ def test_guests_stay_where_they_are() -> None:
 def test_what_does_not_depend_on_loops_is_kept(word: str, rewrite) -> None:
     s = chain()
     beside = {"y": "c", "t": "c"}
-    if word == "common":  # refuses what runs in the loops of another
-        del beside["y"]
     if word == "redirect":  # t reads c then, and y reads both
         beside.clear()
     if "y" in beside:

@@ -1,0 +1,136 @@
+"""Versions of a function of open sizes: beside the code for all sizes, code for the sizes of a call, taken by calls of these sizes.
+
+Code for all sizes tests what code for fixed ones knows: where blocks end, whether rows follow each other, what a remainder by an extent
+is. So a call is also looked at as one of fixed sizes, and the program with numbers for them is built as any other, kept on disk
+as any other, and run by all calls whose sizes are these. The fact that is checked at the call is the look-up of its sizes.
+
+Which sizes: the first ones with enough data to be worth a build (`WORTH`), decided when they are first met, so that equal calls give equal
+bits. So many of them that what is built in addition is bounded: a few of a kernel, one of a network (`MOST`, `DEFINITIONS`). All others
+run the code for all sizes: a function that meets new sizes with each call is built no more often than that. There are no versions of
+functions whose schedule was tuned for open sizes, nor of those that a user scheduled.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from tensorexpr.building.fallback import strict
+from tensorexpr.codegen.compiled.arguments import Layout, Signature, address
+from tensorexpr.codegen.llvm.process.call import empty
+from tensorexpr.codegen.llvm.text.abi import ALIGNMENT
+from tensorexpr.codegen.memo import Memo
+from tensorexpr.codegen.target import host_target
+from tensorexpr.codegen.tuning.lookup import record_for
+from tensorexpr.constants.freezing import with_sizes
+from tensorexpr.errors import ArgumentError, TensorExprError, user_location
+from tensorexpr.interpret import extent_value
+from tensorexpr.ir import Program
+
+WORTH = 1 << 18
+"""Bytes of arguments and results from which on sizes may have a version: less takes some ten microseconds however it is computed."""
+MOST = 4
+"""Versions of a function, where `TENSOREXPR_VERSIONS` does not say how many: the lengths that batches are padded to, a last batch."""
+DEFINITIONS = 64
+"""Definitions of all versions together, so that a network has one: each takes as long to build as the code for all sizes."""
+_VARIABLE = "TENSOREXPR_VERSIONS"
+_KEPT = 1024
+_BYTES = np.dtype(np.uint8)
+
+
+class Entry(Protocol):
+    """Runs on the addresses of the inputs in calling order, of the results and of a workspace."""
+
+    def __call__(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int = 0) -> None: ...
+
+
+class Fixed(Protocol):
+    """What a version is to a function of open sizes: a function without."""
+
+    def layout(self, shapes: tuple[tuple[int, ...], ...]) -> Layout: ...
+
+    def entry(self, layout: Layout) -> Entry: ...
+
+
+class Version(NamedTuple):
+    """A function for one choice of sizes, and how it is entered; none where these have no version."""
+
+    function: Fixed | None = None
+    entry: Entry | None = None
+    workspace: int = 0
+
+    def enter(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int, held: int) -> None:
+        """Runs it in a workspace of `held` bytes, or in one of its own where it needs more."""
+        assert self.entry is not None
+        block = empty((self.workspace + ALIGNMENT,), _BYTES) if self.workspace > held else None
+        self.entry(inputs, outputs, workspace if block is None else address(block))
+
+    def within(self, held: int) -> Entry:
+        """`enter` with a workspace of `held` bytes."""
+
+        def enter(inputs: Sequence[int], outputs: Sequence[int], workspace: int = 0) -> None:
+            self.enter(inputs, outputs, workspace, held)
+
+        return enter if self.entry is None or self.workspace > held else self.entry
+
+
+class Versions:
+    """The versions of a function: `program` gives what it was built of, `build` a function of a program."""
+
+    def __init__(self, signature: Signature, program: Callable[[], Program], build: Callable[[Program], Fixed]) -> None:
+        self.signature, self._program, self._build = signature, program, build
+        self._known: Memo[Version] = Memo(_KEPT)
+        self._made = 0
+
+    def at(self, layout: Layout) -> Version:
+        """The version for the sizes of a layout, which is made where they are worth it; an empty one where there is none."""
+        return self._known.find(layout.sizes) or self._known.get(layout.sizes, lambda: self._decided(layout))
+
+    def find(self, sizes: tuple[int, ...]) -> Fixed | None:
+        """The function for these sizes, where calls had it made."""
+        found = self._known.find(sizes)
+        return None if found is None else found.function
+
+    def _decided(self, layout: Layout) -> Version:
+        sizes = dict(zip(self.signature.sizes, layout.sizes, strict=True))
+        shapes = tuple(tuple(extent_value(e, sizes) for e in p.shape) for p in self.signature.inputs)
+        given = sum(prod(shape) * p.dtype.itemsize for shape, p in zip(shapes, self.signature.inputs, strict=True))
+        if given + sum(prod(shape) * type_.itemsize for shape, type_ in layout.outputs) < WORTH:
+            return Version()
+        program = self._program()
+        most = _most()
+        if (
+            self._made >= min(most, max(1, DEFINITIONS // max(1, len(program.definitions))))
+            or record_for(program, host_target()) is not None
+        ):
+            return Version()
+        self._made += 1
+        return self._version(program, sizes, shapes)
+
+    def _version(self, program: Program, sizes: Mapping[str, int], shapes: tuple[tuple[int, ...], ...]) -> Version:
+        try:
+            function = self._build(with_sizes(program, sizes))
+        except TensorExprError:  # the code for all sizes does as well
+            if strict():
+                raise
+            return Version()
+        layout = function.layout(shapes)
+        return Version(function, function.entry(layout), layout.workspace)
+
+
+def _most() -> int:
+    """How many versions a function may have."""
+    text = os.environ.get(_VARIABLE, "").strip()
+    if not text:
+        return MOST
+    if not text.isdecimal():
+        raise ArgumentError(
+            f"expected {_VARIABLE} to be a number of versions, got {text!r}",
+            location=user_location(),
+            hint=f"{_VARIABLE}=0 has functions of open sizes built once, for all sizes",
+        )
+    return int(text)

@@ -1,0 +1,201 @@
+"""Functions of open sizes at sizes with versions: values are those of fixed sizes, in any way of calling; and where there are none."""
+
+import pickle
+import threading
+
+import numpy as np
+import pytest
+
+import tensorexpr as te
+from tensorexpr.codegen.compiled import versions
+from tensorexpr.codegen.compiled.versions import MOST, WORTH
+
+RNG = np.random.default_rng(5)
+
+
+def floats(*shape):
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def placed(name, *shape):
+    return te.placeholder(shape, "float64", name=name)
+
+
+def turned(n, m):
+    x = placed("x", n, m)
+    return [te.compute((m, n), lambda j, i: x[i, j] * 2, name="turned")], [x]
+
+
+def rolled(n, m):
+    x = placed("x", n, m)
+    return [te.compute((n, m), lambda i, j: x[(i + n - 1) % n, (j + 2) % m], name="rolled")], [x]
+
+
+def normalised(n, m):
+    x = placed("x", n, m)
+    return [te.compute((n, m), lambda i, j: te.exp(x[i, j]) / te.sum(lambda k: te.exp(x[i, k]), m), name="normalised")], [x]
+
+
+def heated(n, m):
+    x = placed("x", n, m)
+
+    def at(i, j):
+        return x[te.maximum(te.minimum(i, n - 1), 0), te.maximum(te.minimum(j, m - 1), 0)]
+
+    return [te.compute((n, m), lambda i, j: at(i - 1, j) + at(i + 1, j) + at(i, j - 1) + at(i, j + 1) - 4 * x[i, j], name="heated")], [x]
+
+
+def blurred_gradient(n, m):
+    x, w = placed("x", n, m), placed("w", 3)
+    blur = te.compute((n, m - 2), lambda i, j: te.sum(lambda r: x[i, j + r] * w[r], 3), name="blur")
+    head = placed("head", n, m - 2)
+    return [*te.gradient(blur, [x, w], head)], [x, w, head]
+
+
+MADE = (turned, rolled, normalised, heated, blurred_gradient)
+
+
+def at_extents(make, n, m):
+    """Arrays for a program at these sizes."""
+    return [RNG.standard_normal(t.shape) for t in make(n, m)[1]]
+
+
+@pytest.mark.parametrize("make", MADE)
+def test_values_are_those_of_fixed_sizes(make):
+    function = te.build(*make(te.dim("n"), te.dim("m")))
+    for n, m in ((257, 263), (3, 30011), (30011, 3)):
+        arrays = at_extents(make, n, m)
+        results = function(*arrays)
+        assert function.at(n=n, m=m) is not function
+        for found, wanted in zip(results, te.build(*make(n, m))(*arrays), strict=True):
+            np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("make", MADE)
+def test_small_sizes_have_the_code_for_all(make, monkeypatch):
+    function, other = (te.build(*make(te.dim("n"), te.dim("m"))) for _ in range(2))
+    for n, m in ((0, 5), (1, 3), (40, 33)):
+        arrays = at_extents(make, n, m)
+        results = function(*arrays)
+        assert function.at(n=n, m=m) is function
+        with monkeypatch.context() as all_sizes:
+            all_sizes.setattr(versions, "WORTH", 0)
+            for found, wanted in zip(other(*arrays), results, strict=True):
+                np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
+        assert other.at(n=n, m=m) is not other
+
+
+def test_the_first_sizes_have_versions_and_calls_stay_as_they_were():
+    function = te.build(*normalised(te.dim("n"), te.dim("m")))
+    given = [RNG.standard_normal((300 + k, 301)) for k in range(MOST + 2)]
+    first = [function(x)[0] for x in given]
+    assert [function.at(n=300 + k, m=301) is not function for k in range(MOST + 2)] == [True] * MOST + [False] * 2
+    for x, before in zip(given, first, strict=True):
+        np.testing.assert_array_equal(function(x)[0], before)
+        np.testing.assert_allclose(before.sum(1), 1, rtol=1e-9)
+
+
+def test_a_long_program_has_one_version():
+    n = te.dim("n")
+    x = te.placeholder((n,), name="x")
+    tensors = [x]
+    for k in range(70):
+        before = tensors[-1]
+        tensors.append(te.compute((n,), lambda i, b=before: te.tanh(b[i]) + 1, name=f"t{k}"))
+    function = te.build(tensors[-1], [x])
+    function(floats(40_000)), function(floats(40_001))
+    assert function.at(n=40_000) is not function and function.at(n=40_001) is function
+
+
+def test_the_number_of_versions_may_be_set(monkeypatch):
+    monkeypatch.setenv("TENSOREXPR_VERSIONS", "0")
+    function = te.build(*turned(te.dim("n"), te.dim("m")))
+    x = RNG.standard_normal((300, 300))
+    np.testing.assert_array_equal(function(x)[0], x.T * 2)
+    assert function.at(n=300, m=300) is function
+    monkeypatch.setenv("TENSOREXPR_VERSIONS", "few")
+    with pytest.raises(te.ArgumentError, match="expected TENSOREXPR_VERSIONS to be a number of versions, got 'few'"):
+        function(RNG.standard_normal((301, 300)))
+
+
+def test_every_way_of_calling():
+    function = te.build(*turned(te.dim("n"), te.dim("m")))
+    x = RNG.standard_normal((300, 310))
+    out = np.empty((310, 300))
+    assert function(x, out=(out,))[0] is out
+    np.testing.assert_array_equal(out, x.T * 2)
+    np.testing.assert_array_equal(function(np.asfortranarray(x))[0], out)
+    lent = np.empty(function.workspace_bytes(n=300, m=310) + 64, np.uint8)
+    np.testing.assert_array_equal(function.run(te.Context({"x": x}, workspace=lent))[0], out)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(function))(x)[0], out)
+    assert function.profile(x, seconds=0.01).kernels
+    with pytest.raises(te.ArgumentError, match="expected 2 axes"):
+        function(x[0])
+
+
+def test_a_workspace_that_was_lent_is_enough():
+    n = te.dim("n")
+    a, b = te.placeholder((n, n), name="a"), te.placeholder((n, n), name="b")
+    product = te.compute((n, n), lambda i, j: te.sum(lambda k: a[i, k] * b[j, k], n), name="product")
+    function = te.build(te.compute((n, n), lambda i, j: te.exp(product[i, j] / n) + product[j, i], name="both"), [a, b])
+    x, y = floats(260, 260), floats(260, 260)
+    lent = np.empty(function.workspace_bytes(n=260) + 64, np.uint8)
+    found = function.run(te.Context({"a": x, "b": y}, workspace=lent))
+    wanted = x.astype(float) @ y.T.astype(float)
+    np.testing.assert_allclose(found, np.exp(wanted / 260) + wanted.T, rtol=1e-3, atol=1e-3)
+    np.testing.assert_array_equal(found, function(x, y))
+
+
+def test_what_is_checked_as_it_runs_names_the_size():
+    n, m = te.dim("n"), te.dim("m")
+    k, x = te.placeholder((n,), "int64", name="k"), te.placeholder((m,), name="x")
+    function = te.build(te.compute((n,), lambda i: x[k[i]], name="y"), [k, x])
+    places = np.arange(60_000) % 50_000
+    given = floats(50_000)
+    np.testing.assert_array_equal(function(places, given), given[places])
+    assert function.at(n=60_000, m=50_000) is not function
+    places[777] = 50_000
+    with pytest.raises(te.OutOfBoundsError, match="y: expected an index of x from 0 to 49999, got 50000") as info:
+        function(places, given)
+    assert "test_versions.py:" in str(info.value)
+
+
+def test_threads_that_call_at_once_make_each_version_once():
+    function = te.build(*turned(te.dim("n"), te.dim("m")))
+    given = [RNG.standard_normal((300 + k % 2, 300)) for k in range(8)]
+    results = [None] * 8
+
+    def call(k):
+        results[k] = function(given[k])[0]
+
+    threads = [threading.Thread(target=call, args=(k,)) for k in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for x, found in zip(given, results, strict=True):
+        np.testing.assert_array_equal(found, x.T * 2)
+
+
+def test_schedules_of_users_stay_as_they_are():
+    (tensor,), inputs = turned(te.dim("n"), te.dim("m"))
+    s = te.schedule(tensor, inputs=inputs)
+    function = te.build(s)
+    x = RNG.standard_normal((300, 300))
+    np.testing.assert_array_equal(function(x), x.T * 2)
+    assert function.versions is None and function.at(n=300, m=300) is function
+
+
+def test_facts_of_sizes_and_functions_of_graphs():
+    n = te.dim("n", min=1, multiple_of=16)
+
+    @te.function
+    def step(x):
+        y = te.compute(x.shape, lambda i, j: x[i, j] / x[i, 0])
+        loss = te.compute((), lambda: te.sum(lambda i, j: y[i, j] * y[i, j], y.shape))
+        return loss, *te.gradients(loss, [x])
+
+    once = step.compiled(te.placeholder((n, 100), name="x"))
+    x = floats(WORTH // 400 // 16 * 16 + 160, 100) + 3
+    for found, wanted in zip(once([x]), step(x), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-3)
