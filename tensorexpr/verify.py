@@ -33,6 +33,7 @@ from __future__ import annotations
 import keyword
 from collections.abc import Iterable
 from typing import NoReturn
+from weakref import WeakKeyDictionary
 
 from tensorexpr import dtypes
 from tensorexpr.dtypes import DType
@@ -61,11 +62,15 @@ from tensorexpr.ir import (
 )
 from tensorexpr.ops import result_dtype
 from tensorexpr.text import print_definition, print_expr, print_type
-from tensorexpr.traversal import children, walk
+from tensorexpr.traversal import children, reads, walk
 
 SCATTER_COMBINERS = ("sum", "prod", "max", "min")
 SCATTER_LOWERINGS = ("segments", "atomics")
 _RESERVED = ("inf", "nan")
+
+
+_checked: WeakKeyDictionary[Definition, tuple[tuple[str, ...], dict[str, TensorType | None]]] = WeakKeyDictionary()
+"""Definitions that hold, with the sizes and the types of what they read: a pass leaves most of them as they are."""
 
 
 def verify(program: Program) -> None:
@@ -109,13 +114,20 @@ class _Verifier:
             self.shape(type_.shape, name)
         for definition in program.definitions:
             self.definition = definition
-            self.check(definition, ())
+            known = _checked.get(definition)
+            if known is None or known != (program.sizes, self.types_of(known[1])):
+                self.check(definition, ())
+                if not isinstance(definition, Scan):  # which takes names
+                    _checked[definition] = program.sizes, self.types_of(reads(definition))
             for name, type_ in definition.results:
                 self.declare(name, type_)
         self.definition = None
         for output in program.outputs:
             if output not in self.types:
                 self.fail("outputs", f"expected the name of a tensor of the program, got {output}")
+
+    def types_of(self, read: Iterable[str]) -> dict[str, TensorType | None]:
+        return {name: self.types.get(name) for name in read}
 
     def declare(self, name: str, type_: TensorType) -> None:
         if not name.isidentifier() or keyword.iskeyword(name):

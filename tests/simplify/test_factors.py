@@ -136,3 +136,18 @@ def test_what_depends_on_no_axis_leaves_a_sum(value: str, wanted: str | None) ->
         assert apart is program
     else:
         assert print_program(apart).splitlines()[-2].endswith(f"= {wanted}")
+
+
+def test_a_core_and_three_matrices_are_three_products() -> None:
+    program = parse_program(
+        "g: f32[5, 6, 7] = input()\na: f32[31, 5] = input()\nb: f32[37, 6] = input()\nc: f32[41, 7] = input()\n"
+        "y[i, j, k]: f32[31, 37, 41] = sum(g[x, y, z] * a[i, x] * b[j, y] * c[k, z]"
+        " for x in range(5) for y in range(6) for z in range(7))\n"
+        "return y\n"
+    )
+    apart = simplify(factor_sums(program, REGROUPED))
+    assert len(apart.definitions) == 3
+    assert cost_of(apart).operations <= 2 * (30 * 41 * 7 + 5 * 37 * 41 * 6 + 31 * 37 * 41 * 5)
+    inputs = random_inputs(program, 5)
+    expected = np.einsum("xyz,ix,jy,kz->ijk", *(value.astype(np.float64) for value in inputs.values()))
+    np.testing.assert_allclose(evaluate_program(apart, inputs)["y"], expected, 1e-4, 1e-4)

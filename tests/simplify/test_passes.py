@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tensorexpr.autodiff.sweep.reverse import reverse
 from tensorexpr.errors import DefinitionError
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Program
@@ -382,3 +383,46 @@ def test_cases_keep_every_bit() -> None:
         inputs = {"a": rng.standard_normal(4).astype("f"), "b": rng.choice([0.0, -0.0, np.nan, 1.5], (4, 2)).astype("f")}
         before, after = evaluate_program(CASES, inputs), evaluate_program(simple, inputs)
         assert before["y"].tobytes() == after["y"].tobytes()
+
+
+PLACES = (
+    "a: f32[4, 3] = input()",
+    "b: f32[4, 3] = input()",
+    "v[i, c]: f32[4, 3] = where(c == 0, a[i, 1], 0.0) - where(c == 1, a[i, 0], 0.0) + where(i >= 1 and c == 2, a[i - 1, 2], 0.0)",
+    "w[i, c]: f32[4, 3] = where(c == 0, sum(a[i, 0] * b[k, 0] for k in range(4)), 0.0)"
+    " + where(c == 1, sum(a[i, 1] * b[k, 1] for k in range(4)), 0.0) + "
+    "where(c == 2, sum(a[i, 2] * b[k, 2] for k in range(4)), 0.0) + b[i, c]",
+    "return v, w",
+)
+
+
+def test_a_sum_of_cases_is_a_formula_for_each_place_and_one_where_they_are_alike() -> None:
+    program = program_of(*PLACES)
+    after = simplify(program)
+    text = body(after)
+    assert "v[i, c]: f32[4, 3] = where(" in text and text.count("c == ") == 2, text
+    assert "\nw[i, c]: f32[4, 3] = sum(a[i, c] * b[k, c] for k in range(4)) + b[i, c]" in text, text
+    alike = program_of(
+        *PLACES[:2],
+        "y[i, c]: f32[4, 3] = where(c == 0, exp(a[i, 0]) * b[0, 0], where(c == 1, exp(a[i, 1]) * b[0, 1], exp(a[i, 2]) * b[0, 2]))",
+        "return y",
+    )
+    assert body(write_out_cases(alike)) == "y[i, c]: f32[4, 3] = exp(a[i, c]) * b[0, c]\nreturn y"
+    other = program_of(*PLACES[:2], "y[i, c]: f32[4, 3] = where(c == 0, a[i, 1], where(c == 1, a[i, 2], a[i, 0]))", "return y")
+    assert write_out_cases(other) is other
+    inputs = {name: (np.arange(12, dtype=np.float32).reshape(4, 3) - 5) for name in "ab"}
+    expected = evaluate_program(program, inputs)
+    for name, value in evaluate_program(after, inputs).items():
+        np.testing.assert_array_equal(value, expected[name])
+
+
+def test_the_gradient_of_components_is_one_formula_for_all_of_them() -> None:
+    program = program_of(
+        "x: f64[50, 3] = input()",
+        "t: i64[40] = input()",
+        "h: f64[40] = input()",
+        "y[i]: f64[40] = x[t[i], 0] * x[i, 0] + x[t[i], 1] * x[i, 1] + x[t[i], 2] * x[i, 2]",
+        "return y",
+    )
+    derived = simplify(reverse(program, [("y", "h")], ["x"]).program)
+    assert "== 0" not in body(derived) and "x[x_order[k], p]" in body(derived), body(derived)

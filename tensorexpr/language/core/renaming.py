@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from tensorexpr.ir import Access, Axis, Define, Definition, Expr, Index, Reduce, Scan, Scatter, Segments
+from tensorexpr.ir import Access, Axis, Const, Define, Definition, Expr, Index, Reduce, Scan, Scatter, Segments
 from tensorexpr.records import replace
 from tensorexpr.traversal import expressions, fresh_name, map_axes, map_children, walk
 
@@ -105,6 +105,8 @@ class Renaming:
         self._done: dict[int, tuple[Expr, Expr]] = {}
 
     def __call__(self, node: Expr) -> Expr:
+        if type(node) is Const or (type(node) is Index and not self._indices):
+            return node
         found = self._done.get(id(node))
         if found is not None:
             return found[1]

@@ -4,7 +4,9 @@
     -->  t[i] = a[i];  y[i] = 0.0 + b[i, 0] + t[i] * x[i]
 
 A stack of components is written with a case for each place of a short axis, and its gradient sums over the cases. Written out, each term
-is one formula without tests, and what was stored for all places is stored for those that somebody reads, one behind the other.
+is one formula without tests, and what was stored for all places is stored for those that somebody reads, one behind the other. A result
+that is a sum of such cases is one formula for each place, `where(c == 0, x, where(c == 1, y, z))`, so that its loops have no tests. Where
+these are one formula but for the place that they read, it is written once: `where(c == 0, a[i, 0], a[i, 1])` is `a[i, c]`.
 """
 
 from __future__ import annotations
@@ -14,18 +16,97 @@ from collections.abc import Iterator
 from tensorexpr.ir import Access, Apply, Axis, Const, Define, Definition, Expr, Index, Program, Reduce, Scatter, apply, integer
 from tensorexpr.records import replace
 from tensorexpr.simplify.passes.definitions import with_definitions
-from tensorexpr.traversal import bottom_up, expressions, free_names, fresh_name, map_expressions, reads, substitute, tensors_read, walk
+from tensorexpr.traversal import (
+    bottom_up,
+    children,
+    expressions,
+    free_names,
+    fresh_name,
+    map_children,
+    map_expressions,
+    reads,
+    substitute,
+    tensors_read,
+    walk,
+)
 
 MOST_CASES = 4
 """Terms that a sum is written out as: components of a vector in space, or of a pixel."""
+MOST_NODES = 4000
+"""Nodes of the formulas of a result for all places: some milliseconds in each round of the simplifier."""
 
 
 def write_out_cases(program: Program) -> Program:
-    """Writes out sums over the few places of an axis that their terms tell apart.
+    """Writes out sums over the few places of an axis that their terms tell apart, and results whose terms do.
 
     Requires: nothing. Ensures: every value is kept bit for bit.
     """
-    return with_definitions(program, (map_expressions(d, _all_written_out) for d in program.definitions))
+    written = (map_expressions(d, _all_written_out) for d in program.definitions)
+    return with_definitions(program, (_by_place(d) if isinstance(d, Define) else d for d in written))
+
+
+def _by_place(definition: Define) -> Define:
+    """A result as one formula for each place of a short axis that several of its terms tell apart."""
+    for axis in definition.axes:
+        if not isinstance(axis.start, Const) or axis.start.value != 0 or not _is_short(axis):
+            continue
+        if len(_terms(definition.value, axis.index)) > 1 and _stop(axis) * sum(1 for _ in walk(definition.value)) <= MOST_NODES:
+            index = Index(axis.index)
+            places = [Const(place, index.dtype) for place in range(_stop(axis))]
+            formulas = [substitute(definition.value, {axis.index: place}) for place in places]
+            value = formulas[-1]
+            for place, formula in zip(places[-2::-1], formulas[-2::-1], strict=True):
+                value = apply("where", apply("eq", index, place), formula, value)
+            return replace(definition, value=value)
+        found = _rolled(definition.value, axis)
+        if found is not None:
+            return replace(definition, value=found)
+    return definition
+
+
+def _rolled(value: Expr, axis: Axis) -> Expr | None:
+    """What stands for formulas of all places of an axis, of which each is another one only by the place that it reads at."""
+    formulas: list[Expr] = []
+    places = [Const(place, Index(axis.index).dtype) for place in range(_stop(axis))]
+    for place in places[:-1]:
+        if not isinstance(value, Apply) or value.op.name != "where" or value.args[0] != apply("eq", Index(axis.index), place):
+            return None
+        formulas.append(value.args[1])
+        value = value.args[2]
+    first, *others = [*formulas, value]
+    rolled = _alike(first, others[0], places[0], places[1], Index(axis.index))
+    if rolled is None or any(substitute(rolled, {axis.index: p}) != f for p, f in zip(places[1:], others, strict=True)):
+        return None
+    return rolled
+
+
+def _alike(one: Expr, other: Expr, place: Const, next_place: Const, index: Index) -> Expr | None:
+    """The formula that is one at a place of an index and the other at the next place, where they differ in subscripts alone."""
+    if one == other:
+        return one
+    if isinstance(one, Access) and isinstance(other, Access) and one.tensor == other.tensor:
+        pairs = zip(one.indices, other.indices, strict=True)
+        return replace(one, indices=tuple(index if pair == (place, next_place) else pair[0] for pair in pairs))
+    parts, beside = children(one), children(other)
+    if type(one) is not type(other) or not parts or len(parts) != len(beside):
+        return None
+    found: list[Expr] = []
+    for part, next_part in zip(parts, beside, strict=True):
+        alike = _alike(part, next_part, place, next_place, index)
+        if alike is None:
+            return None
+        found.append(alike)
+    rest = iter(found)
+    return map_children(one, lambda _: next(rest))
+
+
+def _terms(value: Expr, index: str) -> list[Expr]:
+    """The conditions of the terms of a sum that are there at some places of an index alone."""
+    if isinstance(value, Apply) and value.op.name in ("add", "sub", "neg"):
+        return [condition for part in value.args for condition in _terms(part, index)]
+    if isinstance(value, Apply) and value.op.name == "where" and index in free_names(value.args[0]):
+        return [value.args[0]] if any(isinstance(end, Const) for end in value.args[1:]) else []
+    return []
 
 
 def _all_written_out(expr: Expr) -> Expr:
@@ -138,4 +219,9 @@ def _literals(accesses: list[Access], at: int) -> frozenset[int]:
 
 
 def _is_short(axis: Axis) -> bool:
-    return isinstance(axis.stop, Const) and 1 < int(axis.stop.value) <= MOST_CASES
+    return 1 < _stop(axis) <= MOST_CASES
+
+
+def _stop(axis: Axis) -> int:
+    """How many places an axis has; none where that is not known."""
+    return int(axis.stop.value) if isinstance(axis.stop, Const) else 0

@@ -26,7 +26,7 @@ from tensorexpr.records import replace
 from tensorexpr.simplify.options import Options
 from tensorexpr.simplify.passes.amounts import lengths
 from tensorexpr.simplify.passes.definitions import with_definitions
-from tensorexpr.simplify.passes.terms import pays_alone, term_of
+from tensorexpr.simplify.passes.terms import bytes_of_ends, pays_alone, term_of
 from tensorexpr.traversal import children, free_names, map_children, walk
 
 GAIN = 1.5
@@ -44,27 +44,28 @@ def factor_sums(program: Program, options: Options) -> Program:
     or may be reassociated, up to rounding; so is every check of an index.
     """
     floats = options.derived or options.reassociate
-    return with_definitions(program, (_factored(d, program.types, floats) for d in program.definitions))
+    ends = 0.0 if options.derived else bytes_of_ends(program)  # of a derivative all tensors are results, while it is made
+    return with_definitions(program, (_factored(d, program.types, floats, ends) for d in program.definitions))
 
 
-def _factored(definition: Definition, types: Mapping[str, TensorType], floats: bool) -> Definition:
+def _factored(definition: Definition, types: Mapping[str, TensorType], floats: bool, ends: float) -> Definition:
     if not isinstance(definition, Define | Scatter):
         return definition
     if not any(isinstance(n, Reduce) and (floats or n.dtype.is_integer) for n in walk(definition.value)):
         return definition
-    value = _with_factors(definition.value, definition.axes, types, floats)
+    value = _with_factors(definition.value, definition.axes, types, floats, ends)
     return definition if value is definition.value else replace(definition, value=value)
 
 
-def _with_factors(node: Expr, axes: tuple[Axis, ...], types: Mapping[str, TensorType], floats: bool) -> Expr:
+def _with_factors(node: Expr, axes: tuple[Axis, ...], types: Mapping[str, TensorType], floats: bool, ends: float) -> Expr:
     if isinstance(node, Access) or not children(node):
         return node
     inner = (*axes, *node.axes) if isinstance(node, Reduce) else axes
-    node = map_children(node, lambda child: _with_factors(child, inner, types, floats))
+    node = map_children(node, lambda child: _with_factors(child, inner, types, floats, ends))
     if isinstance(node, Reduce) and node.combiner.name == "sum" and node.combiner.is_builtin and node.where is None:
         exact = node.dtype.is_integer or (floats and node.dtype.bits >= 32)
         if exact and all(map(_has_points, node.axes)):
-            return _apart(node, axes, types)
+            return _apart(node, axes, types, ends)
     return node
 
 
@@ -72,7 +73,7 @@ def _has_points(axis: Axis) -> bool:
     return isinstance(axis.start, Const) and isinstance(axis.stop, Const) and axis.start.value < axis.stop.value
 
 
-def _apart(node: Reduce, around: tuple[Axis, ...], types: Mapping[str, TensorType]) -> Expr:
+def _apart(node: Reduce, around: tuple[Axis, ...], types: Mapping[str, TensorType], ends: float) -> Expr:
     """A sum over the axes in which its factors do not come apart, of what is left of the others; the same object where none do."""
     factors, divisors = _factors(node.values[0])
     axes, all_axes = list(node.axes), (*around, *node.axes)
@@ -102,7 +103,7 @@ def _apart(node: Reduce, around: tuple[Axis, ...], types: Mapping[str, TensorTyp
         if rest and not {a.index for a in rest}.isdisjoint(free_names(inner)):
             around_it = loops - {axis.index}
             term = term_of(inner, all_axes, types)
-            alone = term is None or not pays_alone(term, inner, tuple(a for a in all_axes if a.index in around_it), types)
+            alone = term is None or not pays_alone(term, inner, tuple(a for a in all_axes if a.index in around_it), types, ends)
             if alone and not around_it <= set(free_names(inner)):
                 break
         factors, divisors, axes, changed = [*factors_left, inner], divisors_left, list(rest), True

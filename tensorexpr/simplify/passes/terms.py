@@ -27,7 +27,7 @@ from weakref import WeakKeyDictionary
 
 from tensorexpr.bounds import PROVED, check_access
 from tensorexpr.dtypes import DType
-from tensorexpr.ir import Access, Apply, Axis, Define, Definition, Expr, Index, Program, Reduce, Scatter, TensorType, const
+from tensorexpr.ir import Access, Apply, Axis, Const, Define, Definition, Expr, Index, Program, Reduce, Scatter, TensorType, const
 from tensorexpr.records import record, replace
 from tensorexpr.rewrite import head_of
 from tensorexpr.simplify.passes.amounts import cost, elements, lengths, points
@@ -134,7 +134,7 @@ def _chosen(program: Program, demands: Mapping[object, Demand], found: Sequence[
         for occurrence in occurrences:
             places.setdefault(occurrence.form, []).append((number, occurrence))
     types = program.types
-    ends = sum(_bytes(types[name]) for name in (*(i.name for i in program.inputs), *program.outputs))
+    ends = bytes_of_ends(program)
     chosen: set[object] = set()
     covering: list[list[Occurrence]] = [[] for _ in found]
 
@@ -165,12 +165,18 @@ def _chosen(program: Program, demands: Mapping[object, Demand], found: Sequence[
     return chosen
 
 
-def pays_alone(term: Term, node: Expr, axes: Sequence[Axis], types: Mapping[str, TensorType]) -> bool:
-    """Whether a tensor of a term pays by one node alone, inside these axes, and is no larger than what it reads."""
+def pays_alone(term: Term, node: Expr, axes: Sequence[Axis], types: Mapping[str, TensorType], ends: float = 0.0) -> bool:
+    """Whether a tensor of a term pays by one node alone, inside these axes, and has no more bytes than what it reads or than `ends`."""
     size, around = points(term.define.axes), points(axes)
     if around < REPEATED * size or not _saves(cost(node), around, size) or any(map(_is_marked, walk(node))):
         return False
-    return _bytes(term.define.results[0][1]) <= _read(term, types)
+    return _bytes(term.define.results[0][1]) <= max(ends, _read(term, types))
+
+
+def bytes_of_ends(program: Program) -> float:
+    """The bytes of all inputs and outputs of a program together."""
+    types = program.types
+    return sum(_bytes(types[name]) for name in (*(i.name for i in program.inputs), *program.outputs))
 
 
 def _saves(cost: float, computed: float, elements: float) -> bool:
@@ -257,6 +263,7 @@ class _Counting:
         self.number = count()
         self.about: dict[int, About] = {}
         _enter(value, self.about)
+        self.guarded = any((isinstance(n, Reduce) and n.where is not None) or head_of(n) == "where" for n in walk(value))
         self.computed: dict[object, float] = {}
         """A reduction that stands in several places of a definition is computed once for all."""
 
@@ -279,20 +286,32 @@ class _Counting:
         else:
             for child in children(node):
                 inside += self.visit(child, axes, reduced)
-        own = _demand(node, axes, reduced, self.about[id(node)], self.types, self.computed)
+        about = self.about[id(node)]
+        alone = about.plain and not self.guarded and all(axis.index in about.free and _is_whole(axis) for axis in axes)
+        if alone and not about.free.isdisjoint(reduced):  # it has as many elements as there are points: none is computed again
+            yield from inside
+            return
+        own = _demand(node, axes, reduced, about, self.types, self.computed)
         if own is not None:
             form, demand, around_it = own
             yield Occurrence(form, first, next(self.number), around_it), demand
         yield from inside
 
 
+def _is_whole(axis: Axis) -> bool:
+    """Whether an axis begins at 0 and has an extent that is known."""
+    return axis.start == const(0) and isinstance(axis.stop, Const)
+
+
 @record
 class About:
-    """What stands in a node: its free indices, whether a reduction does, and whether something marked `recompute` does."""
+    """What stands in a node: its free indices, whether a reduction does, whether something marked `recompute` does, and whether all
+    subscripts are indices or literals."""
 
     free: frozenset[str]
     reduces: bool
     marked: bool
+    plain: bool
 
 
 def _enter(node: Expr, found: dict[int, About]) -> About:
@@ -302,12 +321,13 @@ def _enter(node: Expr, found: dict[int, About]) -> About:
         return known
     free: frozenset[str] = frozenset((node.name,)) if isinstance(node, Index) else frozenset()
     reduces, marked = isinstance(node, Reduce), _is_marked(node)
+    plain = not isinstance(node, Access) or all(isinstance(e, Index | Const) for e in node.indices)
     for child in children(node):
         below = _enter(child, found)
-        free, reduces, marked = free | below.free, reduces or below.reduces, marked or below.marked
+        free, reduces, marked, plain = free | below.free, reduces or below.reduces, marked or below.marked, plain and below.plain
     if isinstance(node, Reduce):
         free = frozenset(free_names(node))  # bounds may use names that the reduction binds further on
-    found[id(node)] = About(free, reduces, marked)
+    found[id(node)] = About(free, reduces, marked, plain)
     return found[id(node)]
 
 

@@ -1,6 +1,6 @@
 """Rules for floats: those that give the same value, and those that do not quite, in lists of their own.
 
-`FLOAT_RULES` keep every value: NaN stays NaN, infinities and the sign of zero are kept (which is why `x + 0.0`, `x * 0.0`,
+`FLOAT_RULES` keep every value: NaN stays NaN, infinities and the sign of zero are kept (which is why `x + 0.0` of any x, `x * 0.0`,
 `x - x`, `-(x - y)` and `x / x` are not here). `ZERO_SIGN_RULES` change at most the sign of a zero. `DERIVED_RULES` are for formulas
 that we write and not the user: products of literals are folded and stand last, and what is not selected is not multiplied.
 `REASSOCIATION_RULES` hold for real numbers: they may round differently and forget a NaN or an infinity. The last three apply only
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 
-from tensorexpr.ir import Apply, Const, Expr, apply
+from tensorexpr.ir import Apply, Const, Expr, Reduce, apply
 from tensorexpr.rewrite import on
 from tensorexpr.simplify.rules.common import fold_constants, is_value, operands_of, reads_nothing, without_negative
 
@@ -28,9 +28,28 @@ def multiply_one(expr: Expr) -> Expr | None:
 
 @on("add", "sub")
 def add_neutral_zero(expr: Expr) -> Expr | None:
-    """x - 0.0 -> x;  x + -0.0 -> x, but not x + 0.0, which makes 0.0 of -0.0"""
+    """x - 0.0 -> x;  x + -0.0 -> x;  y + 0.0 -> y, where y is never -0.0, of which it would make 0.0"""
     assert isinstance(expr, Apply)
-    return expr.args[0] if is_value(expr.args[1], 0.0 if expr.op.name == "sub" else -0.0) else None
+    left, right = expr.args
+    if is_value(right, 0.0 if expr.op.name == "sub" else -0.0):
+        return left
+    return left if expr.op.name == "add" and is_value(right, 0.0) and _never_negative_zero(left) else None
+
+
+def _never_negative_zero(expr: Expr) -> bool:
+    """Whether a value is never -0.0: a sum is only where all of its terms are, and one of many terms starts from 0.0."""
+    match expr:
+        case Const():
+            return math.copysign(1.0, expr.value) > 0 or expr.value != 0
+        case Reduce():
+            return expr.combiner.name == "sum" and expr.combiner.is_builtin
+        case Apply() if expr.op.name == "add":
+            return any(map(_never_negative_zero, expr.args))
+        case Apply() if expr.op.name == "sub":
+            return _never_negative_zero(expr.args[0])
+        case Apply() if expr.op.name == "where":
+            return all(map(_never_negative_zero, expr.args[1:]))
+    return isinstance(expr, Apply) and expr.op.name == "abs"
 
 
 @on("neg")
