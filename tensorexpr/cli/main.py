@@ -92,6 +92,7 @@ def _bench_options(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     bench.add_argument("--limit", type=_seconds, default=10.0, metavar="S", help="seconds of timing a row after three rounds (default: 10)")
     bench.add_argument("--quick", action="store_true", help="three rounds, and only peers that need no compiler of their own")
     bench.add_argument("--prepare", action="store_true", help="fill the peers' caches of compiled code, and time nothing")
+    bench.add_argument("--memory", action="store_true", help="of models: the peak of memory in place of the time")
     bench.add_argument("--json", metavar="FILE", help="also write the results as JSON to this file")
     bench.add_argument("--html", metavar="FILE", help="also write a page, and pictures of the rooflines beside it")
     measured = bench.add_argument_group(f"of {', '.join(MEASURES)}")
@@ -221,6 +222,8 @@ def _bench(options: argparse.Namespace) -> int:
     if options.what == "training":
         return _subject("training", counts, options.rounds, options.json)
     if options.what == "models":
+        if options.memory:
+            return _subject("networks_memory", counts, options.json, options.filter, options.quick)
         return _subject("models", counts, options.rounds, options.json, options.filter, options.quick, options.prepare)
     if options.what == "products":
         return _subject("products", counts, options.rounds, options.json, options.filter)

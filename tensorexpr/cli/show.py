@@ -16,6 +16,7 @@ from tensorexpr.codegen.cuda.model.report import explained, predictions
 from tensorexpr.codegen.gpu_code import GpuCode
 from tensorexpr.codegen.target import H200, Gpu
 from tensorexpr.errors import DefinitionError, Location, TensorExprError
+from tensorexpr.hints import suggestion
 from tensorexpr.language import Tensor, placeholder, program_of
 from tensorexpr.latex import latex
 from tensorexpr.op import Op
@@ -35,8 +36,10 @@ def find_operation(reference: str) -> tuple[str, Any]:
     if not separator or not file or not name:
         raise DefinitionError(f"expected FILE:OP, got {reference!r}", hint="for instance examples/train_digits.py:conv2d")
     path = Path(file)
+    if path.is_dir():
+        raise DefinitionError(f"expected a Python file, got {file!r}, which is a folder", hint=_files_in(path, name))
     if not path.is_file():
-        raise DefinitionError(f"expected a Python file, got {file!r}, which is not there")
+        raise DefinitionError(f"expected a Python file, got {file!r}, which is not there", hint=_files_in(path.parent, path.name))
     sys.path.insert(0, str(path.resolve().parent))
     try:
         names = runpy.run_path(str(path), run_name="__tensorexpr_show__")
@@ -48,11 +51,20 @@ def find_operation(reference: str) -> tuple[str, Any]:
     finally:
         sys.path.pop(0)
     if name not in names:
-        known = ", ".join(sorted(n for n, v in names.items() if isinstance(v, Op | Tensor)))
-        raise DefinitionError(f"expected an operation of {file}, got {name!r}", hint=f"it has {known or 'none'}")
+        known = sorted(n for n, v in names.items() if isinstance(v, Op | Tensor))
+        raise DefinitionError(
+            f"expected an operation of {file}, got {name!r}", hint=suggestion(name, known, f"it has {', '.join(known) or 'none'}")
+        )
     if not (isinstance(names[name], Op | Tensor)):
         raise DefinitionError(f"{name}: expected a te.op or a tensor, got {type(names[name]).__name__}", hint="decorate it with @te.op")
     return name, names[name]
+
+
+def _files_in(folder: Path, name: str) -> str | None:
+    """A hint at the file of a folder that may have been meant, or at those that are there."""
+    files = sorted(found.name for found in folder.glob("*.py")) if folder.is_dir() else []
+    few = f"{folder.resolve()} has {', '.join(files) or 'no Python file'}" if len(files) <= 8 else None
+    return suggestion(name, files, few) if folder.is_dir() else f"there is no folder {folder.resolve()}"
 
 
 def _line_of(error: Exception, file: str) -> Location:

@@ -28,7 +28,10 @@ def parse_spec(text: str, name: str) -> Tensor:
     """The placeholder that a spec like `f32[n, 3]` describes. Raises `DefinitionError` for any other text."""
     match = _SPEC.match(text)
     if match is None:
-        raise DefinitionError(f"{name}: expected a spec like f32[8, 3], got {text!r}")
+        raise DefinitionError(
+            f"{name}: expected a spec like f32[8, 3], got {text!r}",
+            hint="a dtype, then extents in brackets, numbers or names",
+        )
     extents: list[Any] = []
     for part in filter(None, (p.strip() for p in match["shape"].split(","))):
         if part.isdigit():

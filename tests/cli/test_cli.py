@@ -146,6 +146,10 @@ def test_show_json(capsys, file):
         (("show", "nowhere.py:f"), "expected a Python file, got 'nowhere.py', which is not there"),
         (("show", "{file}:counting", "i64[]", "--gradient"), "counting: expected a floating input to differentiate by, got none"),
         (("show", "{file}:unfit"), "no shapes that were tried fit unfit\n  hint: give one spec like f32[8, 3] for each of x"),
+        (("show", "nowhere/at_all.py:f"), "which is not there\n  hint: there is no folder "),
+        (("show", "{folder}/op.py:f"), "which is not there\n  hint: did you mean ops.py?"),
+        (("show", "{folder}:f"), "expected a Python file, got '{folder}', which is a folder\n  hint: {folder} has ops.py"),
+        (("show", "{file}:matmull"), "got 'matmull'\n  hint: did you mean matmul? it has counting, "),
         (("show", "nothing"), "expected FILE:OP, got 'nothing'"),
         (
             ("show", "{file}:absent"),
@@ -153,7 +157,10 @@ def test_show_json(capsys, file):
         ),
         (("show", "{file}:number"), "number: expected a te.op or a tensor, got int"),
         (("show", "{file}:matmul", "f32[3]"), "expected 2 specs (a, b), got 1"),
-        (("show", "{file}:matmul", "f32[3", "f32[3]"), "a: expected a spec like f32[8, 3], got 'f32[3'"),
+        (
+            ("show", "{file}:matmul", "f32[3", "f32[3]"),
+            "got 'f32[3'\n  hint: a dtype, then extents in brackets, numbers or names",
+        ),
         (("show", "{file}:matmul", "f32[3,-]", "f32[3]"), "a: expected an extent that is a number or a name, got '-'"),
         (("show", "{file}:matmul", "g7[3]", "f32[3]"), "expected a dtype of the language, got 'g7'"),
         (("show", "{file}:matmul", "--static", "by=2"), "matmul: expected no static arguments, got by"),
@@ -161,10 +168,10 @@ def test_show_json(capsys, file):
     ],
 )
 def test_errors_of_the_user_are_printed_without_a_traceback(capsys, file, arguments, message):
-    status, out, err = run(capsys, *(a.format(file=file) for a in arguments))
+    status, out, err = run(capsys, *(a.format(file=file, folder=file.parent) for a in arguments))
     assert status == 1
     assert out == ""
-    assert message.replace("{file}", str(file)) in err
+    assert message.replace("{file}", str(file)).replace("{folder}", str(file.parent)) in err
     assert "Traceback" not in err
 
 

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed (make test-peers installs it)")
 
-from tensorexpr.benchmarks.subjects import models
+from tensorexpr.benchmarks.subjects import models, networks_memory
 
 ROW = models.Row("resnet18", "training", 1, 2.0, 5.0, 4.0, 1.0, 9.0, 1e-6, None)
 
@@ -36,6 +36,49 @@ def test_the_table(monkeypatch, capsys, tmp_path):
 def test_results_that_differ_are_those_that_are_farther_from_float64():
     assert ROW.right and not models.Row("n", "training", 1, None, None, None, 1.0, None, 0.1, 3.0).right
     assert models.Row("n", "training", 1, None, None, None, 1.0, None, 0.1, 1.5).right
+
+
+def test_distances_are_those_of_several_draws_of_numbers_and_of_words():
+    torch = models.importlib.import_module("torch")
+    seen = []
+
+    class Words(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = torch.nn.Embedding(50, 4)
+
+        def forward(self, ids, scale):
+            seen.append((ids.clone(), scale.clone()))
+            return self.table(ids) * scale
+
+    network, arguments = Words(), {"ids": torch.arange(40).view(2, 20), "scale": torch.ones(4)}
+    own = {name: models.copy.deepcopy(network) for name in ("tensorexpr", "eager")}
+    compared = {name: (each, models.calls_of(torch, each, each, arguments)["inference"]) for name, each in own.items()}
+    assert models.farther(torch, network, arguments, "inference", compared) == 1.0
+    wide, ours, theirs = seen[:3]
+    assert torch.equal(wide[0], ours[0]) and torch.equal(ours[0], theirs[0]) and torch.equal(wide[1].float(), ours[1])
+    assert len({tuple(ids.flatten().tolist()) for ids, _ in seen}) == models.DRAWS
+    assert all(sorted(ids.flatten().tolist()) == list(range(40)) for ids, _ in seen)
+
+
+def test_the_peak_of_memory_is_that_of_a_call(monkeypatch, capsys, tmp_path):
+    found = networks_memory.measured("unet", True, 1, "eager")
+    assert found.keys() == {"inference", "training"} and all(value is None or value < 1 << 30 for value in found.values())
+    lines = [json.dumps({"inference": 2 << 20, "training": 8 << 20}), json.dumps({"inference": 3 << 20}), "a library's"]
+    done = iter([SimpleNamespace(returncode=0, stdout=f"words\n{line}\n") for line in lines])
+    monkeypatch.setattr(networks_memory.subprocess, "run", lambda *a, **k: next(done))
+    kept = tmp_path / "memory.json"
+    assert networks_memory.main([1], str(kept), ["resnet18"]) == 1
+    printed = capsys.readouterr().out
+    assert "failed: resnet18 by tensorexpr" in printed and "training" in printed
+    rows = json.loads(kept.read_text())["rows"]
+    assert rows == [
+        {"network": "resnet18", "direction": "inference", "threads": 1, "bytes": {"eager": 2 << 20, "inductor": 3 << 20}},
+        {"network": "resnet18", "direction": "training", "threads": 1, "bytes": {"eager": 8 << 20}},
+    ]
+    assert networks_memory.table([networks_memory.Peak("n", "training", 2, {"tensorexpr": 2 << 20, "eager": 3 << 20})]) == [
+        ("n", "training", "2", "2", "3", "", "1.50")
+    ]
 
 
 class Process:
