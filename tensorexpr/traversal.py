@@ -69,15 +69,16 @@ def _map_all(items: tuple[Expr, ...], function: Callable[[Expr], Expr]) -> tuple
 def map_children(expr: Expr, function: Callable[[Expr], Expr]) -> Expr:
     """The same node over mapped children; the same object if no child changed."""
     kind = type(expr)  # told by identity, the most frequent first: no function is called more often
+    node: Any = expr  # checkers narrow no type by `is`
     if kind is Apply:
-        args = _map_all(expr.args, function)  # type: ignore[attr-defined]
-        return expr if args is expr.args else Apply(expr.op, args)  # type: ignore[attr-defined]
+        args = _map_all(node.args, function)
+        return expr if args is node.args else Apply(node.op, args)
     if kind is Access:
-        indices = _map_all(expr.indices, function)  # type: ignore[attr-defined]
-        return expr if indices is expr.indices else Access(expr.tensor, indices, expr.dtype, expr.location)  # type: ignore[attr-defined]
+        indices = _map_all(node.indices, function)
+        return expr if indices is node.indices else Access(node.tensor, indices, node.dtype, node.location)
     if kind is Cast:
-        arg = function(expr.arg)  # type: ignore[attr-defined]
-        return expr if arg is expr.arg else Cast(expr.dtype, arg)  # type: ignore[attr-defined]
+        arg = function(node.arg)
+        return expr if arg is node.arg else Cast(node.dtype, arg)
     if isinstance(expr, Reduce):
         axes = map_axes(expr.axes, function)
         where = None if expr.where is None else function(expr.where)

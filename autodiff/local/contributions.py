@@ -101,14 +101,14 @@ class ExpressionAdjoint:
     def _varying(self, node: Expr) -> tuple[Expr, ...]:
         """The operands through which derivatives pass."""
         match node:
+            case Apply() | Reduce() if self._still(node):
+                return ()
             case Apply() if node.dtype.is_float:
                 if node.op.name == "where":
                     return node.args[1:]
                 return tuple(arg for arg, scaling in zip(node.args, scalings(node.op), strict=True) if scaling is not None)
             case Cast() if node.dtype.is_float and node.arg.dtype.is_float:
                 return (node.arg,)
-            case Reduce() if self._still(node):
-                return ()
             case Reduce() if node.dtype.is_float:
                 return node.values
         return ()

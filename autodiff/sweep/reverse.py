@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+from tensorexpr.algebra import without_carries
 from tensorexpr.autodiff.data.scatters import scattered_adjoint
 from tensorexpr.autodiff.local.contributions import Contribution, ExpressionAdjoint
 from tensorexpr.autodiff.local.overrides import Override, inputs_within
@@ -99,6 +100,7 @@ def reverse(
     types of their outputs; the caller has checked that.
     """
     rules = {} if override is None else override
+    program = without_carries(program)
     workspace = Workspace.behind(program, labels, taken, steps)
     outputs = tuple(outputs)
     workspace.given_plans, workspace.wide = plans, bool(steps)
@@ -181,7 +183,7 @@ class Sweep:
         self.stored: dict[str, str] = {}
         self.around: dict[str, list[Around]] = {}
         self.still: frozenset[object] = frozenset()
-        self._terms: dict[TermAt, Define] = {}
+        self._terms: dict[tuple[Define, tuple[Expr, ...]], Define] = {}
         self._guards: dict[str, tuple[Expr, ...]] = {}
         self._tables: dict[tuple[Reduce, Place, str], tuple[Scan, tuple[Expr, ...]]] = {}
 
@@ -356,12 +358,13 @@ class Sweep:
 
     def _separate_term(self, term: TermAt, name: str) -> tuple[Expr, Definition]:
         """The same of a costly term."""
-        made = self._terms.get(term)
+        key = (term.definition, term.guards)
+        made = self._terms.get(key)
         if made is None or made.name in self.names:
-            made = self._terms[term] = replace(term.definition, name=name)
+            made = self._terms[key] = replace(term.definition, name=name)
             self.workspace.add(made)
             self._guards[made.name] = term.guards
-        return Access(made.name, tuple(Index(axis.index) for axis in made.axes), made.value.dtype), made
+        return Access(made.name, term.indices, made.value.dtype), made
 
     def derive(
         self,

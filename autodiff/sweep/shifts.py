@@ -56,7 +56,7 @@ def shifts(program: Program, outputs: Collection[str], active: Collection[str], 
 
 def written_shifts(program: Program, outputs: Collection[str], given: Collection[str]) -> frozenset[object]:
     """The forms of maxima and minima, written where they are read, by which the derivative of every output is zero."""
-    forms = dict.fromkeys(extreme_form(e) for e in _candidates(program, given) if isinstance(e, Reduce))
+    forms = dict.fromkeys(extreme_form(e) for e in _candidates(program, given) if is_extreme(e))
     if not forms:
         return frozenset()
     places: dict[object, dict[Expr, Change]] = {}
@@ -69,7 +69,9 @@ def written_shifts(program: Program, outputs: Collection[str], given: Collection
 
 
 def is_extreme(e: Expr) -> bool:
-    """Whether an expression is a maximum or a minimum of floats over some range."""
+    """Whether an expression is a maximum or a minimum of floats over some range, perhaps with a number beside it."""
+    if isinstance(e, Apply) and e.op.name in ("maximum", "minimum"):
+        return isinstance(e.args[1], Const) and is_extreme(e.args[0])
     return isinstance(e, Reduce) and e.dtype.is_float and e.combiner.name in ("max", "min")
 
 

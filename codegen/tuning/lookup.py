@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from tensorexpr.algebra import with_narrow_sums, with_recurrences, with_sums_by_place
+from tensorexpr.algebra import with_narrow_sums, with_recurrences, with_sums_by_place, without_carries
 from tensorexpr.codegen import disk
 from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.codegen.schedule import Planned
@@ -39,8 +39,8 @@ def simplified(program: Program, target: Target) -> Program:
     A GPU has a thread for each result, and runs the steps of a scan one after the other; its tensor cores take 16-bit products as they are.
     """
     if target.is_gpu:
-        return simplify(program)
-    found = simplify(factor_sums(program, REGROUPED))
+        return simplify(without_carries(program))
+    found = simplify(factor_sums(without_carries(program), REGROUPED))
     shaped = with_plain_shapes(found)
     return with_recurrences(with_narrow_sums(with_sums_by_place(found if shaped is found else simplify(shaped))))
 

@@ -354,9 +354,11 @@ class Constant(Node):
     @property
     def content(self) -> bytes:
         """A digest of dtype, shape and elements, by which constants are compared: made once, without a copy of the data."""
-        if self._content is None:
-            object.__setattr__(self, "_content", content_of(self.data))
-        return self._content  # type: ignore[return-value]
+        found = self._content
+        if found is None:
+            found = content_of(self.data)
+            object.__setattr__(self, "_content", found)
+        return found
 
 
 def content_of(data: np.ndarray) -> bytes:
@@ -383,12 +385,14 @@ class Program(Node):
     @property
     def types(self) -> Mapping[str, TensorType]:
         """The type of every tensor that can be named at the top level of the program: made once, since every pass asks for it."""
-        if self._types is None:
+        found = self._types
+        if found is None:
             table = {i.name: i.type for i in self.inputs} | {c.name: c.type for c in self.constants}
             for definition in self.definitions:
                 table.update(definition.results)
-            object.__setattr__(self, "_types", MappingProxyType(table))
-        return self._types  # type: ignore[return-value]
+            found = MappingProxyType(table)
+            object.__setattr__(self, "_types", found)
+        return found
 
     def __getstate__(self) -> tuple[Any, ...]:
         return (self.inputs, self.constants, self.definitions, self.outputs, self.sizes, None)

@@ -86,14 +86,15 @@ def rewrite(expr: Expr, rules: RuleSet) -> Expr:
         found = done.get(node)
         if found is not None:
             return node if found == node else found
-        result: Expr | None = node
+        result = node
         for _ in range(MOST_STEPS):
-            before = map_children(result, visit)  # type: ignore[arg-type]
-            result = rules.step(before)
-            if result is None:
+            before = map_children(result, visit)
+            following = rules.step(before)
+            if following is None:
                 done[node] = before
                 return node if before == node else before
-        raise endless(before, result)  # type: ignore[arg-type]
+            result = following
+        raise endless(before, result)
 
     return visit(expr)
 

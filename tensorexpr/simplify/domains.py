@@ -318,14 +318,14 @@ class _Narrowing:
     def _axis(self, loop: Bounds, context: Context) -> Axis | None:
         lowers = [expression(-(-e.substitute(self.gone) // d), context) for e, d in loop.lowers]
         uppers = [expression(e.substitute(self.gone) // d + 1, context) for e, d in loop.uppers]
-        if not lowers or not uppers or None in lowers or None in uppers:
+        starts, stops = ([e for e in ends if e is not None] for ends in (lowers, uppers))
+        if not starts or not stops or len(starts) < len(lowers) or len(stops) < len(uppers):
             return None
-        start, stop = lowers[0], uppers[0]
-        assert start is not None and stop is not None
-        for other in lowers[1:]:
-            start = apply("maximum", start, other)  # type: ignore[arg-type]
-        for other in uppers[1:]:
-            stop = apply("minimum", stop, other)  # type: ignore[arg-type]
+        start, stop = starts[0], stops[0]
+        for other in starts[1:]:
+            start = apply("maximum", start, other)
+        for other in stops[1:]:
+            stop = apply("minimum", stop, other)
         return Axis(loop.name, start, stop)
 
     def _replace(self, name: str, value: Affine) -> None:

@@ -161,7 +161,9 @@ def test_a_jacobian_of_one_output():
 def test_a_fold_over_axes_that_nothing_limits():
     lengths = te.placeholder((3,), "int64", name="lengths")
     ragged = te.compute(
-        (3,), lambda i: te.reduce(lambda a, b: a * b, 1.0, lambda k: te.where(k < 3, X[te.minimum(k, 2)], 1.0), lengths[i]), name="ragged"
+        (3,),
+        lambda i: te.reduce(lambda a, b: a + b + a * b, 0.0, lambda k: te.where(k < 3, X[te.minimum(k, 2)], 0.0), lengths[i]),
+        name="ragged",
     )
     lines = message(te.gradient, ragged, [X], head=H)
     assert lines[0] == ("expected the axes of a reduction by 'reduce' to have a bound known beforehand, got one that depends on data alone")

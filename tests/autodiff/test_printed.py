@@ -80,7 +80,7 @@ def test_softmax():
     p = te.compute((8, 10), lambda i, k: e[i, k] / s[i], name="p")
     gradient = te.gradient(p, [x], head=te.placeholder((8, 10), name="p_bar"))
     assert printed(gradient, [p]) == lines("""
-s_bar[i]: f32[8] = -sum(p_bar[i, k] / s[i] * p[i, k] for k in range(10))
+s_bar[i]: f32[8] = -(sum(p_bar[i, k] * p[i, k] for k in range(10)) / s[i])
 e_bar[i, k]: f32[8, 10] = p_bar[i, k] / s[i] + s_bar[i]
 x_bar[i, k]: f32[8, 10] = e_bar[i, k] * e[i, k]
 return x_bar
@@ -184,10 +184,10 @@ return x_bar
         """
 y_bar_1[i, k]: f32[8, 10] = y_bar[i, k] * g[k] / sqrt(v[i] + 1e-05)
 v_bar[i]: f32[8] = (
-    sum(
-        y_bar[i, k] * g[k] / sqrt(v[i] + 1e-05) * ((x[i, k] - mu[i]) / sqrt(v[i] + 1e-05)) / sqrt(v[i] + 1e-05)
-        for k in range(10)
-    )
+    sum(y_bar[i, k] * g[k] * (x[i, k] - mu[i]) for k in range(10))
+    / sqrt(v[i] + 1e-05)
+    / sqrt(v[i] + 1e-05)
+    / sqrt(v[i] + 1e-05)
     * -0.5
 )
 mu_bar[i]: f32[8] = -sum(y_bar_1[i, k] + v_bar[i] / 5.0 * (x[i, k] - mu[i]) for k in range(10))

@@ -91,5 +91,15 @@ def test_a_product_of_exponentials_has_the_gradient_of_one_with_names() -> None:
     assert found[0] == found[1]
 
 
+def test_a_term_may_be_read_at_quotients_and_remainders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights of merged heads: what reaches a weight is summed over the features of its head before it goes on."""
+    inputs = "e: f64[6, 5, 7] = input()\nz: f64[6, 5] = input()\nv: f64[7, 24] = input()\ny_head: f64[5, 24] = input()\n"
+    for place, terms_made in {"f // 4": 1, "f % 6": 1, "f % 5": 0, "f // 5": 0, "(f + 1) // 5": 0}.items():
+        weight = f"e[{place}, i, j] / (z[{place}, i] * z[{place}, i] + 1.0)"
+        text = f"{inputs}y[i, f]: f64[5, 24] = sum({weight} * v[j, f] for j in range(7))\nreturn y\n"
+        program = parse_program(text)
+        assert agree(program, 3, {}, monkeypatch) == bool(terms_made)
+
+
 def _is_exp(node: Expr) -> bool:
     return isinstance(node, Apply) and node.op.name == "exp"

@@ -151,3 +151,17 @@ def test_a_core_and_three_matrices_are_three_products() -> None:
     inputs = random_inputs(program, 5)
     expected = np.einsum("xyz,ix,jy,kz->ijk", *(value.astype(np.float64) for value in inputs.values()))
     np.testing.assert_allclose(evaluate_program(apart, inputs)["y"], expected, 1e-4, 1e-4)
+
+
+def test_quotients_stay_in_range() -> None:
+    """The product of divisors may be too large or too small a number where no quotient is."""
+    program = parse_program(
+        "x: f32[7, 40] = input()\nz: f32[7, 40] = input()\ns: f32[7] = input()\nt: f32[7] = input()\n"
+        "y[i]: f32[7] = sum(x[i, k] / s[i] / t[i] * (z[i, k] / t[i]) for k in range(40))\nreturn y\n"
+    )
+    apart = factor_sums(program, DERIVED)
+    assert print_program(apart).splitlines()[-2].endswith("sum(x[i, k] * z[i, k] for k in range(40)) / s[i] / t[i] / t[i]")
+    for scale in (1e-15, 1e15):
+        inputs = {n: (np.abs(v) + 1) * np.float32(scale) for n, v in random_inputs(program, 5).items()}
+        before, after = (evaluate_program(p, inputs)["y"] for p in (program, apart))
+        np.testing.assert_allclose(after, before, 1e-5)

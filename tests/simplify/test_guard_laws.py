@@ -91,6 +91,36 @@ def _pieces(rng: random.Random) -> Expr:
     return total
 
 
+def _places(rng: random.Random) -> Expr:
+    """A sum of terms at places of an index, many of which are one formula of the index there."""
+    terms = []
+    for place in rng.sample(range(4), rng.randint(2, 4)):
+        at = const(place if rng.random() < 0.8 else rng.randint(0, 3))
+        read: Expr = apply("mul", Access("X", (apply("add", apply("mul", Index("i"), const(4)), at),), dtypes.float64), _read(at))
+        if rng.random() < 0.5:
+            read = Reduce(Combiner("sum"), (apply("mul", read, _read(Index("k"), at)),), (Axis("k", const(0), const(3)),))
+        condition: Expr = apply("eq", Index("j"), const(place))
+        if rng.random() < 0.2:
+            condition = apply("and", condition, _condition(rng))
+        terms.append(apply("where", condition, read, ZERO))
+    total: Expr = terms[0]
+    for term in terms[1:]:
+        total = apply("add", total, term)
+    return total
+
+
+def test_terms_at_places_of_an_index_are_one_formula() -> None:
+    reads = [Access("X", (apply("add", apply("mul", Index("i"), const(4)), const(place)),), dtypes.float64) for place in range(4)]
+    terms = [apply("where", apply("eq", Index("j"), const(place)), read, ZERO) for place, read in enumerate(reads)]
+    total = apply("add", apply("add", terms[3], terms[1]), apply("add", terms[0], terms[2]))
+    assert print_expr(simplify_expr(total, AXES, derived=True, signed_zeros=False)) == "X[i * 4 + j]"
+    some = apply("add", terms[0], terms[2])
+    simple = print_expr(simplify_expr(some, AXES, derived=True, signed_zeros=False))
+    assert simple.count("X[") == 1 and "X[i * 4 + j]" in simple, simple
+    other = apply("add", terms[0], apply("where", apply("eq", Index("j"), const(2)), reads[1], ZERO))
+    assert print_expr(simplify_expr(other, AXES, derived=True, signed_zeros=False)).count("X[") == 2
+
+
 def _value(expr: Expr, numbers: np.ndarray) -> np.ndarray:
     return evaluate_program(Program((INPUT,), (), (Define("Y", AXES, expr),), ("Y",), ()), {"X": numbers})["Y"]
 
@@ -100,7 +130,7 @@ def _branches(expr: Expr) -> int:
 
 
 @pytest.mark.parametrize("derived", [False, True])
-@pytest.mark.parametrize("make", [_guarded_sum, _pieces])
+@pytest.mark.parametrize("make", [_guarded_sum, _pieces, _places])
 def test_value_is_kept(make, derived: bool) -> None:
     numbers = np.random.default_rng(0).integers(-4, 5, LENGTH).astype(np.float64)
     fewer = 0

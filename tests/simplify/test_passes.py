@@ -412,6 +412,10 @@ def test_a_sum_of_cases_is_a_formula_for_each_place_and_one_where_they_are_alike
     assert body(write_out_cases(alike)) == "y[i, c]: f32[4, 3] = exp(a[i, c]) * b[0, c]\nreturn y"
     other = program_of(*PLACES[:2], "y[i, c]: f32[4, 3] = where(c == 0, a[i, 1], where(c == 1, a[i, 2], a[i, 0]))", "return y")
     assert write_out_cases(other) is other
+    data = program_of(
+        *PLACES[:2], "y[i, c]: f32[4, 3] = where(a[i, c] < 1.0, 0.0, b[i, c]) - where(b[i, c] < 1.0, 0.0, a[i, c])", "return y"
+    )
+    assert simplify(data) is data
     inputs = {name: (np.arange(12, dtype=np.float32).reshape(4, 3) - 5) for name in "ab"}
     expected = evaluate_program(program, inputs)
     for name, value in evaluate_program(after, inputs).items():

@@ -112,14 +112,16 @@ def _decide(name: str, x: Value, y: Value) -> bool | None:
     """The outcome of a comparison of int64 values where their intervals decide it for all lanes."""
     if x.low is None or x.high is None or y.low is None or y.high is None:
         return None
+    first, second = (x.low, x.high), (y.low, y.high)
     if name in ("gt", "ge"):
-        name, x, y = ("lt" if name == "gt" else "le"), y, x
+        name, first, second = ("lt" if name == "gt" else "le"), second, first
+    (low, high), (least, greatest) = first, second
     if name == "lt":
-        return True if x.high < y.low else False if x.low >= y.high else None  # type: ignore[operator]
+        return True if high < least else False if low >= greatest else None
     if name == "le":
-        return True if x.high <= y.low else False if x.low > y.high else None  # type: ignore[operator]
-    apart = x.high < y.low or y.high < x.low  # type: ignore[operator]
-    same = x.low == x.high == y.low == y.high
+        return True if high <= least else False if low > greatest else None
+    apart = high < least or greatest < low
+    same = low == high == least == greatest
     if not apart and not same:
         return None
     return apart == (name == "ne")

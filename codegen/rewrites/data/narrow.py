@@ -188,9 +188,9 @@ class _Ranges:
                 return self.stored(expr.tensor)
         if not expr.dtype.is_integer or tensors_read(expr):
             return -math.inf, math.inf
-        least = max((min(facts.interval(f)[0] for f in bound) for bound in facts.bounds(expr, False)), default=-math.inf)
-        most = min((max(facts.interval(f)[1] for f in bound) for bound in facts.bounds(expr, True)), default=math.inf)
-        return least, most
+        low = max((min(facts.interval(f)[0] for f in bound) for bound in facts.bounds(expr, False)), default=-math.inf)
+        high = min((max(facts.interval(f)[1] for f in bound) for bound in facts.bounds(expr, True)), default=math.inf)
+        return low, high
 
     def stored(self, buffer: str) -> tuple[float, float]:
         """Those of what is stored in a buffer: choices of its own elements are none beside the others."""

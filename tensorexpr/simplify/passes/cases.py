@@ -105,6 +105,8 @@ def _terms(value: Expr, index: str) -> list[Expr]:
     if isinstance(value, Apply) and value.op.name in ("add", "sub", "neg"):
         return [condition for part in value.args for condition in _terms(part, index)]
     if isinstance(value, Apply) and value.op.name == "where" and index in free_names(value.args[0]):
+        if any(isinstance(n, Access) for n in walk(value.args[0])):
+            return []  # data tells them apart
         return [value.args[0]] if any(isinstance(end, Const) for end in value.args[1:]) else []
     return []
 

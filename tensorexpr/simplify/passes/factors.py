@@ -111,7 +111,10 @@ def _apart(node: Reduce, around: tuple[Axis, ...], types: Mapping[str, TensorTyp
         return node
     value = _quotient(factors, divisors, node)
     value = replace(node, values=(value,), axes=tuple(axes)) if axes else value
-    return _quotient([*left, value], left_below, node)
+    value = _quotient([*left, value], [], node)
+    for divisor in left_below:  # one after the other: the product of divisors may be out of range where no quotient is
+        value = apply("div", value, divisor)
+    return value
 
 
 def _leaving(
