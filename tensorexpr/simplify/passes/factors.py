@@ -111,7 +111,8 @@ def _apart(node: Reduce, around: tuple[Axis, ...], types: Mapping[str, TensorTyp
         return node
     value = _quotient(factors, divisors, node)
     value = replace(node, values=(value,), axes=tuple(axes)) if axes else value
-    value = _quotient([*left, value], [], node)
+    literals = [e for e in left if isinstance(e, Const)]  # these stand last, as in all derived formulas
+    value = _quotient([*(e for e in left if not isinstance(e, Const)), value, *literals], [], node)
     for divisor in left_below:  # one after the other: the product of divisors may be out of range where no quotient is
         value = apply("div", value, divisor)
     return value
