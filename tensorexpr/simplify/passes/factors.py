@@ -35,6 +35,8 @@ GAIN = 1.5
 
 DIVISION = 4
 """Operations that a division costs, as `Op.cost` has it."""
+FUNCTION = 12
+"""What functions cost at least: beside one, a product that leaves costs next to nothing."""
 
 
 def factor_sums(program: Program, options: Options) -> Program:
@@ -54,6 +56,8 @@ def _factored(definition: Definition, types: Mapping[str, TensorType], floats: b
     if not any(isinstance(n, Reduce) and (floats or n.dtype.is_integer) for n in walk(definition.value)):
         return definition
     value = _with_factors(definition.value, definition.axes, types, floats, ends)
+    if isinstance(definition, Scatter) and isinstance(definition.value, Reduce) and not isinstance(value, Reduce):
+        return definition  # what is sent is a sum by itself, which is computed before it is added
     return definition if value is definition.value else replace(definition, value=value)
 
 
@@ -111,7 +115,8 @@ def _apart(node: Reduce, around: tuple[Axis, ...], types: Mapping[str, TensorTyp
         return node
     value = _quotient(factors, divisors, node)
     value = replace(node, values=(value,), axes=tuple(axes)) if axes else value
-    value = _quotient([*left, value], [], node)
+    literals = [e for e in left if isinstance(e, Const)]  # these stand last, as in all derived formulas
+    value = _quotient([*(e for e in left if not isinstance(e, Const)), value, *literals], [], node)
     for divisor in left_below:  # one after the other: the product of divisors may be out of range where no quotient is
         value = apply("div", value, divisor)
     return value
@@ -124,7 +129,8 @@ def _leaving(
     fewer operations at each point: a product with what is summed is one operation with its sum."""
     leaving = [[e for e in part if own.isdisjoint(free_names(e))] for part in (factors, divisors)]
     staying = [[e for e in part if not own.isdisjoint(free_names(e))] for part in (factors, divisors)]
-    if not staying[0] or _operations(factors, divisors) == _operations(*staying):
+    functions = (n for e in staying[0] for n in walk(e) if isinstance(n, Apply) and n.dtype.is_float and n.op.cost >= FUNCTION)
+    if not staying[0] or _operations(factors, divisors) == _operations(*staying) or next(functions, None) is not None:
         return ([], []), (list(factors), list(divisors))
     return (leaving[0], leaving[1]), (staying[0], staying[1])
 
