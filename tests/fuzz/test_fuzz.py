@@ -38,7 +38,7 @@ def test_what_was_found_once(name):
 def test_the_same_seed_gives_the_same_plan():
     assert all(planned(seed) == planned(seed) for seed in range(20))
     plans = [planned(seed) for seed in range(300)]
-    assert {name for plan in plans for name in plan.schedules} == {"default", "plain", "random", "tuned", "cuda", "searched"}
+    assert {name for plan in plans for name in plan.schedules} == {"default", "plain", "random", "tuned", "cuda", "searched", "versions"}
     assert {word for plan in plans for word in plan.derivatives} == {"gradient", "forced", "second"}
 
 
