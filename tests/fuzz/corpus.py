@@ -140,4 +140,22 @@ outputs = [T2]""",
         ),
         ("searched",),
     ),
+    "rows in blocks that overlap, in another order": Plan(
+        Sample(
+            """a = 17
+b = 32
+X3 = te.placeholder((a, a), 'float32', name='X3')
+X4 = te.placeholder((b, a), 'float32', name='X4')
+X5 = te.placeholder((b, a), 'float32', name='X5')
+T6 = te.compute((a, b), lambda i, j: te.sum(lambda r: X3[i, r] * X4[j, r], a) * 0.25, name='T6')
+T7 = te.compute((a,), lambda i: te.sum(lambda j: T6[i, j], b), name='T7')
+T8 = te.compute((a, b), lambda i, j: T6[i, j] - T7[i], name='T8')
+T9 = te.compute((a,), lambda i: te.sum(lambda j: T8[i, j], b), name='T9')
+T10 = te.compute((a, a), lambda i, r: te.sum(lambda j: T8[i, j] * X5[j, r], b) / T9[i], name='T10')
+inputs = [X3, X4, X5]
+outputs = [T10]""",
+            seed=2700001106,
+        ),
+        ("tuned",),
+    ),
 }

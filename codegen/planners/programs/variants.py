@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import partial
 from itertools import permutations
 
-from tensorexpr.codegen.schedule.analysis.state import SERIAL, Stage
+from tensorexpr.codegen.schedule.analysis.state import SERIAL, Split, Stage
 from tensorexpr.codegen.schedule.legal.legality import is_ordered
 from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.errors import ScheduleError
@@ -51,8 +51,15 @@ def _other_orders(loops: list[str]) -> list[str]:
 
 
 def _reorder_blocks(s: Planned, name: str) -> None:
-    loops = _outer(s.state.stage(name))
-    chosen = s.decisions.choose(f"{name}: order of blocks", [AS_IT_IS], others=partial(_other_orders, loops))
+    stage = s.state.stage(name)
+    loops = _outer(stage)
+    kept = [(r.outer, r.inner) for r in stage.relations if isinstance(r, Split) and r.tail == "shift" and {r.outer, r.inner} <= {*loops}]
+
+    def orders() -> list[str]:
+        """Blocks that overlap stay outside of what is in them: places that two of them write would be those of two threads."""
+        return [x for x in _other_orders(loops) if all((at := x.split()).index(outer) < at.index(inner) for outer, inner in kept)]
+
+    chosen = s.decisions.choose(f"{name}: order of blocks", [AS_IT_IS], others=orders)
     if chosen != AS_IT_IS:
         s[name].reorder(*chosen.split())
 
