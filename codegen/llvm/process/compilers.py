@@ -158,11 +158,12 @@ def target_machine(machine: Machine, level: int) -> Any:
 
 
 def _unlocked(name: str) -> Callable[..., Any]:
-    """A function of LLVM's wrapper without the wrapper's lock."""
+    """A function of LLVM's wrapper without the wrapper's lock; with it where a version of llvmlite has no such function to find."""
     from llvmlite.binding import ffi  # noqa: PLC0415
 
-    function = getattr(ffi.lib, name)
-    return getattr(function, "_cfn", function)  # type: ignore[no-any-return]
+    locked = getattr(ffi.lib, name)
+    function: Callable[..., Any] = getattr(locked, "_cfn", locked)
+    return function
 
 
 def _before_fork() -> None:
