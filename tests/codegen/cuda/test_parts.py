@@ -79,7 +79,7 @@ def test_products_that_fill_the_machine_or_are_short_are_left_whole(text):
 def test_one_may_ask_for_the_whole():
     program = parse_program(product("bf16", 64, 8192, 64))
     assert "C_parts" in autoschedule(program, FEW).state.table
-    asked = Decisions(Choices({"C: product in parts": "no"}))
+    asked = Decisions(Choices({"C: product in parts": "no", "C: columns in parts": "no"}))
     assert "C_parts" not in autoschedule(program, FEW, asked).state.table
 
 
