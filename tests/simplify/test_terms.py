@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import tensorexpr as te
 from tensorexpr.codegen.compile import build_program
 from tensorexpr.errors import OutOfBoundsError
 from tensorexpr.interpret import evaluate_program
@@ -11,6 +12,7 @@ from tensorexpr.simplify import keep_terms, simplify
 from tensorexpr.simplify.passes import terms
 from tensorexpr.text import print_program
 from tensorexpr.verify import verify
+from tests.codegen.programs import as_built
 from tests.random_programs import random_inputs, random_program, random_sizes
 from tests.seeds import share_of
 
@@ -140,3 +142,13 @@ def test_a_reduction_that_two_definitions_need_is_made_once() -> None:
         "z[i]: f32[500] = tanh(exp(sum(x[i, k] for k in range(300))))\nreturn y, z\n"
     )
     assert body(both).count("sum(") == 1
+
+
+def test_a_sum_inside_a_sum_is_made_once_where_another_definition_needs_it() -> None:
+    w, c = te.placeholder((500, 200), name="w"), te.placeholder((200, 200), name="c")
+    risk = te.compute((500,), lambda p: te.sum(lambda i, j: w[p, i] * c[i, j] * w[p, j], (200, 200)), name="risk")
+    gradient = te.gradient(risk, [w, c], te.placeholder((500,), name="head"))
+    text = print_program(as_built([risk, *gradient]))
+    assert "w_sum[p, j]: f32[500, 200] = sum(w[p, i] * c[i, j] for i in range(200))\n" in text
+    assert text.count("w_sum[p, j]") == 3, text
+    assert text.count("sum(") == 4, text  # the tensor, the risk, what it adds to the gradient by the other factor, the gradient by c

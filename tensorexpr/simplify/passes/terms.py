@@ -336,7 +336,8 @@ class _Counting:
             yield from inside
             return
         alone = about.plain and not self.guarded and all(axis.index in about.free and _is_whole(axis) for axis in axes)
-        if alone and not about.free.isdisjoint(reduced):  # it has as many elements as there are points: none is computed again
+        inner = not about.free.isdisjoint(reduced)
+        if alone and inner and not isinstance(node, Reduce):  # as many elements as there are points: none is computed again
             yield from inside
             return
         own = _demand(node, axes, reduced, about, self.types, self.computed)
