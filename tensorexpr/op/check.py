@@ -19,6 +19,7 @@ from tensorexpr.hints import checked
 from tensorexpr.ir import Apply, Cast, Program, Reduce
 from tensorexpr.markup import listing
 from tensorexpr.op import Op
+from tensorexpr.op.specs import argument_error
 from tensorexpr.op.transforms import as_op, jvp, vjp
 from tensorexpr.op.trees import leaves, map_tree
 from tensorexpr.records import record
@@ -76,6 +77,11 @@ def check_gradient(operation: Op, *arrays: Any, **keywords: Any) -> GradientChec
     True
     """
     operation = as_op(operation, "check_gradient")
+    if not arrays and not keywords and operation.parameters:
+        raise argument_error(
+            "te.check_gradient: expected arrays to differentiate at, got none",
+            hint=f"te.check_gradient({operation.name}, {', '.join(operation.parameters)})",
+        )
     trees, chosen = operation.arrays(arrays, keywords)
     check = Check(operation, [map_tree(_widen, tree) for tree in trees], chosen)
     found = check.along(check.directions)
