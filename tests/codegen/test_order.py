@@ -9,7 +9,6 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr.codegen import stages
-from tensorexpr.codegen.memo import forget
 from tensorexpr.codegen.nest import order
 from tensorexpr.codegen.nest.order import sparing
 from tensorexpr.codegen.nest.parse import parse_nest
