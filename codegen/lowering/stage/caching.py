@@ -129,9 +129,9 @@ class _Box:
 
 def with_tiles(loop: For, sources: tuple[Source, ...], fresh: Callable[[str], str], shared: int = DECLARED) -> Block:
     """The loop with the parts of some tensors copied in each iteration; a block of a GPU may ask for so many `shared` bytes."""
-    alone = _sums(loop.body) >= SUMS_ALONE
-    room = max(DECLARED - OTHER, shared // (1 if alone else BLOCKS) - SYSTEM)
     lanes = max((_lanes(s) for s in _loops(loop.body) if s.kind == "vectorize"), default=1)
+    alone = lanes >= TEAM and _sums(loop.body) >= SUMS_ALONE
+    room = max(DECLARED - OTHER, shared // (1 if alone else BLOCKS) - SYSTEM)
     made: list[_Tile] = []
     body, numbers = with_names(loop.body, fresh) if lanes >= TEAM else (loop.body, {})
     boxes = [(source, _box(body, source, LARGEST_ALONE if alone else LARGEST)) for source in sources]

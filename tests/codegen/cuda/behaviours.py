@@ -292,7 +292,7 @@ def _zeros(asked: int) -> tuple[Arrays, Arrays, Arrays]:
 
 # Factors of 64 terms, rows of 64 elements, whose chunks of eight lie in another order from row to row: a row for each row of the result, or
 # for each term. Columns beyond 64 of a row lie below.
-_IN_GROUP = """  __shared__ __align__(1024) te_{t} a[64 * 64], b[{n} * 64];
+_IN_GROUP = """  te_{t} (&a)[64 * 64] = te_arena<te_{t}[64 * 64]>(0), (&b)[{n} * 64] = te_arena<te_{t}[{n} * 64]>(8192);
   for (int turns = 0; turns < 4; ++turns) {{
     for (int k = n; k < 64 * 64; k += 128) {{
       const int r = k / 64, q = k % 64;
@@ -443,7 +443,7 @@ BEHAVIOURS = {
             kernel(f"x_group_{t}_{n}", "const uint16_t *x, const uint16_t *w, float *y", _IN_GROUP.format(t=t, n=n), 128),
             (f"te_group_{t}", "te_group_enter", "te_group_commit", "te_group_wait", "te_ptx_group_fence", "te_ptx_group_wait", "te_pinned",
              "te_hand_over", "te_ptx_shared"),
-            _in_group(_HALVES[t], n), sm=90, threads=128, alone=True,
+            _in_group(_HALVES[t], n), sm=90, shared=8192 + 128 * n, threads=128, alone=True,
         )
         for t in ("f16", "bf16") for n in (64, 128, 256)
     },
