@@ -34,7 +34,8 @@ def find_operation(reference: str) -> tuple[str, Any]:
     """
     file, separator, name = reference.rpartition(":")
     if not separator or not file or not name:
-        raise DefinitionError(f"expected FILE:OP, got {reference!r}", hint="for instance examples/train_digits.py:conv2d")
+        hint = "a file, a colon, and the name of an operation in it: examples/train_digits.py:conv2d"
+        raise DefinitionError(f"expected FILE:OP, got {reference!r}", hint=hint)
     path = Path(file)
     if path.is_dir():
         raise DefinitionError(f"expected a Python file, got {file!r}, which is a folder", hint=_files_in(path, name))
@@ -47,7 +48,8 @@ def find_operation(reference: str) -> tuple[str, Any]:
         raise
     except Exception as error:
         cause = f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
-        raise DefinitionError(f"expected a Python file that runs, got {cause}", location=_line_of(error, str(path))) from error
+        hint = f"python {path} shows the whole error"
+        raise DefinitionError(f"expected a Python file that runs, got {cause}", location=_line_of(error, str(path)), hint=hint) from error
     finally:
         sys.path.pop(0)
     if name not in names:

@@ -48,7 +48,7 @@ def plain(text: str) -> Planned:
     return schedule(parse_program(text), WIDE)
 
 
-def as_built(outputs: Outputs, inputs: Sequence[Tensor]) -> Program:
+def as_built(outputs: Outputs, inputs: Sequence[Tensor] | None = None) -> Program:
     """The program that a build of tensors on this machine makes code of."""
     return simplified(fold_constants(program_from(outputs, inputs, "as_built")), machine_of("cpu", "float32"))
 

@@ -39,6 +39,7 @@ from tensorexpr.ir import Access, Apply, Cast, Expr
 
 TILES = (
     (128, 256, 2, 4), (256, 128, 4, 2), (128, 128, 2, 4), (128, 64, 4, 2), (64, 128, 2, 4), (64, 64, 2, 4), (32, 64, 2, 4), (32, 32, 2, 4),
+    (16, 256, 1, 8), (16, 128, 1, 8), (16, 64, 1, 8),
 )  # fmt: skip
 """Rows and columns of a tile of floats of 16 bits, or of 32, and the warps of a block along both."""
 TILES_OF_GROUPS = ((128, 256, 2), (256, 128, 2), (128, 128, 2), (128, 64, 2), (64, 128, 1), (64, 64, 1))
@@ -47,7 +48,8 @@ TILES_F64 = ((64, 64, 2, 4), (32, 64, 2, 4), (32, 32, 2, 4))
 DEPTHS = (32, 16)
 """Points of a step along k, in 16 bits; a half of them in 32 and in 64."""
 DEPTH_OF_GROUPS = 64
-MOST_WASTE = 1.5
+MOST_WASTE = 2.5
+"""Points beyond the ends of the axes that a tile may have, to points within: tensor cores are that much faster still."""
 MULTIPLIED = 1270
 """Products of 16-bit floats of a multiprocessor in a clock by `mma.sync`: what this instruction reaches of the 2048 that there are."""
 MULTIPLIED_IN_GROUPS = 2048
@@ -96,10 +98,12 @@ def _tensor(factor: Expr) -> str:
     return read.tensor if isinstance(read, Access) else ""
 
 
-def mma_tiles(s: Planned, name: str, views: list[View], shapes: Shapes) -> list[Tile]:
-    """The tiles of a contraction on tensor cores, best first; none where it is no such product, or small, or has conditions that depend on
-    more of a tile than its columns."""
+def timed_tiles(s: Planned, name: str, views: list[View], shapes: Shapes) -> list[tuple[float, Tile]]:
+    """The tiles of a contraction on tensor cores, best first, each with the clocks of a point of the reduction; none where it is no such
+    product, or small, or has conditions that depend on more of a tile than its columns."""
     stage = s.state.stage(name)
+    if not views:
+        return []
     (group,) = stage.parts.groups
     values = [v for m in group.members for v in m.values]
     if isinstance(s.target, Gpu) and not s.target.tensor_cores:
@@ -109,7 +113,7 @@ def mma_tiles(s: Planned, name: str, views: list[View], shapes: Shapes) -> list[
     if dtype is None or group.guard:
         return []
     ranked = [found for view in views for found in _ranked(s, view, dtype)]
-    return [tile for _, tile in sorted(ranked, key=lambda pair: pair[0])]
+    return sorted(ranked, key=lambda pair: pair[0])
 
 
 def _ranked(s: Planned, view: View, dtype: dtypes.DType) -> list[tuple[float, Tile]]:

@@ -21,7 +21,7 @@ from tensorexpr.dtypes import DType
 from tensorexpr.errors import DefinitionError, user_location
 from tensorexpr.hints import unknown_name
 from tensorexpr.ir import Apply, Cast, Const, Expr, Size
-from tensorexpr.language.core import habits
+from tensorexpr.language.core import habits, promotions
 from tensorexpr.language.core.printing import describe
 from tensorexpr.ops import OPS, cast_value
 from tensorexpr.regions import affine_of
@@ -481,6 +481,8 @@ def binary(name: str, left: Any, right: Any) -> Scalar:
         dtype = outside or common_dtype(pair)
     else:
         dtype = common_dtype(pair)
+    if dtype is dtypes.float64:
+        _note_widening(pair)
     if name == "div":
         dtype = dtype if dtype.is_float else dtypes.float64
     elif name == "pow":
@@ -504,6 +506,18 @@ def binary(name: str, left: Any, right: Any) -> Scalar:
             )
         name = _ON_BOOLS.get(name, name)
     return build(name, converted(pair[0], dtype), converted(pair[1], dtype))
+
+
+def _note_widening(pair: tuple[Scalar | Weak, Scalar | Weak]) -> None:
+    """Warns where data in fewer bits becomes float64 because of numbers: of NumPy, or made of indices and floats."""
+    for value, other in (pair, pair[::-1]):
+        if not (isinstance(value, Scalar) and isinstance(other, Scalar)) or value.weak or other.weak:
+            continue
+        if value.sources and value.dtype.is_float and value.dtype.bits < 64 and other.dtype is dtypes.float64 and not other.sources:
+            if promotions.is_written_by_user():
+                name, text = value.dtype.name, repr(other.expr.value) if isinstance(other.expr, Const) else repr(other)
+                remedy = f"float({text})" if isinstance(other.expr, Const) else f'te.cast({text}, "{name}")'
+                promotions.warn(f"{value!r} of {name} becomes float64, the dtype of the number {text}; {remedy} keeps {name}")
 
 
 def _compared_outside(pair: tuple[Scalar | Weak, Scalar | Weak]) -> DType | None:

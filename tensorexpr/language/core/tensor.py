@@ -357,7 +357,7 @@ def as_index(value: Any, what: str) -> Scalar:
             f"{what}: expected an integer index, got {got}",
             term=None if isinstance(value, np.ndarray) else repr(value),
             location=user_location(),
-            hint=None
+            hint="an index is a number, a parameter of the body, or computed from them: x[i, j + 1]"
             if isinstance(value, str)
             else "indices that are data are read one by one, too: ids = te.constant(...), and x[ids[t]]",
         )
@@ -382,12 +382,16 @@ def as_index(value: Any, what: str) -> Scalar:
     )
 
 
-_NO_EXTENTS = (float, np.floating, bool, np.bool_, str, list, tuple, np.ndarray, Tensor)
+_NO_EXTENTS = (float, np.floating, bool, np.bool_, str, list, tuple, range, np.ndarray, Tensor)
 
 
 def _extent_hint(item: Any) -> str:
+    if isinstance(item, Tensor) and item.ndim == 0:
+        return f"a number that shapes depend on is no tensor: a static argument of an op, behind *: def f(x, *, {item.name}); or te.dim"
     if isinstance(item, Tensor):
         return f"the extents of a tensor are {item.name}.shape"
+    if isinstance(item, range):
+        return f"loops begin at 0: {len(item)}" if item.start == 0 and item.step == 1 else "loops go from 0 in steps of 1: x[2 + 3 * k]"
     if isinstance(item, float):
         return "n // 2 divides to an integer"
     return (
@@ -416,7 +420,11 @@ def as_extents(shape: Any, what: str) -> tuple[Scalar, ...]:
             )
         extent = as_index(item, what)
         if isinstance(extent.expr, Const) and extent.expr.value < 0:
-            raise DefinitionError(f"{what}: expected extents that are not negative, got {extent.expr.value}", location=user_location())
+            raise DefinitionError(
+                f"{what}: expected extents that are not negative, got {extent.expr.value}",
+                location=user_location(),
+                hint="extents are what is computed, 0 for nothing: te.maximum(n - 2, 0), x.shape[0] for a whole axis",
+            )
         extents.append(extent)
     return tuple(extents)
 
@@ -458,7 +466,7 @@ def placeholder(shape: Any, dtype: Any = "float32", name: str | None = None, ini
     made = Tensor(
         None if name is None else identifier(name, "te.placeholder"),
         as_shape(shape, "te.placeholder"),
-        as_dtype(dtype),
+        _dtype_of_placeholder(dtype),
         stem="x",
         location=location,
     )
@@ -484,7 +492,11 @@ def constant(array: Any, name: str | None = None) -> Tensor:
     try:
         given = np.asarray(array)
     except (TypeError, ValueError) as error:
-        raise DefinitionError(f"te.constant: expected an array, got something that is none: {error}", location=location) from None
+        raise DefinitionError(
+            f"te.constant: expected an array, got something that is none: {error}",
+            location=location,
+            hint="rows of different lengths are one array without gaps, and an array of where each begins",
+        ) from None
     kind = as_dtype(given.dtype)
     data = frozen(given, kind.numpy)
     extents = tuple(const(n) for n in data.shape)
@@ -526,6 +538,16 @@ def dim(name: str, *, min: int = 0, max: int | None = None, multiple_of: int = 1
     size = Scalar(Size(stem), weak=True)
     size = size if multiple_of == 1 else size * multiple_of
     return size + least if least else size
+
+
+def _dtype_of_placeholder(value: Any) -> DType:
+    if isinstance(value, int) and not isinstance(value, bool):
+        raise DefinitionError(
+            f"te.placeholder: expected a dtype behind the shape, got {value}",
+            location=user_location(),
+            hint=f"a shape is one argument: te.placeholder((..., {value}))",
+        )
+    return as_dtype(value)
 
 
 def as_dtype(value: Any) -> DType:

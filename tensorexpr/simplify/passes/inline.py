@@ -2,8 +2,9 @@
 
 `inline_definitions` does what it is told; `inline_cheap` chooses: a definition goes into its reader where no work is
 repeated (every element is read at most once, or there are no more reads than elements), or where the work is so small that
-repeating it costs less than storing it. Reductions stay where they are, and so do outputs, the inits of scans and whatever
-a scatter or a scan makes.
+repeating it costs less than storing it. Reductions stay where they are, but for sums of a few components that another sum reads once each
+(`k[i, j] = exp(-sum((x[i, e] - y[j, e])**2 for e in range(3)))` under a sum over j); so do outputs, the inits of scans and whatever a
+scatter or a scan makes.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ CHEAP = 4
 """Definitions of at most this cost (see `Op.cost`) may be computed again at every read."""
 MOST_READS = 4
 """A cheap definition that is read in more places than this is kept; one that only renames an element is never."""
+FEW = 4
+"""Points of a reduction that goes where it is read, inside another one: components of a vector in space, whose sum takes no loop."""
 MOST_NODES = 200
 """No definition grows beyond this many nodes by inlining."""
 MOST_DEPTH = 60
@@ -319,7 +322,7 @@ def _parts(expr: Expr) -> tuple[Expr, ...]:
 
 def _worth_inlining(definition: Define, places: list[Place]) -> bool:
     if any(isinstance(node, Reduce) for node in walk(definition.value)):
-        return False
+        return len(places) == 1 and _is_summed_away(definition, places[0])
     if _renames_only(definition):
         return True
     cost = sum(node.op.cost for node in walk(definition.value) if isinstance(node, Apply))
@@ -331,6 +334,14 @@ def _worth_inlining(definition: Define, places: list[Place]) -> bool:
         return True
     repeated = any(_reduced_again(place.reader, place.access, place.axes) for place in places)
     return cost <= CHEAP and loads <= 2 and len(places) <= MOST_READS and not repeated
+
+
+def _is_summed_away(definition: Define, place: Place) -> bool:
+    """Whether a reduction reads each element once, of which each takes sums of a few points itself."""
+    inner = [node for node in walk(definition.value) if isinstance(node, Reduce)]
+    short = all((_points(node.axes) or FEW + 1) <= FEW and node.combiner.is_builtin for node in inner)
+    inside = isinstance(place.reader, Define) and len(place.axes) > len(place.reader.axes)
+    return short and inside and _reads_each_once(place.access, place.axes)
 
 
 def _points(axes: tuple[Axis, ...]) -> int | None:
