@@ -43,6 +43,9 @@ PLAIN = "the plain schedule"
 SEARCH = "the search over nests"
 MOST_WRITTEN = 100_000
 """Operations of one kernel, with those of loops that are unrolled for each of their iterations: ten seconds of LLVM."""
+MOST_WRITTEN_GPU = 2_000_000
+"""The same of a GPU, where nearly all of them are indices and conditions of a tile in registers, numbers once loops are unrolled, and many
+are one instruction of tensor cores: a product of matrices has 100,000, in two seconds of NVRTC, a convolution's gradient a million."""
 
 
 class Stages(NamedTuple):
@@ -162,7 +165,7 @@ def _default_schedule(
     planned = _scheduled(program, target)
     step(f"lowered: {names}")
     nest = lowered(planned)
-    if not _is_short(nest):
+    if not _is_short(nest, target):
         planned = _plainly(plain(), target)
         return planned, lower(planned, plain=True)
     if not searching or target != host_target() or planned.origin != ANALYTIC:
@@ -173,15 +176,16 @@ def _default_schedule(
         found = faster(program, nest if alike is target else lowered(_scheduled(program, alike)))
     except (ScheduleError, DefinitionError) as error:  # ours: no user made this schedule, nor its terms
         raise InternalError(f"{SEARCH}: {error.message}", hint=error.hint) from error
-    if found is None or not _is_short(found.nest):
+    if found is None or not _is_short(found.nest, target):
         return planned, nest
     schedule = Schedule.of_candidate(program, target, found, origin=SEARCH)
     return schedule, schedule.nest
 
 
-def _is_short(nest: LoopNest) -> bool:
+def _is_short(nest: LoopNest, target: Target) -> bool:
     """Whether no kernel is longer than a compiler takes well."""
-    return max((_written(kernel.body) for kernel in nest.kernels), default=0) <= MOST_WRITTEN
+    most = MOST_WRITTEN_GPU if target.is_gpu else MOST_WRITTEN
+    return max((_written(kernel.body) for kernel in nest.kernels), default=0) <= most
 
 
 def _whole(program: Program, target: Target, plain: Callable[[], Program], searching: bool) -> Stages:
