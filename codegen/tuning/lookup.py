@@ -11,7 +11,15 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from tensorexpr.algebra import with_narrow_sums, with_recurrences, with_sent_values, with_sums_by_key, with_sums_by_place, without_carries
+from tensorexpr.algebra import (
+    with_narrow_sums,
+    with_recurrences,
+    with_sent_values,
+    with_sums_by_key,
+    with_sums_by_place,
+    without_carries,
+    without_logarithms,
+)
 from tensorexpr.codegen import disk
 from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.codegen.schedule import Planned
@@ -42,7 +50,7 @@ def simplified(program: Program, target: Target) -> Program:
         return simplify(without_carries(program))
     found = simplify(factor_sums(without_carries(program), REGROUPED))
     apart = factor_sums(found, REGROUPED)  # what was written where it is read may have factors, too
-    found = found if apart is found else simplify(apart)
+    found = without_logarithms(found if apart is found else simplify(apart))
     shaped = with_plain_shapes(found)
     found = with_sums_by_place(with_sums_by_key(found if shaped is found else simplify(shaped)))
     return with_sent_values(with_recurrences(with_narrow_sums(found)))

@@ -8,14 +8,11 @@ on reads it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from tensorexpr.ir import Access, Axis, Define, Definition, Expr, Index, Program, Reduce, Scatter, const
+from tensorexpr.ir import Axis, Define, Definition, Index, Program, Scatter, const
 from tensorexpr.records import replace
-from tensorexpr.rewrite import head_of
 from tensorexpr.simplify.passes.amounts import cost
-from tensorexpr.simplify.passes.sharing import form_of_expression
-from tensorexpr.traversal import children, free_names, fresh_name, map_children, tensors_read
+from tensorexpr.simplify.passes.sharing import Made, form_of_expression, with_reads_of
+from tensorexpr.traversal import free_names, fresh_name, tensors_read
 
 FUNCTION = 12
 """What a function costs at least, in additions (`Op.cost`): with sixteen lanes less than storing and loading what it gives."""
@@ -27,7 +24,7 @@ def with_sent_values(program: Program) -> Program:
     Requires: a simplified program. Ensures: every value is kept, and each is computed at the same points or at some of them.
     """
     taken = {*program.types, *program.sizes, *(n for d in program.definitions for n, _ in d.results)}
-    made: dict[Expr, tuple[Define, tuple[str, ...]]] = {}
+    made: Made = {}
     definitions: list[Definition] = []
     for d in program.definitions:
         if isinstance(d, Scatter) and _goes_one_by_one(d) and cost(d.value) >= FUNCTION:
@@ -36,25 +33,10 @@ def with_sent_values(program: Program) -> Program:
                 made[form] = Define(fresh_name(f"{d.name}_sent", taken), d.axes, d.value, d.location), names
                 definitions.append(made[form][0])
         if made and isinstance(d, Define | Scatter):
-            value = _with_reads(d.value, {a.index: a for a in d.axes}, made)
+            value = with_reads_of(d.value, {a.index: a for a in d.axes}, made)
             d = d if value is d.value else replace(d, value=value)
         definitions.append(d)
     return program if not made else replace(program, definitions=tuple(definitions))
-
-
-def _with_reads(expr: Expr, ranges: Mapping[str, Axis], made: Mapping[Expr, tuple[Define, tuple[str, ...]]]) -> Expr:
-    """An expression that reads the values that are made where it computes one of them."""
-    if isinstance(expr, Access) or not children(expr):
-        return expr
-    if any(head_of(expr) == head_of(one.value) for one, _ in made.values()):
-        form, free = form_of_expression(expr)
-        source, names = made.get(form, (None, ()))
-        if source is not None:
-            index = dict(zip(names, free, strict=True))
-            if all((mine := ranges.get(index[a.index])) is not None and (mine.start, mine.stop) == (a.start, a.stop) for a in source.axes):
-                return Access(source.name, tuple(Index(index[a.index]) for a in source.axes), expr.dtype)
-    ranges = {**ranges, **{axis.index: axis for axis in expr.axes}} if isinstance(expr, Reduce) else ranges
-    return map_children(expr, lambda child: _with_reads(child, ranges, made))
 
 
 def _goes_one_by_one(d: Scatter) -> bool:

@@ -14,8 +14,12 @@ from itertools import count
 
 from tensorexpr.ir import Access, Axis, Const, Define, Definition, Expr, Index, Program, Reduce
 from tensorexpr.records import replace
+from tensorexpr.rewrite import head_of
 from tensorexpr.simplify.passes.definitions import in_order
 from tensorexpr.traversal import children, map_children, reads, walk
+
+Made = dict[Expr, tuple[Define, tuple[str, ...]]]
+"""Definitions by the form of their values, each with the free indices of its value in the order of the form."""
 
 
 def share_reductions(program: Program) -> Program:
@@ -24,7 +28,7 @@ def share_reductions(program: Program) -> Program:
     Requires: nothing. Ensures: no definition contains a reduction that is another definition, unless that one depends on it;
     every definition still comes after those it reads; every value is kept.
     """
-    known: dict[Expr, tuple[Define, tuple[str, ...]]] = {}
+    known: Made = {}
     for definition in program.definitions:
         if isinstance(definition, Define) and isinstance(definition.value, Reduce):
             form, free = form_of_expression(definition.value)
@@ -68,6 +72,21 @@ def _with_reads(
     elif not any(isinstance(child, Reduce) for child in walk(expr)):
         return expr
     return map_children(expr, lambda child: _with_reads(owner, child, ranges, known, table, changed))
+
+
+def with_reads_of(expr: Expr, ranges: Mapping[str, Axis], made: Made) -> Expr:
+    """An expression, inside axes of these ranges, that reads the definitions wherever it computes one of them."""
+    if isinstance(expr, Access) or not children(expr):
+        return expr
+    if any(head_of(expr) == head_of(one.value) for one, _ in made.values()):
+        form, free = form_of_expression(expr)
+        source, names = made.get(form, (None, ()))
+        if source is not None:
+            by_axis = dict(zip(names, free, strict=True))
+            if all(_same_range(ranges.get(by_axis[a.index]), a) for a in source.axes):
+                return Access(source.name, tuple(Index(by_axis[a.index]) for a in source.axes), expr.dtype)
+    ranges = {**ranges, **{axis.index: axis for axis in expr.axes}} if isinstance(expr, Reduce) else ranges
+    return map_children(expr, lambda child: with_reads_of(child, ranges, made))
 
 
 def _same_range(mine: Axis | None, axis: Axis) -> bool:
