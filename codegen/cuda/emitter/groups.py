@@ -10,10 +10,11 @@ each term of its sums where the tile is turned. That is how such tiles are kept 
 as they fill others.
 
 The instruction works on while threads go on. Before a barrier behind which tiles are read, threads hand over what they have written (a
-fence of the proxies); before one behind which tiles are filled they wait for what they multiply. Where a loop does nothing but wait for its
-tiles, fill those of iterations to come and multiply, the product is begun before the filling, and is waited for in the next iteration:
+fence of the proxies). Where a loop does nothing but wait for its tiles, fill those of iterations to come and multiply, the product is begun
+before the filling. What is filled are the tiles of the iteration before, so its product is waited for, and by a barrier those of other
+warpgroups; tensor cores have the next one by then, and never wait:
 
-    for k_o: { wait; fill k_o + 2; C += A B }  -->  for k_o: { wait, for the product too; begin C += A B; fill k_o + 2 }; wait
+    for k_o: { wait; fill k_o + 2; C += A B }  -->  for k_o: { wait; begin C += A B; wait for k_o - 1, and a barrier; fill k_o + 2 }; wait
 """
 
 from __future__ import annotations

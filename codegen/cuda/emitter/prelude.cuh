@@ -257,7 +257,7 @@ TE_INLINE uint32_t te_pair(te_f16 low, te_f16 high) { return (uint32_t)low.bits 
 // `c` has of all columns the sums of row r, then of row r + 8. Both factors are read from shared memory, by themselves: rows of 128 bytes
 // whose chunks of sixteen lie in another order from row to row, a row for each row of the result (column, of the second) or, TURNED, for
 // each term of its sums; `te_tile` says where. What threads have written there they hand over by `te_hand_over`, and a barrier. Sums and tiles are
-// the machine's between `te_group_enter` and `te_group_wait`.
+// the machine's between `te_group_enter` and `te_group_wait`; `te_group_wait_before` gives back the tiles of all products but the last batch.
 
 #ifndef TE_HOST
 template <int N> TE_INLINE void te_pinned(float (&c)[N]) {
@@ -268,6 +268,7 @@ TE_INLINE void te_ptx_group_fence() { asm volatile("wgmma.fence.sync.aligned;" :
 template <int N> TE_INLINE void te_ptx_group_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory"); }
 TE_INLINE void te_group_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 TE_INLINE void te_hand_over() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+TE_INLINE void te_group_wait_before() { te_ptx_group_wait<1>(); }
 template <int N> TE_INLINE void te_group_enter(float (&c)[N]) {
   te_pinned(c);
   te_ptx_group_fence();

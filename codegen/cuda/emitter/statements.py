@@ -63,8 +63,8 @@ class Statements:
         self.in_group = False
         self.swizzled: frozenset[str] = frozenset()
         """Tiles that products of warpgroups read: all products of the kernel are such."""
-        self.multiplying = ""
-        """The sums of a product that is still under way at the barriers of a loop."""
+        self.under_product = False
+        """Whether a product is under way behind its place in the loop that is here, until the next iteration has begun its own."""
 
     def word(self, name: str, role: str = "") -> str:
         """An identifier of C++ for a name of the nest, the same each time: its own, or its `role` where that of many loops is long."""
@@ -127,7 +127,6 @@ class Statements:
                 if self.copies:  # a warp that is a block of its own, too
                     lines.append(f"{margin}te_copies_wait<{self.under_way}>();" if self.under_way else f"{margin}te_copies_wait_all();")
                 lines += [f"{margin}te_hand_over();"] if self.swizzled else []
-                lines += [f"{margin}te_group_wait({self.multiplying});"] if self.multiplying else []
                 lines.append(f"{margin}{'__syncwarp' if s.warp else '__syncthreads'}();")
             case Shuffle():
                 source, into = self.emitter(frozenset(), before).place(s.source.tensor, s.source.indices), self.word(s.into.name)
@@ -295,7 +294,9 @@ class Statements:
             write_product(self, made, lines, margin)
             return
         group_text(self, group, lines, margin)
-        if not self.multiplying:
+        if self.under_product:  # tiles of the iteration before are nobody's from here on
+            lines += [f"{margin}te_group_wait_before();", f"{margin}__syncthreads();"]
+        else:
             lines.append(f"{margin}te_group_wait({all_sums(self, group, lines, margin)});")
 
     def step(self, s: For) -> Product | None:
@@ -462,7 +463,7 @@ class Statements:
         lines.append(f"{margin}for ({type_} {name} = {start.text}; {name} < {stop.inside(v.ORDER + 1)}; ++{name}) {{")
         body, group = s.body, self.group(made) if self.swizzled and (made := self.step(s)) is not None else None
         if group is not None:  # begun before the filling, which goes on beside it
-            body, self.multiplying = (body[0], body[2], body[1]), all_sums(self, group, lines, margin)
+            body, self.under_product = (body[0], body[2], body[1]), True
         outside, copies, begun = self.entered_ahead(s), self.copies, len(lines)
         self.block(body, lines, margin + "  ")
         if self.unmet and not copies:
@@ -474,8 +475,8 @@ class Statements:
         self.under_way, self.ahead_of = outside
         lines.append(f"{margin}}}")
         if group is not None:
-            lines.append(f"{margin}te_group_wait({self.multiplying});")
-            self.multiplying = ""
+            lines.append(f"{margin}te_group_wait({all_sums(self, group, lines, margin)});")
+            self.under_product = False
 
     def entered_ahead(self, s: For) -> tuple[int, str]:
         """Takes over which groups of copies the barriers of a loop do not wait for: in a step those of all steps behind the next. Gives

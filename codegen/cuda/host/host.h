@@ -39,7 +39,7 @@ void te_host_hand_over();
 void te_host_group_enter();
 void te_host_group_product(const struct te_group_work *work, int line);
 void te_host_group_commit();
-void te_host_group_wait();
+void te_host_group_wait(int batches);
 uint64_t te_host_shuffle(unsigned mask, uint64_t value, int lane, int line);
 uint64_t te_host_exchange(void *address, int size, uint64_t compare, uint64_t value);
 extern char __start_te_shared[] __attribute__((weak, visibility("hidden")));
@@ -114,7 +114,8 @@ static inline uint32_t te_ptx_shared(const void *place) { return te_host_shared(
 static inline void te_hand_over() { te_host_hand_over(); }
 static inline void te_group_commit() { te_host_group_commit(); }
 template <int N> static inline void te_group_enter(float (&)[N]) { te_host_group_enter(); }
-template <int N> static inline void te_group_wait(float (&)[N]) { te_host_group_wait(); }
+template <int N> static inline void te_group_wait(float (&)[N]) { te_host_group_wait(0); }
+static inline void te_group_wait_before() { te_host_group_wait(1); }
 
 static inline float te_float_of_bits(uint32_t bits) { float x; std::memcpy(&x, &bits, 4); return x; }
 static inline uint32_t te_bits_of_float(float x) { uint32_t bits; std::memcpy(&bits, &x, 4); return bits; }

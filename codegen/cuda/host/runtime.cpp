@@ -343,11 +343,12 @@ TE_EXPORT void te_host_group_product(const Work *work, int line) {
   work->chunks(work->a, work->b, hold);
 }
 
-// Batches of products that a thread has committed: all have been waited for behind this, and its sums are its own again.
-TE_EXPORT void te_host_group_wait() {
+// Batches of products that a thread has committed: all but the last few have been waited for behind this; where that is all, its sums are
+// its own again.
+TE_EXPORT void te_host_group_wait(int allowed) {
   std::vector<Product> kept;
   for (Product &product : products[current->number / kGroup]) {
-    if (product.batch >= current->batches) {
+    if (product.batch + (unsigned)allowed >= current->batches) {
       kept.push_back(product);
       continue;
     }
@@ -355,6 +356,7 @@ TE_EXPORT void te_host_group_wait() {
     if (te::checking) product.work.chunks(product.work.a, product.work.b, release);
   }
   products[current->number / kGroup] = kept;
+  if (allowed) return;
   current->waited = current->batches;
   current->entered = false;
 }

@@ -67,7 +67,7 @@ static inline void te_asm_() {}
 static inline void te_asm_fence_proxy_async_shared__cta() { te_hand_over(); }
 static inline void te_asm_wgmma_fence_sync_aligned() { te_host_group_enter(); }
 static inline void te_asm_wgmma_commit_group_sync_aligned() { te_group_commit(); }
-static inline void te_asm_wgmma_wait_group_sync_aligned(int) { te_host_group_wait(); }
+static inline void te_asm_wgmma_wait_group_sync_aligned(int last) { te_host_group_wait(last); }
 template <class T, class G, std::size_t... I> static inline void te_asm_group_of(const G &given, std::index_sequence<I...>) {
   constexpr int n = sizeof...(I);
   float *const sums[] = {&std::get<I>(given)...};

@@ -314,6 +314,7 @@ _IN_GROUP = """  te_{t} (&a)[64 * 64] = te_arena<te_{t}[64 * 64]>(0), (&b)[{n} *
       if (turns == 3) te_group_{t}<true, true>(c, te_tile<8192, 1024>(a + k * 64), te_tile<8192, 1024>(b + k * 64));
     }}
     te_group_commit();
+    if (turns % 2) te_group_wait_before();
     te_group_wait(c);
     for (int k = 0; k < {n} / 2; ++k) y[(turns * {n} / 2 + k) * 128 + n] = c[k];
     __syncthreads();
@@ -441,7 +442,8 @@ BEHAVIOURS = {
     **{
         f"group_{t}_{n}": Behaviour(
             kernel(f"x_group_{t}_{n}", "const uint16_t *x, const uint16_t *w, float *y", _IN_GROUP.format(t=t, n=n), 128),
-            (f"te_group_{t}", "te_group_enter", "te_group_commit", "te_group_wait", "te_ptx_group_fence", "te_ptx_group_wait", "te_pinned",
+            (f"te_group_{t}", "te_group_enter", "te_group_commit", "te_group_wait", "te_group_wait_before", "te_ptx_group_fence",
+             "te_ptx_group_wait", "te_pinned",
              "te_hand_over", "te_ptx_shared"),
             _in_group(_HALVES[t], n), sm=90, shared=8192 + 128 * n, threads=128, alone=True,
         )

@@ -126,7 +126,9 @@ MISSING = {
     "no wait for copies": ("te_copies_wait<1>();", "", "has waited for its copy"),
     "sums not handed over": (f"te_group_enter({SUMS});", "", "whose sums are still those of thread"),
     "no batch": ("te_group_commit();", "", "leaves while products of its warpgroup are under way|which a product under way reads"),
-    "no wait": (f"te_group_wait({SUMS});", "", "whose sums are still those of thread|which a product under way reads"),
+    "no wait": ("te_group_wait_before();", "", "which a product under way reads"),
+    "no barrier behind the wait": ("te_group_wait_before();\n    __syncthreads();", "te_group_wait_before();", "a product under way reads"),
+    "no wait for the last": (f"te_group_wait({SUMS});", "", "leaves while products of its warpgroup are under way"),
     "two descriptors": (
         "/ 128 * 128, 0)",
         "/ 128 * 128, 0) + (int)threadIdx.x % 2 * 32",
@@ -236,8 +238,9 @@ def test_machine_code_multiplies_without_spills_and_without_waiting(text, tile, 
     loop = [line for line in code.splitlines() if re.search(r"HGMMA|WARPGROUP", line)]
     products = [line for line in loop if instruction in line]
     assert len(products) == len([line for line in loop if "HGMMA" in line]) > 0
-    # Of the products of a step only the last is one that is waited for.
+    # Of the products of a step only the last is one that is waited for, when that of the next step has begun.
     assert sum("gsb0" in line for line in products) == 1
+    assert [line.split("gsb0, ")[1][:3] for line in loop if "DEPBAR" in line] == ["0x1", "0x0"]
 
 
 @needs_nvrtc
