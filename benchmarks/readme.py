@@ -11,15 +11,30 @@ from tensorexpr.benchmarks.peers import PACKAGES
 from tensorexpr.benchmarks.run import FORMAT
 from tensorexpr.benchmarks.subjects import products
 
+PEER_NAMES = {
+    "numpy": "NumPy", "torch": "PyTorch", "torch.compile": "`torch.compile`", "jax": "JAX",
+    "numba": "Numba", "keops": "KeOps", "halide": "Halide",
+}  # fmt: skip
+"""How the peers are called in a sentence."""
 RESULTS = Path(__file__).resolve().parent / "results"
 
 
 def newest(folder: Path = RESULTS) -> tuple[Path, dict[str, Any]] | None:
-    """The last results, by their date, of the form that `run` writes today, among those with the most numbers of threads and peers:
-    a run on one thread, or beside the peers that were at hand, does not take the place of the whole table."""
+    """The last results, by their date, of the form that `run` writes today, among those with the most numbers of threads: a run on one
+    thread does not take the place of the whole table."""
+    kept = _kept(folder)
+    return max(kept, key=lambda item: (len(item[1]["runs"]), item[1]["date"])) if kept else None
+
+
+def _beside_more(document: dict[str, Any], folder: Path) -> tuple[Path, dict[str, Any]] | None:
+    """The last results beside peers that those of a document are not beside, for what they say of these."""
+    found = [item for item in _kept(folder) if _timed(item[1]) - _timed(document)]
+    return max(found, key=lambda item: (len(_timed(item[1])), item[1]["date"])) if found else None
+
+
+def _kept(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
     found = [(path, json.loads(path.read_text())) for path in sorted(folder.glob("*.json"))]
-    kept = [(path, document) for path, document in found if document.get("format") == FORMAT]
-    return max(kept, key=lambda item: (len(item[1]["runs"]), len(_timed(item[1])), item[1]["date"])) if kept else None
+    return [(path, document) for path, document in found if document.get("format") == FORMAT and "runs" in document]
 
 
 def _timed(document: dict[str, Any]) -> set[str]:
@@ -45,6 +60,13 @@ def text(folder: Path = RESULTS) -> str:
     ]
     lines += [*_peers(document), ""]
     lines += [f"- {_threads(run)}: {report.headline(run)}; {report.roof_text(run)}." for run in document["runs"]]
+    more = _beside_more(document, folder)
+    if more is not None:
+        others = [PEER_NAMES[name] for name in PACKAGES if name in _timed(more[1]) - timed]
+        were = f"{_listed(others)} {'was' if len(others) == 1 else 'were'}"
+        lines += ["", f"{were} measured last on {more[1]['date'][:10]}, with the others and the code of that day"]
+        lines += [f"([all figures](../benchmarks/results/{more[0].name})):", ""]
+        lines += [f"- {_threads(run)}: {report.headline(run)}." for run in more[1]["runs"]]
     lines += ["", report.markdown(document["runs"]), ""]
     if document["startup_ms"]:
         lines.append("; ".join(f"{name} {value:.0f} ms" for name, value in document["startup_ms"].items()) + ".")
@@ -61,16 +83,17 @@ def figures(folder: Path = RESULTS) -> str:
     gains = [row["torch"] / row["ours"] for row in rows if row["torch"] is not None]
     startup = document["startup_ms"]
     name = document["machine"]["cpu"]["name"]
-    lines = [
-        f"On a {name}, float32, beside the fastest of NumPy, PyTorch (eager and compiled), JAX, Numba, KeOps and Halide in each row:",
-        "",
-    ]
+    peers = _listed([PEER_NAMES[peer] for peer in PACKAGES if peer in _timed(document)])
+    lines = [f"On a {name}, float32, {document['date'][:10]}, beside the fastest of {peers} in each row:", ""]
     lines += [f"- {_threads(run)}: {report.headline(run)}." for run in document["runs"]]
     spread = f"{min(gains):.1f} to {max(gains):.1f} over {len(gains)} rows"
     lines.append(f"- Training steps (loss, gradients, update): PyTorch eager / ours {spread}.")
-    cold, warm = (startup.get(f"build {state}, softmax with gradient") for state in ("cold", "warm"))
+    cold, warm = ([value for key, value in startup.items() if key.startswith(f"build {state}")] for state in ("cold", "warm"))
     if cold and warm:
-        lines.append(f"- Compiling softmax with its gradient takes {cold:.0f} ms, and {warm:.0f} ms when the code is in the cache on disk.")
+        lines.append(
+            f"- Compiling an operation with its gradient: {min(cold):.0f} to {max(cold):.0f} ms over {len(cold)} of them, and"
+            f" {min(warm):.0f} to {max(warm):.0f} ms with the code in the cache on disk."
+        )
     return "\n".join(lines)
 
 
@@ -156,12 +179,18 @@ def _peers(document: dict[str, Any]) -> list[str]:
     rows = max(len(run["rows"]) for run in document["runs"])
     timed = [name for name in PACKAGES if any(name in found for found in counts)]
     parts = [f"{name} in {max(found.get(name, 0) for found in counts)}" for name in timed]
-    lines = [f"Timed in so many of the {rows} rows (in the others a peer has not got the operation, or is not for it): {', '.join(parts)}."]
+    lines = [
+        f"Timed in so many of the {rows} rows (in the others a peer does not have the operation, or is not for it): {', '.join(parts)}."
+    ]
     absent = document.get("skipped") or {name: "" for name in PACKAGES if name not in timed}
     if absent:
         why = ", ".join(f"{name} ({reason})" if reason else name for name, reason in absent.items())
         lines.append(f"Not measured: {why}.")
     return lines
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _threads(run: dict[str, Any]) -> str:

@@ -24,6 +24,7 @@ from tensorexpr.benchmarks.harness import SETTLE, Effort, machine
 from tensorexpr.benchmarks.subjects import startup
 from tensorexpr.cli import output
 from tensorexpr.errors import ArgumentError
+from tensorexpr.hints import suggestion
 
 FORMAT = 2
 SECONDS, SECONDS_PREPARING = 300.0, 1800.0
@@ -67,7 +68,8 @@ def chosen(parts: tuple[str, ...]) -> list[str]:
     names = [spec.name for spec in workloads.specs()]
     found = [name for name in names if not parts or any(part.lower() in name.lower() for part in parts)]
     if not found:
-        raise ArgumentError(f"bench: expected part of the name of a workload, got {', '.join(parts)}", hint=f"one of {', '.join(names)}")
+        hint = suggestion(parts[0], names, f"among others {names[0]}, softmax, attention")
+        raise ArgumentError(f"bench: expected part of the name of a workload, got {', '.join(parts)}", hint=hint)
     return found
 
 
@@ -75,7 +77,7 @@ def wanted(options: Options) -> tuple[list[str], dict[str, str]]:
     """The peers to measure, and why others are not. Raises `ArgumentError` for a name that is none."""
     for name in options.peers:
         if name not in peers.PEERS:
-            raise ArgumentError(f"bench: expected peers among {', '.join(peers.PEERS)}, got {name!r}")
+            raise ArgumentError(f"bench: expected peers among {', '.join(peers.PEERS)}, got {name!r}", hint=suggestion(name, peers.PEERS))
     absent = dict.fromkeys(peers.missing(options.peers), "not installed: pip install 'tensorexpr[bench]'")
     if options.quick:
         absent |= dict.fromkeys((name for name in options.peers if name not in QUICK), "left out by --quick")

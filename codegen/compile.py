@@ -33,7 +33,14 @@ PRECISIONS = ("float32", "tf32")
 _LONGEST = 60  # characters of a wrong argument that an error shows
 
 
-@checked()
+@checked(
+    instead={
+        "threads": "TENSOREXPR_NUM_THREADS=1 in the environment says how many threads functions run on",
+        "dtype": "te.cast in a definition chooses a dtype",
+        "dynamic": 'open sizes are made by te.dim("n") in the shapes of placeholders',
+        "name": "the tensors have names: te.compute(..., name=...)",
+    }
+)
 def build(
     outputs: Tensor | Sequence[Tensor] | Schedule | Planned,
     inputs: Sequence[Tensor] | None = None,
@@ -84,13 +91,19 @@ def program_from(outputs: Tensor | Sequence[Tensor], inputs: Sequence[Tensor] | 
     """The program of tensors as a function of placeholders, as written. Raises as `build` does, in the name of `what`."""
     tensors = [outputs] if isinstance(outputs, Tensor) else _tensors(outputs, f"{what}: expected a te tensor or a list of them")
     if not tensors:
-        raise DefinitionError(f"{what}: expected at least one tensor to compute, got none", location=user_location())
+        hint = "what te.compute, te.scatter and te.scan give"
+        raise DefinitionError(f"{what}: expected at least one tensor to compute, got none", location=user_location(), hint=hint)
     if inputs is None:
         return program_of(tensors)
     given = _tensors(inputs, f"{what}: expected a list of te tensors as inputs")
     for position, tensor in enumerate(given):
         if any(tensor is other for other in given[:position]):
-            raise DefinitionError(f"{what}: expected every input once, got {tensor.name} twice", term=tensor, location=user_location())
+            raise DefinitionError(
+                f"{what}: expected every input once, got {tensor.name} twice",
+                term=tensor,
+                location=user_location(),
+                hint="a function takes an array once, however often it is read",
+            )
     return program_of(tensors, given)
 
 
@@ -104,6 +117,7 @@ def _tensors(values: object, expected: str) -> list[Tensor]:
         if not isinstance(value, Tensor):
             hint = "placeholders stand for arrays: a function of them is built, and then called with arrays"
             hint = hint if hasattr(value, "__array__") else None
+            hint = "the tensors themselves, not their names" if isinstance(value, str) else hint
             raise DefinitionError(f"{expected}, got {_kind(value)} in it", location=user_location(), hint=hint)
     return list(values)
 
@@ -279,7 +293,7 @@ def check_target(target: object) -> None:
         raise TargetError(
             f"expected a target, one of {', '.join(TARGETS)}, got {target!r}",
             location=user_location(),
-            hint=suggestion(target, TARGETS, "the inputs of te.build are one list" if isinstance(target, Tensor) else None),
+            hint=suggestion(target, TARGETS, "the inputs of te.build are one list" if isinstance(target, Tensor) else "cpu is the default"),
         )
 
 

@@ -14,6 +14,7 @@ import functools
 import inspect
 import itertools
 import linecache
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
@@ -119,6 +120,21 @@ def _name(function: Callable[..., Any]) -> str:
     return function.__name__ if "." in owner else f"te.{owner}"
 
 
+def _example(function: Callable[..., Any], name: str) -> str | None:
+    """The first call of a public function in the examples of its docstring."""
+    lines = re.findall(r"^\s*(?:>>>|\.\.\.) ?(.*)$", inspect.getdoc(function) or "", re.MULTILINE)
+    try:
+        tree = ast.parse("\n".join(lines))
+    except SyntaxError:
+        return None
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == name)
+    return next((text for text in map(ast.unparse, calls) if len(text) <= _LONGEST), None)
+
+
+_LONGEST = 90
+"""Characters of an example in a hint."""
+
+
 def _misfit(function: Callable[..., Any], arguments: Sequence[Any], keywords: Mapping[str, Any], instead: Mapping[str, str]) -> CallError:
     parameters = [p.replace(annotation=p.empty) for p in inspect.signature(function).parameters.values()]
     if "." in function.__qualname__:
@@ -143,4 +159,6 @@ def _misfit(function: Callable[..., Any], arguments: Sequence[Any], keywords: Ma
     else:
         missing = next(p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_POSITIONAL and p.name not in given)
         message = f"{name}: expected a value for {missing}, got none"
+        example = _example(function, name)
+        hint = None if example is None else f"for instance {example}"
     return CallError(message, term=f"{name}{inspect.Signature(parameters)}", location=user_location(), hint=hint)

@@ -94,6 +94,7 @@ class Workspace:
     plans: list[Segments] = field(default_factory=list)
     given_plans: tuple[Segments, ...] = ()
     wide: bool = False
+    unstored: set[str] = field(default_factory=set)
     _saved: dict[tuple[tuple[Axis, ...], Expr], str] = field(default_factory=dict)
     _plain: dict[int, Expr] = field(default_factory=dict)
 
@@ -148,9 +149,10 @@ class Workspace:
         return next(d for d in reversed(self.definitions) if any(name == tensor for name, _ in d.results))
 
     def adjoint_type(self, tensor: str) -> TensorType:
-        """The type of adjoints and tangents of a tensor: its own; with `wide`, as in a scan, in float32 for 16-bit floats."""
+        """The type of adjoints and tangents of a tensor: its own. For 16-bit floats float32 with `wide`, as in a scan, and for what is
+        a part of a definition (`unstored`), since nothing of it is stored in the program as written."""
         type_ = self.types[tensor]
-        return TensorType(type_.shape, dtypes.accumulator(type_.dtype)) if self.wide else type_
+        return TensorType(type_.shape, dtypes.accumulator(type_.dtype)) if self.wide or tensor in self.unstored else type_
 
     def zeros(self, tensor: str, suffix: str) -> str:
         """A new tensor of the type of the adjoint of `tensor`, all zeros."""

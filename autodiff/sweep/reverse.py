@@ -354,6 +354,7 @@ class Sweep:
             return expand_reduction(node, place, self.workspace, owner, self.names)
         read = self.workspace.save(node, place, owner, f"_{node.combiner.name}", self.names)
         assert isinstance(read, Access)
+        self.workspace.unstored.add(read.tensor)
         return read, self.workspace.definition(read.tensor)
 
     def _separate_term(self, term: TermAt, name: str) -> tuple[Expr, Definition]:
@@ -363,6 +364,7 @@ class Sweep:
         if made is None or made.name in self.names:
             made = self._terms[key] = replace(term.definition, name=name)
             self.workspace.add(made)
+            self.workspace.unstored.add(made.name)
             self._guards[made.name] = term.guards
         return Access(made.name, term.indices, made.value.dtype), made
 

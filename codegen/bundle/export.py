@@ -57,7 +57,15 @@ _THREADS = f"""define void @te_bundle_threads(i32 %count) nounwind {{
 """
 
 
-@checked()
+def _by_name(what: str, *arguments: Any) -> None:
+    """What came by position: a function, which is given by name."""
+    if any(callable(argument) for argument in arguments):
+        raise ArgumentError(
+            f"{what}: expected functions by name, got one by position", location=user_location(), hint="te.export(path, forward=f)"
+        )
+
+
+@checked(_by_name)
 def export(
     path: str | os.PathLike[str],
     /,

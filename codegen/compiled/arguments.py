@@ -176,7 +176,7 @@ class Arguments:
         """The error for keywords in a call, also a `TypeError`."""
         names = ", ".join(p.name for p in self.signature.inputs) or "none"
         message = f"expected arrays by position ({names}) and out, got the keyword {next(iter(keywords))}"
-        return self._error(message, kind=CallError)
+        return self._error(message, hint=f"{self.signature.name}({names})", kind=CallError)
 
     def _prepare_one(self, parameter: Parameter, numpy_type: np.dtype, value: object) -> np.ndarray:
         array = value if type(value) is np.ndarray else self._as_array(parameter, numpy_type, value)
@@ -362,9 +362,11 @@ class Arguments:
         if not isinstance(target, np.ndarray) or isinstance(target, np.ma.MaskedArray):
             raise self._error(f"{label}: expected a NumPy array, got {_kind(target)}")
         if target.dtype.newbyteorder("=") != numpy_type:
-            raise self._error(f"{label}: expected dtype {parameter.dtype.name}, got {target.dtype.name}")
+            hint = f"np.empty({shape}, {parameter.dtype.name!r}) fits"
+            raise self._error(f"{label}: expected dtype {parameter.dtype.name}, got {target.dtype.name}", hint=hint)
         if target.shape != shape:
-            raise self._error(f"{label}: expected shape {shape_text(shape)}, got {shape_text(target.shape)}")
+            hint = f"np.empty({shape}, {parameter.dtype.name!r}) fits"
+            raise self._error(f"{label}: expected shape {shape_text(shape)}, got {shape_text(target.shape)}", hint=hint)
         if not target.flags.writeable:
             raise self._error(f"{label}: expected a writeable array, got a read-only one")
         if target.size and any(stride == 0 and n > 1 for stride, n in zip(target.strides, target.shape, strict=True)):

@@ -368,6 +368,7 @@ class CompiledFunction(Callable):
                 f"{self.name}: expected the sizes {', '.join(names) or 'none'}, got {', '.join(sizes) or 'none'}",
                 term=self.signature,
                 location=user_location(),
+                hint=f"by name: {', '.join(f'{name}=100' for name in names)}" if names else "all its extents are numbers",
             )
         negative = next((name for name in names if sizes[name] < 0), None)
         if negative is not None:

@@ -283,7 +283,9 @@ class StageHandle:
         read it, in the same iterations, as far as the loops of both are alike."""
         other = self._schedule[consumer]
         if other.name == self.name:
-            raise ScheduleError(f"expected another definition to compute {self.name} in, got itself")
+            others = [name for name in self._schedule.stages if name != self.name]
+            hint = f"definitions: {listed(others)}" if others else "the program has no other"
+            raise ScheduleError(f"expected another definition to compute {self.name} in, got itself", hint=hint)
         loop, buffer = other._there(axis), self._buffer
         bodies = [loop_at(self._nest, path).body for path in loop_paths(self._nest, loop)]
         if any(a.tensor == buffer for body in bodies for a in elements_read(body)):
@@ -304,7 +306,9 @@ class StageHandle:
         if not buffers and any(x.buffer == self._buffer and operation_of(x) for x in stores):
             return self._with_own_results(axis, loop)
         if not buffers:
-            raise ScheduleError(f"expected a loop of a reduction to take apart, got {axis}, which adds nothing up")
+            reducing = [name for name in self.loops if _accumulators(self._nest, self._there(name))]
+            hint = f"loops that do: {listed(reducing)}" if reducing else f"{self.name} has no reduction"
+            raise ScheduleError(f"expected a loop of a reduction to take apart, got {axis}, which adds nothing up", hint=hint)
         if len(buffers) > 1:
             raise ScheduleError(f"expected a loop of one reduction to take apart, got {axis}, which updates {listed(buffers)}")
         own = self._own(loop)

@@ -1,6 +1,7 @@
 """Compiled functions on torch tensors: from data pointer to data pointer, without arrays in between.
 
-Results come from torch's allocator, so that it knows of them and of the stream they are made on, and so does the workspace.
+Results come from torch's allocator, so that it knows of them and of the stream they are made on, and so does the workspace on a GPU. On a
+CPU that is a block of ours, which calls use again: new memory is cleared page by page, in as much time as many a kernel takes.
 What is not contiguous is copied by torch. On a GPU the kernels are launched on torch's current stream of the device of the tensors.
 """
 
@@ -10,18 +11,21 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from tensorexpr.codegen.compiled.arguments import Layout
 from tensorexpr.codegen.compiled.function import CompiledFunction
 from tensorexpr.codegen.compiled.gpu_function import GpuFunction
 from tensorexpr.codegen.cuda.thread.packs import ALIGNMENT as PACKED
+from tensorexpr.codegen.llvm.process.call import empty
 from tensorexpr.codegen.llvm.text.abi import ALIGNMENT
 from tensorexpr.dtypes import dtype
 from tensorexpr.interop.torch.dtypes import TO_TORCH
 
 Tensors = Sequence[torch.Tensor]
 Kernel = Callable[[Tensors], tuple[torch.Tensor, ...]]
+_BYTES = np.dtype(np.uint8)
 
 
 def models_of(layout: Layout, device: torch.device) -> list[torch.Tensor]:
@@ -63,7 +67,7 @@ def _cpu_kernel(function: CompiledFunction, layout: Layout, models: Sequence[tor
         results = tuple([like(model) for model in models])
         places = [result.data_ptr() for result in results]
         if space:
-            block = torch.empty(space, dtype=torch.uint8, device=device)
+            block = workspace(space, device)
             enter(addresses, places, block.data_ptr())
         else:
             enter(addresses, places)
@@ -72,13 +76,20 @@ def _cpu_kernel(function: CompiledFunction, layout: Layout, models: Sequence[tor
     return run
 
 
+def workspace(size: int, device: torch.device) -> torch.Tensor:
+    """So many bytes for one call."""
+    if device.type == "cpu":
+        return torch.from_numpy(empty((size,), _BYTES))
+    return torch.empty(size, dtype=torch.uint8, device=device)
+
+
 def _gpu_kernel(function: CompiledFunction, layout: Layout, models: Sequence[torch.Tensor], device: torch.device) -> Kernel:
     enter = function.entry(layout)
 
     def run(tensors: Tensors) -> tuple[torch.Tensor, ...]:
         inputs = [_packed(t.contiguous().resolve_neg()) for t in tensors]
         results = tuple([torch.empty_like(model) for model in models])
-        block = torch.empty(layout.workspace, dtype=torch.uint8, device=device)
+        block = workspace(layout.workspace, device)
         with on_stream(device):
             enter([t.data_ptr() for t in inputs], [t.data_ptr() for t in results], block.data_ptr())
         return results

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from tensorexpr.codegen.llvm import NativeModule, host
-from tensorexpr.codegen.llvm.process.call import Plan
+from tensorexpr.codegen.llvm.process.call import Plan, workspace_functions
 from tensorexpr.interop.torch.native_text import ROW, SYMBOLS, VIEW, WORDS, native_text
 
 _MOST = 16  # signatures that are looked through; others are found by their hash, the long way
@@ -119,6 +119,7 @@ class NativeCalls:
             rows += [values[name] for name in ROW]
         row_words, order, pointers = _words(rows), _words(plan.order), _words(plan.constants)
         made = _words([id(model) for model in models])  # which are held beside them
+        take, give = workspace_functions(plan.workspace)
         values = {
             "next": 0,
             "entry": plan.entry,
@@ -126,6 +127,8 @@ class NativeCalls:
             "outputs": len(models),
             "release": int(plan.release),
             "workspace": plan.workspace,
+            "take": take,
+            "give": give,
             "constants": len(plan.constants),
             "pointers": ctypes.addressof(pointers),
             "order": ctypes.addressof(order),

@@ -14,8 +14,6 @@ SYMBOLS = (
     "PyTuple_New",
     "PyTuple_SetItem",
     "PyObject_CallOneArg",
-    "PyMem_RawMalloc",
-    "PyMem_RawFree",
     "PyEval_SaveThread",
     "PyEval_RestoreThread",
     "Py_IncRef",
@@ -24,10 +22,10 @@ SYMBOLS = (
 """What the text calls of CPython, beside the addresses te_view (torch's), te_like (a function after whose argument results are made),
 te_none."""
 
-WORDS = ("next", "entry", "inputs", "outputs", "release", "workspace", "constants", "pointers", "order", "rows", "models")
+WORDS = ("next", "entry", "inputs", "outputs", "release", "workspace", "take", "give", "constants", "pointers", "order", "rows", "models")
 """A table: the one behind it, the entry point, numbers of inputs and outputs, whether Python's lock is given up during the kernel, bytes
-of workspace, the number of constants and their addresses, for each input of the kernel its place in the call, a row per input (the
-words of ROW), the models of the results."""
+of workspace, the functions that take and give it back, the number of constants and their addresses, for each input of the kernel its
+place in the call, a row per input (the words of ROW), the models of the results."""
 
 ROW = ("device", "type", "rank", "shape", "strides")
 """An input: device and dtype as a DLTensor has them, rank, extents, strides (-1: any)."""
@@ -57,8 +55,6 @@ declare void @PyErr_Clear()
 declare ptr @PyTuple_New(i64)
 declare i32 @PyTuple_SetItem(ptr, i64, ptr)
 declare ptr @PyObject_CallOneArg(ptr, ptr)
-declare ptr @PyMem_RawMalloc(i64)
-declare void @PyMem_RawFree(ptr)
 declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
 declare void @Py_IncRef(ptr)
@@ -228,7 +224,8 @@ memory:
   br i1 %needs, label %take, label %ready
 take:
   %whole = add i64 %workspace, 64
-  %taken = call ptr @PyMem_RawMalloc(i64 %whole)
+  %takes = call ptr @te.field(ptr %table, i64 $table.take$)
+  %taken = call ptr %takes(i64 %whole)
   %none = icmp eq ptr %taken, null
   br i1 %none, label %give.up, label %ready
 ready:
@@ -251,7 +248,8 @@ hold:
   br label %done
 done:
   %status = phi i64 [ %status.long, %release ], [ %status.short, %hold ]
-  call void @PyMem_RawFree(ptr %block)
+  %gives = call ptr @te.field(ptr %table, i64 $table.give$)
+  call void %gives(ptr %block)
   %well = icmp eq i64 %status, 0
   br i1 %well, label %give, label %give.up
 give:

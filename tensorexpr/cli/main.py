@@ -6,20 +6,41 @@ import argparse
 import importlib
 import importlib.metadata
 import json
+import re
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
 
 from tensorexpr.cli import info, onnx, output, profile, show, tune
 from tensorexpr.codegen.compile import PRECISIONS, TARGETS
 from tensorexpr.errors import InternalError, TensorExprError
+from tensorexpr.hints import suggestion
 
 MEASURES = ("regret", "model", "spellings", "sweep")
 """What `bench` takes that is measured row by row, and kept."""
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="tensorexpr", description="Index mathematics in, compiled operations and their gradients out.")
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors say what may have been meant; `of` has those of the commands."""
+
+    of: Mapping[str, _Parser]
+
+    def error(self, message: str) -> NoReturn:
+        met = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
+        options = [text for action in self._actions for text in action.option_strings]
+        wrong = re.search(r"unrecognized arguments: (--?[\w-]+)", message)
+        hint = None
+        if met is not None:
+            hint = suggestion(met[1], [choice.strip("' ") for choice in met[2].split(",")])
+        elif wrong is not None:
+            hint = suggestion(wrong[1], options, f"{self.prog} --help shows what there is")
+        elif "required: FILE:OP" in message:
+            hint = "for instance examples/train_digits.py:conv2d: a file, and an operation in it"
+        super().error(message if hint is None else f"{message}\n  hint: {hint}")
+
+
+def _parser() -> _Parser:
+    parser = _Parser(prog="tensorexpr", description="Index mathematics in, compiled operations and their gradients out.")
     parser.add_argument("--version", action="version", version=f"tensorexpr {importlib.metadata.version('tensorexpr')}")
     commands = parser.add_subparsers(dest="command", required=True)
 
@@ -74,10 +95,11 @@ def _parser() -> argparse.ArgumentParser:
     _bench_options(commands)
     facts = commands.add_parser("info", help="versions, CPU features, threads, GPU")
     facts.add_argument("--json", action="store_true", help="one JSON object instead of text")
+    parser.of = dict(commands.choices)
     return parser
 
 
-def _bench_options(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _bench_options(commands: argparse._SubParsersAction[_Parser]) -> None:
     bench = commands.add_parser(
         "bench",
         help="time workloads, odd products, training steps, whole networks or calls beside their peers, or the derivation of gradients; "
@@ -93,6 +115,8 @@ def _bench_options(commands: argparse._SubParsersAction[argparse.ArgumentParser]
     bench.add_argument("--quick", action="store_true", help="three rounds, and only peers that need no compiler of their own")
     bench.add_argument("--prepare", action="store_true", help="fill the peers' caches of compiled code, and time nothing")
     bench.add_argument("--memory", action="store_true", help="of models: the peak of memory in place of the time")
+    bench.add_argument("--first", action="store_true", help="of models: what backends add to the first call, with empty caches")
+    bench.add_argument("--onnx", action="store_true", help="of models: exported to ONNX, beside onnxruntime")
     bench.add_argument("--json", metavar="FILE", help="also write the results as JSON to this file")
     bench.add_argument("--html", metavar="FILE", help="also write a page, and pictures of the rooflines beside it")
     measured = bench.add_argument_group(f"of {', '.join(MEASURES)}")
@@ -223,8 +247,12 @@ def _bench(options: argparse.Namespace) -> int:
         return _subject("training", counts, options.rounds, options.json)
     if options.what == "models":
         if options.memory:
-            return _subject("networks_memory", counts, options.json, options.filter, options.quick)
-        return _subject("models", counts, options.rounds, options.json, options.filter, options.quick, options.prepare)
+            return _subject("networks.memory", counts, options.json, options.filter, options.quick)
+        if options.first:
+            return _subject("networks.first", counts, options.json, options.filter, options.quick, options.row_limit)
+        if options.onnx:
+            return _subject("networks.onnx", counts, options.rounds, options.json, options.filter, options.quick)
+        return _subject("networks.times", counts, options.rounds, options.json, options.filter, options.quick, options.prepare)
     if options.what == "products":
         return _subject("products", counts, options.rounds, options.json, options.filter)
     return _status(
@@ -288,7 +316,7 @@ def main(arguments: list[str] | None = None) -> int:
     elif options.command in ("show", "tune", "profile") and not any(r.startswith("-") for r in rest):
         options.specs += rest  # specs may follow options
     elif rest:
-        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+        parser.of[options.command].error(f"unrecognized arguments: {' '.join(rest)}")
     if options.command == "tune" and (options.reference is None) != bool(options.merge):
         parser.error("tune: expected either FILE:OP or --merge FILE ...")
     try:

@@ -10,6 +10,7 @@ from tensorexpr.codegen.compile import build
 from tensorexpr.codegen.profiling import Profile
 from tensorexpr.codegen.tuning.timing import made_up
 from tensorexpr.errors import DefinitionError
+from tensorexpr.language import program_of
 
 
 def profile_reference(
@@ -29,8 +30,9 @@ def profile_reference(
     compiled, numbers = build(outputs, inputs), dict(parse_size(text) for text in sizes)
     if sorted(numbers) != sorted(compiled.signature.sizes):
         wanted = ", ".join(compiled.signature.sizes) or "none"
-        raise DefinitionError(f"{name}: expected numbers for the sizes {wanted}, got {', '.join(numbers) or 'none'}", hint="--size n=1000")
-    return compiled.profile(*made_up(compiled.program, numbers, seed, -1.75), seconds=seconds)
+        hint = " ".join(f"--size {size}=1000" for size in compiled.signature.sizes) or "all extents are numbers: leave --size out"
+        raise DefinitionError(f"{name}: expected numbers for the sizes {wanted}, got {', '.join(numbers) or 'none'}", hint=hint)
+    return compiled.profile(*made_up(program_of(outputs, inputs), numbers, seed, -1.75), seconds=seconds)
 
 
 def as_data(profile: Profile) -> dict[str, Any]:

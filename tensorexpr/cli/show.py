@@ -34,7 +34,8 @@ def find_operation(reference: str) -> tuple[str, Any]:
     """
     file, separator, name = reference.rpartition(":")
     if not separator or not file or not name:
-        raise DefinitionError(f"expected FILE:OP, got {reference!r}", hint="for instance examples/train_digits.py:conv2d")
+        hint = "a file, a colon, and the name of an operation in it: examples/train_digits.py:conv2d"
+        raise DefinitionError(f"expected FILE:OP, got {reference!r}", hint=hint)
     path = Path(file)
     if path.is_dir():
         raise DefinitionError(f"expected a Python file, got {file!r}, which is a folder", hint=_files_in(path, name))
@@ -47,7 +48,8 @@ def find_operation(reference: str) -> tuple[str, Any]:
         raise
     except Exception as error:
         cause = f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
-        raise DefinitionError(f"expected a Python file that runs, got {cause}", location=_line_of(error, str(path))) from error
+        hint = f"python {path} shows the whole error"
+        raise DefinitionError(f"expected a Python file that runs, got {cause}", location=_line_of(error, str(path)), hint=hint) from error
     finally:
         sys.path.pop(0)
     if name not in names:
@@ -87,10 +89,14 @@ def outputs_and_inputs(found: Any, specs: list[str], static: list[str]) -> tuple
     return outputs, inputs, note
 
 
+def _arch(code: GpuCode) -> str:
+    target = code.schedule.target
+    return target.arch if isinstance(target, Gpu) else H200.arch
+
+
 def _explained(code: GpuCode) -> str:
     """How long the kernels are likely to take, as comments."""
-    target = code.schedule.target
-    arch = target.arch if isinstance(target, Gpu) else H200.arch
+    arch = _arch(code)
     compiled, facts = code.compiled(arch), facts_of(arch)
     lines = explained(predictions(code.source, compiled, code.nest, facts), facts).splitlines()
     return "\n".join(f"// {line}".rstrip() for line in lines)
@@ -155,7 +161,7 @@ def show(
     if stage in _CUDA_STAGES:
         schedule = autoschedule(outputs, "cuda", inputs, precision=precision)
         code = GpuCode.of_schedule(schedule)
-        text = code.source.text if stage == "cuda" else code.compiled(H200.arch).ptx
+        text = code.source.text if stage == "cuda" else code.compiled(_arch(code)).ptx
         return f"{text.rstrip()}\n\n{_explained(code)}" if explain else text, notes
     compiled = build(outputs, inputs)
     if stage in ("schedule", "calls"):

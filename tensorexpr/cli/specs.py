@@ -30,7 +30,7 @@ def parse_spec(text: str, name: str) -> Tensor:
     if match is None:
         raise DefinitionError(
             f"{name}: expected a spec like f32[8, 3], got {text!r}",
-            hint="a dtype, then extents in brackets, numbers or names",
+            hint="a dtype, then extents in brackets, numbers or names for open ones: f32[n, 3], f32[] for a scalar",
         )
     extents: list[Any] = []
     for part in filter(None, (p.strip() for p in match["shape"].split(","))):
@@ -39,7 +39,8 @@ def parse_spec(text: str, name: str) -> Tensor:
         elif part.isidentifier():
             extents.append(dim(part))
         else:
-            raise DefinitionError(f"{name}: expected an extent that is a number or a name, got {part!r}", term=text)
+            hint = "a name makes the extent open: f32[n, 3]"
+            raise DefinitionError(f"{name}: expected an extent that is a number or a name, got {part!r}", term=text, hint=hint)
     return placeholder(tuple(extents), dtype(match["dtype"]).name, name=name)
 
 
@@ -59,7 +60,7 @@ def parse_size(text: str) -> tuple[str, int]:
     name, separator, number = text.partition("=")
     if not separator or not name.isidentifier() or not (number.isascii() and number.isdecimal()):
         raise DefinitionError(
-            f"expected a size like n=1000, got {text!r}", hint=f"extents that are not named are {DEFAULT_EXTENT} or given"
+            f"expected a size like n=1000, got {text!r}", hint="a number for an extent that a spec names: f32[n, 3] --size n=1000"
         )
     return name, int(number)
 

@@ -63,7 +63,7 @@ class Op(Entered):
     `name`; `parameters`, the names of its tensor arguments; `rest`, the stem of the names of further ones (of a transform
     that takes a varying number; None: no more are taken); `optional`, those parameters that may be left out; `static`, its
     static arguments with their defaults (`inspect.Parameter.empty`: must be given); `rule`, its own gradient rule or None; `surplus`,
-    the hint where more tensors are given (None: the static arguments);
+    the hint where more tensors are given (None: the static arguments); `lacking`, the hint where fewer are;
     `direct`, what computes calls without static arguments on arrays of another library, by their type, once its host has seen some;
     `kept`, what hosts made of the op, by their name; `derived`, the transform and its arguments that made it of another op, or None.
     """
@@ -79,6 +79,7 @@ class Op(Entered):
         rule: Callable[..., Any] | None = None,
         optional: tuple[str, ...] = (),
         surplus: str | None = None,
+        lacking: str | None = None,
         written_by_user: bool = False,
         derived: tuple[Callable[..., Op], tuple[Any, ...]] | None = None,
     ) -> None:
@@ -90,7 +91,7 @@ class Op(Entered):
         self.optional = optional
         self.static = dict(static)
         self.rule = rule
-        self.surplus = surplus
+        self.surplus, self.lacking = surplus, lacking
         self._written_by_user = written_by_user
         self.direct: dict[type, Callable[..., Any]] = {}
         self.kept: dict[str, Any] = {}
@@ -278,6 +279,12 @@ class Op(Entered):
                 named[name] = value
             else:
                 known = ", ".join(self.static) or "none"
+                if not is_plain([value]):
+                    raise argument_error(
+                        f"{self.name}: expected arrays for {', '.join(self.parameters) or 'no parameter'}, got one for {name}",
+                        term=self._term,
+                        hint=suggestion(name, (*self.parameters, *self.static)),
+                    )
                 raise argument_error(
                     f"{self.name}: expected the static arguments {known}, got {name}"
                     if self.static
@@ -299,10 +306,14 @@ class Op(Entered):
         if len(given) < required or named or (len(given) > len(self.parameters) and self.rest is None):
             wanted = ", ".join(self.parameters) or "none"
             static_hint = f"static arguments are given by name: {', '.join(self.static)}" if self.static else None
+            if number > len(self.parameters) == 1 and not is_plain(given):
+                several = f"several tensors for {self.parameters[0]} are one argument, a tuple"
+                static_hint = several if static_hint is None else f"{several}; {static_hint}"
+            plural = "" if len(self.parameters) == 1 else "s"
             raise argument_error(
-                f"{self.name}: expected {len(self.parameters)} tensor arguments ({wanted}), got {number}",
+                f"{self.name}: expected {len(self.parameters)} tensor argument{plural} ({wanted}), got {number}",
                 term=self._term,
-                hint=(self.surplus or static_hint) if number > len(self.parameters) else None,
+                hint=(self.surplus or static_hint) if number > len(self.parameters) else self.lacking,
             )
         for name, value in static.items():
             if value is inspect.Parameter.empty:
@@ -511,7 +522,8 @@ def op(function: Callable[..., Any] | None = None, *, gradient: Callable[..., An
     if function is None:
         return functools.partial(op, gradient=gradient, differentiable=differentiable)
     if not callable(function):
-        raise DefinitionError(f"te.op: expected a function, got {article(function)}", location=user_location())
+        hint = "@te.op stands above the def of a function on tensors"
+        raise DefinitionError(f"te.op: expected a function, got {article(function)}", location=user_location(), hint=hint)
     name = getattr(function, "__name__", type(function).__name__)
     location = Location(function.__code__.co_filename, function.__code__.co_firstlineno) if hasattr(function, "__code__") else None
     known = read_signature(function, name, location)

@@ -57,9 +57,10 @@ def _vjp(operation: Op, wrt: Wrt) -> Op:
         return _gradients(name, operation, outputs, inputs, wrt, heads)
 
     heads = f"the heads of several outputs are one argument, a tuple: {_call(name, operation)}"
+    lacking = f"{head} is the derivative by the result, of its shape and dtype; te.grad needs none for a scalar loss"
     return Op(
         pulled, name=name, parameters=parameters, rest=rest, static=operation.static, optional=operation.optional, surplus=heads,
-        derived=(vjp, (operation, wrt)),
+        lacking=lacking, derived=(vjp, (operation, wrt)),
     )  # fmt: skip
 
 
@@ -121,9 +122,10 @@ def _scalar(name: str, outputs: Any) -> Tensor:
     flat = list(leaves(outputs))
     if len(flat) != 1 or flat[0].shape != () or not flat[0].dtype.is_float:
         got = ", ".join(f"{t.dtype.name}[{', '.join(map(str, t.shape))}]" for t in flat)
-        raise _error(
-            f"{name}: expected one floating scalar output, got {got}", hint="te.vjp takes a head; te.jacobian gives all derivatives"
-        )
+        hint = "te.vjp takes a head; te.jacobian gives all derivatives"
+        if len(flat) == 1 and not flat[0].dtype.is_float:
+            hint = 'integers have no derivatives: give arrays of floats, x.astype("float32")'
+        raise _error(f"{name}: expected one floating scalar output, got {got}", hint=hint)
     return flat[0]
 
 
@@ -233,10 +235,11 @@ def _split_tangents(name: str, arguments: Sequence[Any], operation: Op, named: i
         if count + sum(floating[:count]) == len(arguments):
             inputs = arguments[:count]
             return inputs if operation.rest is not None else operation.filled(inputs), arguments[count:]
-    wanted = "its inputs" if operation.rest is not None else f"{number} inputs"
+    wanted = "its inputs" if operation.rest is not None else f"{number} input{'' if number == 1 else 's'}"
     tangents = [f"{n}_tangent" for n, floats in zip(operation.parameters, floating, strict=False) if floats]
+    got = f"{len(arguments)} argument{'' if len(arguments) == 1 else 's'}"
     raise _error(
-        f"{name}: expected {wanted} and one tangent per floating input, got {len(arguments)} arguments",
+        f"{name}: expected {wanted} and one tangent per floating input, got {got}",
         hint=None if operation.rest is not None else f"{name}({', '.join((*operation.parameters, *tangents))})",
     )
 

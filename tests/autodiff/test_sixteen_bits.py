@@ -11,7 +11,7 @@ import tensorexpr as te
 
 ROUNDING = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
 ROWS, COLUMNS = 3, 48
-FEW = 24
+FEW = 20
 """Columns of what has a sum in each term of a sum."""
 
 
@@ -73,8 +73,19 @@ def test_errors_are_of_the_order_of_one_rounding(name, dtype):
     found = te.build([*gradient, te.jvp(y, [x, w], dots)], [x, w, head, *dots])(*data)
     # The operands of the forward pass are rounded themselves: those of an exponential or a hyperbolic tangent count in full.
     limit = 3.0 if name in ("log-sum-exp", "saturated", "recurrent network", "with checkpoints") else 1.5
-    for value, wanted in zip(found, (*expected, tangent), strict=True):
-        assert roundings(value, wanted, dtype) <= limit
+    # The tangent of a layer norm is itself times 1 / sqrt(variance), which the forward pass rounds as a sum, a quotient, a sum and a root:
+    # to the first order 3/2 + 1, one for the difference from the mean, one where the tangent is stored.
+    limits = (limit, limit, 4.5 if name == "layer norm" else limit)
+    for value, wanted, most in zip(found, (*expected, tangent), limits, strict=True):
+        assert roundings(value, wanted, dtype) <= most
+
+
+@pytest.mark.parametrize("dtype", ROUNDING)
+def test_parts_of_a_definition_have_adjoints_in_float32(dtype):
+    """What is rounded is what the program stores: not the adjoints of sums that stand inside of one definition."""
+    (x, _), made = definitions(dtype)
+    gradient = te.gradient(made["layer norm"], x, te.placeholder((ROWS, FEW), dtype, name="H")).program
+    assert {t.dtype.name for d in gradient.definitions for name, t in d.results if name.endswith("_bar") and name != "x_bar"} == {"float32"}
 
 
 def test_what_would_overflow_or_vanish_in_sixteen_bits():

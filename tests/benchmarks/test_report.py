@@ -122,6 +122,21 @@ def test_the_readme_quotes_the_newest_results(tmp_path):
     assert "| gemm | 12.5 | 1.20 (torch) | 50.0 | 0.80 (torch) |" in text and text.endswith("import beyond NumPy 70 ms.")
 
 
+def test_results_beside_more_peers_stay_on_the_page_and_do_not_take_the_place_of_newer_ones(tmp_path):
+    kept = {**DOCUMENT, "format": FORMAT, "rounds": 9, "startup_ms": {}, "machine": {"cpu": {"name": "zen", "vector_bits": 512}}}
+    kept["peers"] = {"numpy": "2.0", "torch": "2.13", "halide": "21"}
+    (tmp_path / "new.json").write_text(json.dumps({**kept, "date": "2026-01-02"}))
+    beside = {**RUN, "rows": [row("gemm", "forward", 0.01, {"numpy": 0.02, "halide": 0.012})]}
+    (tmp_path / "old.json").write_text(json.dumps({**kept, "date": "2026-01-01", "runs": [beside]}))
+    text = readme.text(tmp_path)
+    assert "Measured on 2026-01-02 on a zen" in text and "| gemm | 12.5 | 1.20 (torch) |" in text
+    assert (
+        "Halide was measured last on 2026-01-01, with the others and the code of that day\n([all figures](../benchmarks/results/old.json))"
+        in text
+    )
+    assert "- 1 thread: 1 of 1 at least as fast as the best peer; geometric mean of peer / ours 1.20." in text
+
+
 def test_the_page_stands_alone(monkeypatch):
     text = page.page(DOCUMENT)
     assert text.startswith("<!doctype html>") and "some&lt;cpu&gt;" in text and "<span class='behind'>0.80x</span>" in text
@@ -140,17 +155,19 @@ def test_the_roofline_is_a_picture(tmp_path):
 def test_the_readme_has_a_few_figures(tmp_path):
     assert readme.figures(tmp_path).startswith("Not measured yet")
     kept = {**DOCUMENT, "format": FORMAT, "date": "2026-01-02", "rounds": 9, "startup_ms": {}}
-    kept["startup_ms"] = {"build cold, softmax with gradient": 120.4, "build warm, softmax with gradient": 3.2}
+    kept["startup_ms"] = {"build cold, a": 120.4, "build warm, a": 3.2, "build cold, b": 90.0, "build warm, b": 4.4}
     kept["machine"] = {"cpu": {"name": "zen", "vector_bits": 512}}
     (tmp_path / "training").mkdir()
     (tmp_path / "a.json").write_text(json.dumps(kept))
     rows = [{"torch": 3.0, "ours": 2.0}, {"torch": None, "ours": 1.0}, {"torch": 8.0, "ours": 2.0}]
     (tmp_path / "training" / "a.json").write_text(json.dumps({"rows": rows}))
     told = readme.figures(tmp_path).splitlines()
-    assert told[0].startswith("On a zen, float32") and told[2].startswith("- 1 thread: 1 of 2 at least as fast")
+    assert told[0] == "On a zen, float32, 2026-01-02, beside the fastest of NumPy and PyTorch in each row:" and told[2].startswith(
+        "- 1 thread: 1 of 2 at least as fast"
+    )
     assert told[-2:] == [
         "- Training steps (loss, gradients, update): PyTorch eager / ours 1.5 to 4.0 over 2 rows.",
-        "- Compiling softmax with its gradient takes 120 ms, and 3 ms when the code is in the cache on disk.",
+        "- Compiling an operation with its gradient: 90 to 120 ms over 2 of them, and 3 to 4 ms with the code in the cache on disk.",
     ]
 
 

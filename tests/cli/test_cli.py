@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -236,3 +237,15 @@ def test_info_refuses_a_number_of_threads_that_is_none(capsys, monkeypatch):
 def test_the_module_runs_as_a_program_and_is_plain_where_there_is_no_terminal(file):
     done = subprocess.run([sys.executable, "-m", "tensorexpr", "show", f"{file}:doubled"], capture_output=True, text=True, check=True)
     assert "\x1b" not in done.stdout
+
+
+def test_mistaken_words_have_suggestions(file, capsys):
+    for arguments, told in (
+        (("shwo", "a:b"), "did you mean show?"),
+        (("show", f"{file}:matmul", "--stge", "nest"), "did you mean --stage? tensorexpr show --help"),
+        (("show",), "a file, and an operation in it"),
+        (("bench", "--peers", "torhc"), "did you mean torch?"),
+    ):
+        with pytest.raises(SystemExit) if arguments[0] != "bench" else contextlib.nullcontext():
+            main(list(arguments))
+        assert told in capsys.readouterr().err

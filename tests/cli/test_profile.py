@@ -36,3 +36,11 @@ def test_errors_say_what_is_missing(capsys, file):
     assert status == 1 and "matmul: expected a spec like f32[8, 3] for each argument, got none" in err
     status, _, err = run(capsys, "profile", f"{file}:scaled", "f64[3, n]", "--static", "by=3.0")
     assert status == 1 and "scaled: expected numbers for the sizes n, got none" in err and "--size n=1000" in err
+
+
+def test_an_operation_whose_axes_go_together(tmp_path, capsys):
+    """The simplified program has one axis where the operation has two; what is called has two."""
+    path = tmp_path / "ops.py"
+    path.write_text("import tensorexpr as te\n@te.op\ndef twice(x):\n    return te.compute(x.shape, lambda i, j: x[i, j] * 2)\n")
+    status, out, _ = run(capsys, "profile", f"{path}:twice", "f32[4, 6]", "--seconds", "0.01")
+    assert status == 0 and "twice: " in out

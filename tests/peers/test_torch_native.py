@@ -14,6 +14,8 @@ import tensorexpr as te
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (make test-peers installs it)")
 
+from tensorexpr.codegen.llvm.process.call import memory  # noqa: E402
+from tensorexpr.codegen.llvm.process.memory import default_bound  # noqa: E402
 from tensorexpr.interop.torch import as_torch, native  # noqa: E402
 
 
@@ -49,6 +51,27 @@ def test_plain_tensors_go_without_python():
         found = run(tensor)
         agree(found, tensor)
         assert [type(f) for f in found] == [torch.Tensor] * 2 and not found[0].requires_grad
+
+
+def test_large_workspace_is_kept_for_the_next_call():
+    @te.op
+    def mirrored(x):
+        sums = te.compute(x.shape[:1], lambda i: te.sum(lambda j: te.exp(x[i, j]), x.shape[1]))
+        return te.compute(x.shape[:1], lambda i: sums[i] - sums[x.shape[0] - 1 - i])
+
+    x = torch.randn(1 << 14, 5)
+    run = calls(as_torch(mirrored), x).run
+    memory.bound(0)
+    memory.bound(1 << 20)
+    try:
+        (found,) = run(x)
+        kept = memory.kept
+        assert kept >= x.shape[0] * 4
+        assert torch.equal(*run(x), found) and memory.kept == kept
+        sums = x.exp().sum(1)
+        torch.testing.assert_close(found, sums - sums.flip(0))
+    finally:
+        memory.bound(default_bound())
 
 
 def test_what_does_not_fit_goes_the_long_way():

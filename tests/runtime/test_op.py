@@ -247,9 +247,9 @@ def test_calls_that_do_not_fit():
     x = floats(3)
     assert "matmul: expected 2 tensor arguments (a, b), got 1" in refused(te.ArgumentError, matmul, x)
     text = refused(te.ArgumentError, scale, x, x)
-    assert "scale: expected 1 tensor arguments (x), got 2" in text and "hint: static arguments are given by name: factor, power" in text
+    assert "scale: expected 1 tensor argument (x), got 2" in text and "static arguments are given by name: factor, power" in text
     assert "scale: expected one value for factor, got two" in refused(te.ArgumentError, scale, x, 2.0, factor=1.0)
-    assert "scale: expected 1 tensor arguments (x), got 4" in refused(te.ArgumentError, scale, x, 2.0, 1, 5)
+    assert "scale: expected 1 tensor argument (x), got 4" in refused(te.ArgumentError, scale, x, 2.0, 1, 5)
     assert "summed: expected one value for axis, got two" in refused(te.ArgumentError, summed, x, dim=0, axis=0)
     assert issubclass(te.ArgumentError, ValueError)
     assert "scale: expected the static arguments factor, power, got factr" in refused(te.ArgumentError, scale, x, factr=1)

@@ -174,7 +174,7 @@ class HostKernels:
         text = f"{includes}#line 1\n{self._text}\n{entries}\n"
         self._path = _compiled({**files, _TEXT: text}, _CHECKED if checked else _PLAIN)
         self._library = ctypes.CDLL(str(self._path))
-        self._waits = any(word in self._text for word in ("_sync", "te_shuffle", "te_m"))
+        self._waits = any(word in self._text for word in ("_sync", "te_shuffle", "te_m", "te_group"))
         start, stop = ctypes.c_void_p(), ctypes.c_void_p()
         self._library.te_shared_extent(ctypes.byref(start), ctypes.byref(stop))
         self._shared = (start, stop)

@@ -1,6 +1,7 @@
 // The run-time of CUDA kernels on a CPU: the threads of a block are fibers, blocks run one after the other. A fiber runs until it
-// waits; barriers and exchanges within a warp are meetings, and who cannot meet is reported with its line.
+// waits; barriers, exchanges within a warp and products of a warpgroup are meetings, and who cannot meet is reported with its line.
 #include "runtime.h"
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -16,7 +17,9 @@ namespace {
 constexpr std::size_t kStack = 256 << 10;
 constexpr std::size_t kArena = 256 << 10;  // more than any device has
 
-enum State { kReady, kBarrier, kWarp, kLeft };
+constexpr unsigned kGroup = 128;  // threads of a warpgroup
+
+enum State { kReady, kBarrier, kWarp, kProduct, kLeft };
 
 // An asynchronous copy that is under way, and in which group of its thread.
 struct Copy {
@@ -24,6 +27,22 @@ struct Copy {
   const char *from;
   int bytes, filled;
   unsigned group;
+};
+
+// As `te_group_work` of host.h.
+struct Work {
+  void (*run)(float **sums, uint64_t a, uint64_t b);
+  void (*chunks)(uint64_t a, uint64_t b, void (*visit)(char *chunk));
+  float *const *sums;
+  int count;
+  uint64_t a, b;
+};
+
+// A product of a warpgroup that is under way: the sums of all its lanes, and how many batches its threads had committed before.
+struct Product {
+  Work work;
+  std::vector<float *> sums;
+  unsigned batch;
 };
 
 struct Fiber {
@@ -39,6 +58,10 @@ struct Fiber {
   bool orders = false;  // whether the meeting is a barrier of the warp
   unsigned group = 0;   // of asynchronous copies
   std::vector<Copy> copies;
+  const Work *work = nullptr;  // the product of its warpgroup that it waits at
+  bool entered = false;        // whether its sums are the machine's
+  unsigned batches = 0, waited = 0;  // of products: committed, and waited for
+  uint32_t handed = 0;
   char *stack = nullptr;
 #if defined(__x86_64__)
   void *sp = nullptr;
@@ -56,6 +79,7 @@ char report[512];
 te_grid grid;
 te::Clock now;
 std::vector<uint32_t> warps;  // the interval between barriers that each warp is in
+std::vector<std::vector<Product>> products;  // under way, of each warpgroup
 bool asked = false, answered = false;  // at the barrier that threads wait at, and at the last one
 uint32_t serial = 0;
 
@@ -74,8 +98,10 @@ void complain(const char *format, ...) {
 Thread here() {
   Clock clock = now;
   clock.warp = warps[current->number / 32];
-  return {current->number, clock, current->stack, current->stack + kStack};
+  return {current->number, clock, current->stack, current->stack + kStack, current->handed};
 }
+
+uint32_t handed(unsigned thread) { return thread < fibers.size() ? fibers[thread].handed : 0; }
 
 }  // namespace te
 
@@ -259,6 +285,82 @@ TE_EXPORT void te_host_copies_wait(int allowed) {
   current->copies = kept;
 }
 
+// Addresses in shared memory as a GPU has them: what the launch asked for, then what is declared; each begins at a multiple of the 1024 bytes
+// of a pattern of the swizzle.
+namespace {
+unsigned declared() { return (grid.asked + 1023u) / 1024u * 1024u; }
+}  // namespace
+
+TE_EXPORT unsigned te_host_shared(const void *place) {
+  const char *at = (const char *)place;
+  if (grid.asked && at >= te_host_arena && at < te_host_arena + grid.asked) return (unsigned)(at - te_host_arena);
+  if (at >= grid.shared && at < grid.shared_end) return declared() + (unsigned)(at - grid.shared);
+  complain("an address in shared memory of what lies elsewhere");
+  te::fail();
+}
+
+TE_EXPORT char *te_host_place(unsigned address) {
+  return address < declared() ? te_host_arena + address : grid.shared + (address - declared());
+}
+
+TE_EXPORT void te_host_hand_over() { ++current->handed; }
+
+TE_EXPORT void te_host_group_enter() { current->entered = true; }
+
+TE_EXPORT void te_host_group_commit() { ++current->batches; }
+
+namespace {
+
+void done(Product &product) {
+  const bool checking = te::checking;
+  te::checking = false;  // it looks into the lanes' own variables
+  product.work.run(product.sums.data(), product.work.a, product.work.b);
+  te::checking = checking;
+}
+
+void hold(char *chunk) { te::hold(chunk, 16, true); }
+void release(char *chunk) { te::hold(chunk, 16, false); }
+void *reader = nullptr;  // the instruction that reads
+void look(char *chunk) { te::touch(chunk, 16, te::kProxy, reader); }
+
+}  // namespace
+
+// A product of all 128 threads of a warpgroup, at one of two extremes: it is done when they have met, so that sums and factors that are not
+// there yet show, or when the first of them waits for it, so that factors that are overwritten do.
+TE_EXPORT void te_host_group_product(const Work *work, int line) {
+  if (!current->entered) {
+    complain("line %d: a product of a warpgroup whose sums are still those of thread %u", line, current->number);
+    te::fail();
+  }
+  current->state = kProduct;
+  current->line = line;
+  current->work = work;
+  void *from = __builtin_return_address(0);
+  to_scheduler();
+  if (!te::checking || current->number % kGroup) return;
+  reader = from;
+  work->chunks(work->a, work->b, look);
+  work->chunks(work->a, work->b, hold);
+}
+
+// Batches of products that a thread has committed: all but the last few have been waited for behind this; where that is all, its sums are
+// its own again.
+TE_EXPORT void te_host_group_wait(int allowed) {
+  std::vector<Product> kept;
+  for (Product &product : products[current->number / kGroup]) {
+    if (product.batch + (unsigned)allowed >= current->batches) {
+      kept.push_back(product);
+      continue;
+    }
+    if (grid.late) done(product);
+    if (te::checking) product.work.chunks(product.work.a, product.work.b, release);
+  }
+  products[current->number / kGroup] = kept;
+  if (allowed) return;
+  current->waited = current->batches;
+  current->entered = false;
+}
+
 namespace {
 
 void run(Fiber &f) {
@@ -315,6 +417,31 @@ bool meet(unsigned first, unsigned count) {
   return any;
 }
 
+// The threads of a warpgroup that have all come to one product go on.
+bool multiply(unsigned first, unsigned count) {
+  unsigned there = 0;
+  for (unsigned k = 0; k < count; ++k) there += fibers[first + k].state == kProduct;
+  if (there < kGroup) return false;
+  const Fiber &f = fibers[first];
+  Product product = {*f.work, {}, f.batches};
+  for (unsigned k = 0; k < kGroup; ++k) {
+    const Fiber &g = fibers[first + k];
+    if (g.line != f.line || g.work->run != f.work->run) {
+      complain("threads of one warpgroup wait at different products: lines %d and %d", f.line, g.line);
+      return false;
+    }
+    if (g.work->a != f.work->a || g.work->b != f.work->b) {
+      complain("line %d: threads %u and %u of one warpgroup describe the factors of their product differently", f.line, f.number, g.number);
+      return false;
+    }
+    product.sums.insert(product.sums.end(), g.work->sums, g.work->sums + g.work->count);
+  }
+  if (!grid.late) done(product);
+  products[first / kGroup].push_back(product);
+  for (unsigned k = 0; k < kGroup; ++k) fibers[first + k].state = kReady;
+  return true;
+}
+
 bool run_block(unsigned threads, const std::vector<unsigned> &order) {
   for (;;) {
     bool moved = false;
@@ -327,6 +454,10 @@ bool run_block(unsigned threads, const std::vector<unsigned> &order) {
     }
     for (unsigned first = 0; first < threads; first += 32) {
       moved |= meet(first, threads - first < 32 ? threads - first : 32);
+      if (report[0]) return false;
+    }
+    for (unsigned first = 0; first < threads; first += kGroup) {
+      moved |= multiply(first, std::min(threads - first, kGroup));
       if (report[0]) return false;
     }
     if (moved) continue;
@@ -347,6 +478,8 @@ bool run_block(unsigned threads, const std::vector<unsigned> &order) {
     if (waiting + left != threads) {
       for (unsigned k = 0; k < threads; ++k)
         if (fibers[k].state == kWarp) complain("line %d: an exchange within a warp that not all lanes of its mask reach", fibers[k].line);
+      for (unsigned k = 0; k < threads; ++k)
+        if (fibers[k].state == kProduct) complain("line %d: a product that not all threads of its warpgroup reach", fibers[k].line);
       return false;
     }
     // Threads that left no longer count at a barrier (compute capability 7 and later).
@@ -382,6 +515,7 @@ TE_EXPORT const char *te_launch(void (*enter)(void **), void **given, const te_g
   }
   fibers.assign(threads, Fiber());
   warps.assign(threads / 32 + 1, 0);
+  products.assign(threads / kGroup + 1, {});
   for (unsigned k = 0; k < threads && !grid.alone; ++k) {
     if (k >= stacks.size()) {
       void *memory = mmap(nullptr, kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -416,6 +550,8 @@ TE_EXPORT const char *te_launch(void (*enter)(void **), void **given, const te_g
       f.state = kReady;
       f.group = 0;
       f.copies.clear();
+      f.entered = false;
+      f.batches = f.waited = 0;
       if (!grid.alone) prepare(f);
     }
     if (grid.alone) {
@@ -427,8 +563,11 @@ TE_EXPORT const char *te_launch(void (*enter)(void **), void **given, const te_g
     } else if (!run_block(threads, sequence)) {
       break;
     }
-    for (const Fiber &f : fibers)
+    for (const Fiber &f : fibers) {
       if (!f.copies.empty()) complain("thread %u leaves while copies of its own are under way", f.number);
+      if (f.waited != f.batches || !products[f.number / kGroup].empty())
+        complain("thread %u leaves while products of its warpgroup are under way", f.number);
+    }
     if (report[0]) break;
   }
   te::checking = false;

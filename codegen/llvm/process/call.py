@@ -227,6 +227,19 @@ def link(instance: Any, plan: Plan) -> None:
             ctypes.c_int64.from_address(id(instance) + _CALL).value = code.address("te_call")
 
 
+def workspace_functions(size: int) -> tuple[int, int]:
+    """The addresses of what gives a call so many bytes of workspace and of what takes them back: `ptr take(i64)`, `void give(ptr)`.
+
+    Large ones are blocks of ours, which calls use again: the system clears new memory page by page, in as much time as many a kernel takes.
+    """
+    if _native is not None and size >= POOLED:
+        return _module().address("te_memory_take"), _module().address("te_memory_give")
+    take, give = (
+        ctypes.cast(function, ctypes.c_void_p).value for function in (ctypes.pythonapi.PyMem_RawMalloc, ctypes.pythonapi.PyMem_RawFree)
+    )
+    return take or 0, give or 0
+
+
 def _words(items: Sequence[int]) -> Any:
     return (ctypes.c_int64 * max(1, len(items)))(*items)
 

@@ -45,6 +45,7 @@ _NUMBER = re.compile(
     r"|getelementptr(?: inbounds)? \w+, ptr [^,\n]+, i64 "
     r"|store i64 (?=-?\d+, ptr)"
     r"|@llvm\.s(?:min|max)\.i64\(i64 [^,\n]+, i64 "
+    r"|@te\.turned[\w.]*\(ptr [^,\n]+, i64 |, ptr [^,\n]+, i64 (?=-?\d+\)\n)"
     r"|@te_parallel_for\(ptr [^,\n]+, ptr [^,\n]+, i64 "
     r"|, i64 (?=-?\d+, ptr @[\w.]*site\)))(-?\d+)(?=[,)\n])"
 )
@@ -63,12 +64,12 @@ class Code(NamedTuple):
 
 
 class Unit:
-    """A kernel that is compiled by itself: its code, which another may take the place of, and whether it may fail."""
+    """A kernel that is compiled by itself: its code, which another may take the place of, what is linked to it, and whether it may fail."""
 
-    __slots__ = ("checked", "code", "numbers")
+    __slots__ = ("beside", "checked", "code", "numbers")
 
-    def __init__(self, checked: bool, code: Code, numbers: Numbers) -> None:
-        self.checked, self.code, self.numbers = checked, code, numbers
+    def __init__(self, checked: bool, code: Code, numbers: Numbers, beside: tuple[Job, ...]) -> None:
+        self.checked, self.code, self.numbers, self.beside = checked, code, numbers, beside
 
 
 class _Form:
@@ -101,8 +102,8 @@ _families: Memo[_Family] = Memo(_KEPT)
 _lock = threading.RLock()
 
 
-def unit_of(told: Sequence[str], text: str, checked: bool, machine: Machine, passes: str) -> Unit:
-    """The unit of a text, whose symbol is `UNIT` there; `told` is what the text follows from, without names."""
+def unit_of(told: Sequence[str], text: str, checked: bool, machine: Machine, passes: str, beside: tuple[Job, ...] = ()) -> Unit:
+    """The unit of a text, whose symbol is `UNIT` there; `told` is what the text follows from, without names, and `beside` what it calls."""
     numbers = tuple(map(int, _NUMBER.findall(text)))
     key = disk.digest(passes, repr(machine), str(len(numbers)), *(_NUMBER.sub(_without, part) for part in told))
     family = _families.get(key, _Family)
@@ -110,7 +111,7 @@ def unit_of(told: Sequence[str], text: str, checked: bool, machine: Machine, pas
         unit = family.units.get(numbers)
         if unit is None:
             code = None if passes != "registers" else _shared(family, text, numbers, machine, passes)
-            unit = Unit(checked, code or _code(text, disk.digest(passes, repr(machine), *told), machine, passes), numbers)
+            unit = Unit(checked, code or _code(text, disk.digest(passes, repr(machine), *told), machine, passes), numbers, beside)
             while len(family.units) >= MOST_MEMBERS:
                 del family.units[next(iter(family.units))]
             family.units[numbers] = unit

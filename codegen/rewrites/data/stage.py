@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from tensorexpr.codegen.lowering.context.arithmetic import ZERO, add, constant, floordiv, maximum, minimum, normal, sub
-from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, LoopNest, Stmt, Store
+from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, LoopNest, Stmt, Store, buffers_of
 from tensorexpr.codegen.rewrites.expressions import map_accesses
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.names import fresh
@@ -84,7 +84,9 @@ def stage(
     rests = [at for at in found if at is not None and isinstance(statement(nest, at), For)]
     copies = [(at, _touched_in(nest, buffer, at)) for at in sorted((*loops, *rests))]
     if not copies:
-        raise refuse(f"expected a buffer that {loop} touches, got {buffer}", loop_at(nest, loop_paths(nest, loop)[0]), loop)
+        known = buffers_of(loop_at(nest, loop_paths(nest, loop)[0]).body)
+        hint = suggestion(buffer, known, f"it touches {', '.join(known) or 'none'}")
+        raise refuse(f"expected a buffer that {loop} touches, got {buffer}", loop_at(nest, loop_paths(nest, loop)[0]), loop, hint)
     name = name or fresh(nest, f"{buffer}_of")[0]
     frames = [windows(nest, at, (*one.stores, *one.reads), _buffer(nest, one), at not in rests) for at, one in copies]
     wide = {axis for frame in frames for axis, w in enumerate(frame) if not w.is_point}

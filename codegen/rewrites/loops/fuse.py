@@ -64,7 +64,10 @@ def fuse(nest: LoopNest, outer: str, inner: str, name: str | None = None) -> Loo
 
     result = rewrite_loops(nest, outer, together)
     if not fused:
-        raise refuse(f"expected {inner} right inside of {outer}", loop_at(nest, loop_paths(nest, outer)[0]), outer, "reorder first")
+        s = loop_at(nest, loop_paths(nest, outer)[0])
+        inside = [child.index for child in s.body if isinstance(child, For)]
+        got = f"the loop{'' if len(inside) == 1 else 's'} {' and '.join(inside)} there" if inside else "none there"
+        raise refuse(f"expected {inner} right inside of {outer}, got {got}", s, outer, "reorder first")
     return result
 
 

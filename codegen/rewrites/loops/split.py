@@ -63,9 +63,11 @@ def split(nest: LoopNest, loop: str, factor: int, tail: str = "peel", names: tup
     <BLANKLINE>
     """
     if not isinstance(factor, int) or isinstance(factor, bool) or factor < 1:
-        raise refuse(f"expected a positive int as the factor, got {factor!r}", loop=loop)
+        hint = "the number of iterations of the inner loop"
+        raise refuse(f"expected a positive int as the factor, got {factor!r}", loop=loop, hint=hint)
     if tail not in TAILS:
-        raise refuse(f"expected a tail among {', '.join(TAILS)}, got {tail!r}", loop=loop, hint=suggestion(tail, TAILS))
+        told = suggestion(tail, TAILS, "it is what becomes of a remainder: peel, a loop of its own, is the default")
+        raise refuse(f"expected a tail among {', '.join(TAILS)}, got {tail!r}", loop=loop, hint=told)
     outer, inner = chosen(nest, names, f"{loop}_o", f"{loop}_i")
     for path in loop_paths(nest, loop):
         if loop_at(nest, path).kind != "serial":

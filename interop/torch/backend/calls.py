@@ -2,7 +2,7 @@
 
 Where all extents are numbers, a call of tensors that lie as the graph was made for never enters Python between torch and the kernel
 (`interop.torch.native`). All others come here: tensors that lie otherwise are copied, sizes are read from shapes. Results come
-from torch's allocator, with the strides that the graph promises, and so does the workspace.
+from torch's allocator, with the strides that the graph promises.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tensorexpr.codegen.compiled.function import CompiledFunction
 from tensorexpr.codegen.compiled.versions import Entry
 from tensorexpr.codegen.llvm.text.abi import ALIGNMENT
 from tensorexpr.interop.torch.backend.sizes import Memory
-from tensorexpr.interop.torch.kernels import on_stream
+from tensorexpr.interop.torch.kernels import on_stream, workspace
 from tensorexpr.interop.torch.native import NativeCalls
 
 
@@ -81,7 +81,7 @@ class Region:
         addresses = [tensor.data_ptr() for tensor in tensors] + [0] * self._sizes
         places = [result.data_ptr() for result in results]
         if layout.workspace:
-            block = torch.empty(layout.workspace + ALIGNMENT, dtype=torch.uint8, device=self._device)
+            block = workspace(layout.workspace + ALIGNMENT, self._device)
             run: Callable[[], None] = lambda: enter(addresses, places, block.data_ptr())  # noqa: E731
         else:
             run = lambda: enter(addresses, places)  # noqa: E731

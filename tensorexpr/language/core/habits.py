@@ -168,6 +168,9 @@ _BUILTINS = {
 
 def _indexed(expression: ast.Subscript) -> tuple[str, str]:
     text, base = ast.unparse(expression), ast.unparse(expression.value)
+    frame = user_frame()
+    if frame is not None and hasattr(frame.f_locals.get(base), "weak"):
+        return text, f"{base} is a scalar, which has no elements; te.scan calls its body with the step, then the state"
     owner = next(_owners(base), None)
     if owner is not None:
         return text, f"{base} is an argument of {owner}: decorate {owner} with @te.op to call it on arrays (a table is te.constant({base}))"

@@ -53,9 +53,10 @@ def parameters(body: Callable[..., Any], count: int, what: str, takes: str | Non
     """
     wanted = takes or f"{count} {'index' if count == 1 else 'indices'}"
     if not callable(body):
-        raise DefinitionError(
-            f"{what}: expected a function of {wanted}, got {type(body).__name__}", location=user_location(), hint="write lambda i, j: ..."
-        )
+        hint = "write lambda i, j: ..."
+        if isinstance(body, int):
+            hint = "a shape is one argument, a tuple: te.compute((m, n), lambda i, j: ...)"
+        raise DefinitionError(f"{what}: expected a function of {wanted}, got {type(body).__name__}", location=user_location(), hint=hint)
     try:
         signature = inspect.signature(body)
     except ValueError:  # a builtin without one

@@ -71,9 +71,16 @@ def elements(shape: Sequence[Expr]) -> float:
 
 def cost(expr: Expr) -> float:
     """What it costs to compute a value once, in additions (`Op.cost`): subscripts, conditions on indices and casts cost nothing."""
-    if isinstance(expr, Access) or not children(expr):
-        return 0.0
+    return cost_over(expr, sum(map(cost, parts(expr))))
+
+
+def parts(expr: Expr) -> tuple[Expr, ...]:
+    """What is computed for a value: not subscripts, nor bounds and conditions of reductions."""
+    return () if isinstance(expr, Access) else expr.values if isinstance(expr, Reduce) else children(expr)
+
+
+def cost_over(expr: Expr, inside: float) -> float:
+    """As `cost`, where its parts cost so much together."""
     if isinstance(expr, Reduce):
-        return points(expr.axes) * (1.0 + sum(map(cost, expr.values)))
-    own = expr.op.cost if isinstance(expr, Apply) and expr.args[-1].dtype.is_float else 0
-    return own + sum(map(cost, children(expr)))
+        return points(expr.axes) * (1.0 + inside)
+    return inside + (expr.op.cost if isinstance(expr, Apply) and expr.args[-1].dtype.is_float else 0)

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import count
+from math import prod
 from typing import TypeGuard
 from weakref import WeakKeyDictionary
 
@@ -30,7 +31,7 @@ from tensorexpr.dtypes import DType
 from tensorexpr.ir import Access, Apply, Axis, Const, Define, Definition, Expr, Index, Program, Reduce, Scatter, TensorType, const
 from tensorexpr.records import record, replace
 from tensorexpr.rewrite import head_of
-from tensorexpr.simplify.passes.amounts import cost, elements, lengths, points
+from tensorexpr.simplify.passes.amounts import cost, cost_over, elements, lengths, parts, points
 from tensorexpr.simplify.passes.definitions import form_of, with_definitions
 from tensorexpr.simplify.passes.inline import without_fixed
 from tensorexpr.traversal import (
@@ -100,7 +101,8 @@ def keep_terms(program: Program) -> Program:
     """
     types = program.types
     demands: dict[object, Demand] = {}
-    found = [_counted(d, types, demands) if _has_reduction(d) else [] for d in program.definitions]
+    sums = _sums(program)
+    found = [_counted(d, types, sums, demands) if _has_reduction(d) else [] for d in program.definitions]
     chosen = _chosen(program, demands, found)
     if not chosen:
         return program
@@ -228,38 +230,81 @@ def _has_reduction(definition: Definition) -> TypeGuard[Define | Scatter]:
     return isinstance(definition, Define | Scatter) and any(isinstance(n, Reduce) for n in walk(definition.value))
 
 
-_found: WeakKeyDictionary[Definition, tuple[tuple[TensorType | None, ...], list[tuple[Occurrence, Demand]]]] = WeakKeyDictionary()
-"""Occurrences in definitions, for types of what they read: the simplifier asks again after each round."""
+Kind = tuple[str, float]
+"""What terms of one form have in common, and what is known without their form: the operation, and what they cost."""
+
+_weights: WeakKeyDictionary[Definition, dict[Kind, float]] = WeakKeyDictionary()
+_found: WeakKeyDictionary[Definition, tuple[tuple[TensorType | None, ...], set[Kind], list[tuple[Occurrence, Demand]]]] = (
+    WeakKeyDictionary()
+)
+"""Occurrences in definitions, for types of what they read and the kinds that are looked at: the simplifier asks again after each round."""
 
 
-def _counted(definition: Define | Scatter, types: Mapping[str, TensorType], demands: dict[object, Demand]) -> list[Occurrence]:
-    """The terms inside the reductions of a definition and those that hold reductions, each counted in `demands`; larger ones before those
-    inside of them."""
+def _sums(program: Program) -> set[Kind]:
+    """The kinds of terms of which some may pay: all that stand in the program are together `LEAST` operations at least. Of most programs
+    that are small, none is."""
+    spent: dict[Kind, float] = {}
+    for definition in program.definitions:
+        if not _has_reduction(definition):
+            continue
+        weights = _weights.get(definition)
+        if weights is None:
+            weights = _weights[definition] = {}
+            _weigh(definition.value, definition.axes, prod(max(n, 1.0) for n in lengths(definition.axes).values()), weights)
+        for kind, operations in weights.items():
+            spent[kind] = spent.get(kind, 0.0) + operations
+    return {kind for kind, operations in spent.items() if operations >= LEAST}
+
+
+def _weigh(node: Expr, axes: tuple[Axis, ...], around: float, weights: dict[Kind, float]) -> float:
+    """What a node costs, as `cost` has it. Adds what it costs at all points around it, or more, and so for each one inside of it."""
+    turns = 1.0
+    if isinstance(node, Reduce):
+        alone = lengths(node.axes)
+        axes = (*axes, *node.axes)
+        within = lengths(axes)  # bounds that depend on what is around
+        turns = prod(max(alone[axis.index], within[axis.index], 1.0) for axis in node.axes)
+    own = cost_over(node, sum(_weigh(part, axes, around * turns, weights) for part in parts(node)))
+    if isinstance(node, Apply | Reduce):
+        kind = (head_of(node), own)
+        weights[kind] = weights.get(kind, 0.0) + around * own
+    return own
+
+
+def _counted(
+    definition: Define | Scatter, types: Mapping[str, TensorType], kinds: set[Kind], demands: dict[object, Demand]
+) -> list[Occurrence]:
+    """The terms of these kinds inside the reductions of a definition and those that hold reductions, each counted in `demands`; larger ones
+    before those inside of them."""
+    looked_at = kinds & _weights[definition].keys()
+    if not looked_at:
+        return []
     read = tuple(types.get(name) for name in reads(definition))
     known = _found.get(definition)
-    if known is None or known[0] != read:
-        known = _found[definition] = (read, list(_occurrences(definition, types)))
-    for occurrence, one in known[1]:
+    if known is None or known[0] != read or known[1] != looked_at:
+        known = _found[definition] = (read, looked_at, list(_occurrences(definition, types, looked_at)))
+    for occurrence, one in known[2]:
         demand = demands.get(occurrence.form)
         if demand is None:
             demand = demands[occurrence.form] = replace(one)
         demand.points += occurrence.points
         demand.places += 1
         demand.nested |= one.nested
-    return [occurrence for occurrence, _ in known[1]]
+    return [occurrence for occurrence, _ in known[2]]
 
 
-def _occurrences(definition: Define | Scatter, types: Mapping[str, TensorType]) -> Iterator[tuple[Occurrence, Demand]]:
-    """The occurrences of terms in a definition, each with what is known of its term."""
-    return _Counting(definition.value, types).visit(definition.value, definition.axes, frozenset())
+def _occurrences(definition: Define | Scatter, types: Mapping[str, TensorType], kinds: set[Kind]) -> Iterator[tuple[Occurrence, Demand]]:
+    """The occurrences of terms of some kinds in a definition, each with what is known of its term."""
+    return _Counting(definition.value, types, kinds).visit(definition.value, definition.axes, frozenset())
 
 
 class _Counting:
     """Counts the terms of one definition. No functions inside of a function: those that call themselves hold themselves and all that they
     have found, and only the collector of cycles frees that."""
 
-    def __init__(self, value: Expr, types: Mapping[str, TensorType]) -> None:
+    def __init__(self, value: Expr, types: Mapping[str, TensorType], kinds: set[Kind]) -> None:
         self.types = types
+        self.kinds = kinds
         self.number = count()
         self.about: dict[int, About] = {}
         _enter(value, self.about)
@@ -287,6 +332,9 @@ class _Counting:
             for child in children(node):
                 inside += self.visit(child, axes, reduced)
         about = self.about[id(node)]
+        if (head_of(node), about.cost) not in self.kinds:
+            yield from inside
+            return
         alone = about.plain and not self.guarded and all(axis.index in about.free and _is_whole(axis) for axis in axes)
         inner = not about.free.isdisjoint(reduced)
         if alone and inner and not isinstance(node, Reduce):  # as many elements as there are points: none is computed again
@@ -307,12 +355,13 @@ def _is_whole(axis: Axis) -> bool:
 @record
 class About:
     """What stands in a node: its free indices, whether a reduction does, whether something marked `recompute` does, and whether all
-    subscripts are indices or literals."""
+    subscripts are indices or literals; and what it costs."""
 
     free: frozenset[str]
     reduces: bool
     marked: bool
     plain: bool
+    cost: float
 
 
 def _enter(node: Expr, found: dict[int, About]) -> About:
@@ -328,7 +377,7 @@ def _enter(node: Expr, found: dict[int, About]) -> About:
         free, reduces, marked, plain = free | below.free, reduces or below.reduces, marked or below.marked, plain and below.plain
     if isinstance(node, Reduce):
         free = frozenset(free_names(node))  # bounds may use names that the reduction binds further on
-    found[id(node)] = About(free, reduces, marked, plain)
+    found[id(node)] = About(free, reduces, marked, plain, cost_over(node, sum(found[id(part)].cost for part in parts(node))))
     return found[id(node)]
 
 
@@ -359,7 +408,7 @@ def _demand(
     form = form_of(found.define)
     if fixed:
         around, computed[form] = max(around - computed.get(form, 0.0), 0.0), max(around, computed.get(form, 0.0))
-    return form, Demand(found, points(found.define.axes), cost(node), nested=nested), around
+    return form, Demand(found, points(found.define.axes), about.cost, nested=nested), around
 
 
 def _is_marked(node: Expr) -> bool:

@@ -89,7 +89,7 @@ def test_errors_are_in_the_names_of_the_definition():
     s = schedule(CHAIN)
     with pytest.raises(ScheduleError) as refused:
         s["R"].fuse("j", "i")
-    assert refused.value.message == "expected i right inside of j"
+    assert refused.value.message == "expected i right inside of j, got none there"
 
 
 def test_a_product_in_tiles():

@@ -182,7 +182,7 @@ REFUSED = [
     (CHAIN, bind, ("i", "block.w"), "expected an axis among block.x, block.y, block.z, thread.x, thread.y, thread.z, got 'block.w'"),
     (OPEN, unroll, ("i",), "expected a constant extent of at most 64 to unroll i, got an extent known only when it runs"),
     (ROWS, fuse, ("i", "j"), "expected bounds of j that do not depend on i"),
-    (ROWS, fuse, ("j", "i"), "expected i right inside of j"),
+    (ROWS, fuse, ("j", "i"), "expected i right inside of j, got none there"),
     (ROWS, reorder, ("i",), "expected two or more loops, each once, got i"),
     (SKEWED, reorder, ("j", "i"), "expected j outside of i to keep what is computed: z[i, j] and z[i - 1, j + 1] meet"),
     (ROWS + "    for k in range(0, 64):\n        y[k] = x[k, 0]\n", reorder, ("i", "k"),
