@@ -70,7 +70,7 @@ class Bound:
     static: dict[str, Any]
     surplus: str | None
     lacking: str | None
-    derived: Any
+    derived: tuple[Callable[..., Any], tuple[Any, ...]] | None
     __signature__: inspect.Signature
 
     @property
