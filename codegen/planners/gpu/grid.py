@@ -22,6 +22,7 @@ from tensorexpr.codegen.planners.gpu.blocks import operands_to_stage, plan_block
 from tensorexpr.codegen.planners.gpu.mma import plan_mma
 from tensorexpr.codegen.planners.gpu.parts import in_parts, parts_of_columns, parts_of_product
 from tensorexpr.codegen.planners.gpu.scatters import plan_gpu_scatter, plan_gpu_segments, take_gpu_scatters_apart
+from tensorexpr.codegen.planners.gpu.turned import plan_turned, turn_of
 from tensorexpr.codegen.planners.tiles.threads import (
     PACK,
     RESIDENT,
@@ -82,7 +83,10 @@ def plan_gpu(s: Planned, shapes: Shapes, flat: frozenset[str]) -> None:
                 if not done(s, plan_rows_of_gpu, name, hosted, shapes):
                     done(s, _points, name, shapes)
             case Define():
-                done(s, _points, name, shapes)
+                turn = turn_of(s, name, shapes)
+                wanted = turn is not None and s.decisions.wanted(f"{name}: squares turned around")
+                if not wanted or not done(s, plan_turned, name, turn):
+                    done(s, _points, name, shapes)
             case Scan():
                 done(s, _swept, name)
             case Scatter():

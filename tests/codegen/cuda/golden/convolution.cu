@@ -9,11 +9,17 @@
 // s['x_bar'].fuse('n_o_c', 'p')
 // s['x_bar'].fuse('n_o_c_p', 'q')
 // s['x_bar'].parallel('n_o_c_p_q')
-// s['x_staged'].reorder('a0', 'a2', 'a3', 'a1')
+// s['x_staged'].split('a3', 32, 'guard')
+// s['x_staged'].split('a3_i', 32, 'peel')
+// s['x_staged'].split('a3_i_i', 8, 'peel')
+// s['x_staged'].reorder('a0', 'a2', 'a3_o', 'a3_i_o', 'a3_i_i_o', 'a3_i_i_i', 'a1')
+// s['x_staged'].fuse('a3_i_i_i', 'a1')
+// s['x_staged'].unroll('a3_i_i_o')
+// s['x_staged'].vectorize('a3_i_i_i_a1')
 // s['x_staged'].fuse('a0', 'a2')
-// s['x_staged'].fuse('a0_a2', 'a3')
-// s['x_staged'].fuse('a0_a2_a3', 'a1')
-// s['x_staged'].parallel('a0_a2_a3_a1')
+// s['x_staged'].fuse('a0_a2', 'a3_o')
+// s['x_staged'].parallel('a0_a2_a3_o')
+// s['x_staged'].cache('x', 'a3_i_o', (0, 1, 2, 3))
 // s['w_bar_parts'].split('k', 32, 'guard')
 // s['w_bar_parts'].split('k_i', 2, 'peel')
 // s['w_bar_parts'].split('c', 2, 'peel')
@@ -66,8 +72,30 @@ extern "C" __global__ void __launch_bounds__(256) k0_x_bar(
 extern "C" __global__ void __launch_bounds__(256) k1_x_staged(
     const float *__restrict__ x,
     float *__restrict__ x_staged) {
-  const int point = (int)(blockIdx.x * 256u + threadIdx.x);
-  x_staged[point] = x[point * 1089 + point / 34848 * 33759 - point / 32 * 34847];
+  const int block = (int)blockIdx.x;
+  __shared__ __align__(16) float x_tile[2][1][32][1][36];
+  {
+    const int lane = (int)threadIdx.x;
+    #pragma unroll
+    for (int step = 0; step < 4; ++step) {
+      te_copy_async<4>(&x_tile[0][0][step * 8 + lane / 32][(lane + step * 256) / 32 % 1][lane % 32], &x[block * 32 + lane + step * 8712 + block / 66 * 33759 + lane / 32 * 1057 - block / 2 * 31], block / 2 - block / 66 * 33 >= 0 && block / 2 - block / 66 * 33 < 33 && block % 2 * 32 + lane % 32 < 33 ? 4 : 0);
+    }
+  }
+  te_copies_commit();
+  te_copies_wait_all();
+  __syncthreads();
+  te_copies_commit();
+  te_copies_wait_all();
+  __syncthreads();
+  #pragma unroll
+  for (int a3_i_i_o = 0; a3_i_i_o < 4; ++a3_i_i_o) {
+    {
+      const int thread = (int)threadIdx.x;
+      if (a3_i_i_o * 8 + thread / 32 + block % 2 * 32 < 33) {
+        x_staged[block * 528 + thread + a3_i_i_o * 256 + block % 2 * 496] = x_tile[0][0][thread % 32][0][a3_i_i_o * 8 + thread / 32];
+      }
+    }
+  }
 }
 
 extern "C" __global__ void __launch_bounds__(256) k2_w_bar_parts(
@@ -90,21 +118,21 @@ extern "C" __global__ void __launch_bounds__(256) k2_w_bar_parts(
     float g_next[1][4];
     __shared__ __align__(16) float x_staged_tile[2][1][1][15][36];
     {
-      const int lane = (int)threadIdx.x;
-      if (lane < 64) {
+      const int lane_1 = (int)threadIdx.x;
+      if (lane_1 < 64) {
         float t0[4];
-        te_load(t0, &g[lane * 4 + n * 16384 + lane / 2 * 248 + lane / 64 * 8192 + block / 18 * 16 + block % 2 * 8192]);
+        te_load(t0, &g[lane_1 * 4 + n * 16384 + lane_1 / 2 * 248 + lane_1 / 64 * 8192 + block / 18 * 16 + block % 2 * 8192]);
         #pragma unroll
-        for (int part = 0; part < 4; ++part) {
-          g_next[0][part] = t0[part];
+        for (int part_1 = 0; part_1 < 4; ++part_1) {
+          g_next[0][part_1] = t0[part_1];
         }
       }
     }
     __syncthreads();
     {
-      const int lane_1 = (int)threadIdx.x;
-      if (lane_1 < 120) {
-        te_copy_async<16>(&x_staged_tile[0][lane_1 / 8 / 15][lane_1 / 8 / 15 % 1][lane_1 / 8 % 15][lane_1 % 8 * 4], &x_staged[lane_1 * 4 + n * 34848 + lane_1 / 120 * 34368 + block / 2 * 32 + block / 6 * 960 - block / 18 * 1056]);
+      const int lane_2 = (int)threadIdx.x;
+      if (lane_2 < 120) {
+        te_copy_async<16>(&x_staged_tile[0][lane_2 / 8 / 15][lane_2 / 8 / 15 % 1][lane_2 / 8 % 15][lane_2 % 8 * 4], &x_staged[lane_2 * 4 + n * 34848 + lane_2 / 120 * 34368 + block / 2 * 32 + block / 6 * 960 - block / 18 * 1056]);
       }
     }
     te_copies_commit();
@@ -113,32 +141,32 @@ extern "C" __global__ void __launch_bounds__(256) k2_w_bar_parts(
       te_copies_wait_all();
       __syncthreads();
       {
-        const int lane = (int)threadIdx.x;
-        if (lane < 64) {
+        const int lane_1 = (int)threadIdx.x;
+        if (lane_1 < 64) {
           #pragma unroll
-          for (int part = 0; part < 4; ++part) {
-            g_tile[lane / 2 / 32][lane / 2 % 1][part + lane % 2 * 4][lane / 2 % 32] = g_next[0][part];
-          }
-        }
-      }
-      if (z_o + 1 < 2) {
-        {
-          const int lane = (int)threadIdx.x;
-          if (lane < 64) {
-            float t1[4];
-            te_load(t1, &g[lane * 4 + n * 16384 + z_o * 8 + lane / 2 * 248 + lane / 64 * 8192 + block / 18 * 16 + block % 2 * 8192 + 8]);
-            #pragma unroll
-            for (int part = 0; part < 4; ++part) {
-              g_next[0][part] = t1[part];
-            }
+          for (int part_1 = 0; part_1 < 4; ++part_1) {
+            g_tile[lane_1 / 2 / 32][lane_1 / 2 % 1][part_1 + lane_1 % 2 * 4][lane_1 / 2 % 32] = g_next[0][part_1];
           }
         }
       }
       if (z_o + 1 < 2) {
         {
           const int lane_1 = (int)threadIdx.x;
-          if (lane_1 < 120) {
-            te_copy_async<16>(&x_staged_tile[(z_o + 1) % 2][lane_1 / 8 / 15][lane_1 / 8 / 15 % 1][lane_1 / 8 % 15][lane_1 % 8 * 4], &x_staged[lane_1 * 4 + n * 34848 + z_o * 512 + lane_1 / 120 * 34368 + block / 2 * 32 + block / 6 * 960 - block / 18 * 1056 + 512]);
+          if (lane_1 < 64) {
+            float t1[4];
+            te_load(t1, &g[lane_1 * 4 + n * 16384 + z_o * 8 + lane_1 / 2 * 248 + lane_1 / 64 * 8192 + block / 18 * 16 + block % 2 * 8192 + 8]);
+            #pragma unroll
+            for (int part_1 = 0; part_1 < 4; ++part_1) {
+              g_next[0][part_1] = t1[part_1];
+            }
+          }
+        }
+      }
+      if (z_o + 1 < 2) {
+        {
+          const int lane_2 = (int)threadIdx.x;
+          if (lane_2 < 120) {
+            te_copy_async<16>(&x_staged_tile[(z_o + 1) % 2][lane_2 / 8 / 15][lane_2 / 8 / 15 % 1][lane_2 / 8 % 15][lane_2 % 8 * 4], &x_staged[lane_2 * 4 + n * 34848 + z_o * 512 + lane_2 / 120 * 34368 + block / 2 * 32 + block / 6 * 960 - block / 18 * 1056 + 512]);
           }
         }
       }
