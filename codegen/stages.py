@@ -21,6 +21,7 @@ from tensorexpr.codegen.auto.search.memory import lowered
 from tensorexpr.codegen.handle import Schedule
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest, Store
+from tensorexpr.codegen.nest.order import sparing
 from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.nest_proofs import Verdict, prove
 from tensorexpr.codegen.pieces import nest_of_pieces, pieces_of
@@ -42,6 +43,9 @@ PLAIN = "the plain schedule"
 SEARCH = "the search over nests"
 MOST_WRITTEN = 100_000
 """Operations of one kernel, with those of loops that are unrolled for each of their iterations: ten seconds of LLVM."""
+MOST_WRITTEN_GPU = 2_000_000
+"""The same of a GPU, where nearly all of them are indices and conditions of a tile in registers, numbers once loops are unrolled, and many
+are one instruction of tensor cores: a product of matrices has 100,000, in two seconds of NVRTC, a convolution's gradient a million."""
 
 
 class Stages(NamedTuple):
@@ -161,7 +165,7 @@ def _default_schedule(
     planned = _scheduled(program, target)
     step(f"lowered: {names}")
     nest = lowered(planned)
-    if not _is_short(nest):
+    if not _is_short(nest, target):
         planned = _plainly(plain(), target)
         return planned, lower(planned, plain=True)
     if not searching or target != host_target() or planned.origin != ANALYTIC:
@@ -172,20 +176,21 @@ def _default_schedule(
         found = faster(program, nest if alike is target else lowered(_scheduled(program, alike)))
     except (ScheduleError, DefinitionError) as error:  # ours: no user made this schedule, nor its terms
         raise InternalError(f"{SEARCH}: {error.message}", hint=error.hint) from error
-    if found is None or not _is_short(found.nest):
+    if found is None or not _is_short(found.nest, target):
         return planned, nest
     schedule = Schedule.of_candidate(program, target, found, origin=SEARCH)
     return schedule, schedule.nest
 
 
-def _is_short(nest: LoopNest) -> bool:
+def _is_short(nest: LoopNest, target: Target) -> bool:
     """Whether no kernel is longer than a compiler takes well."""
-    return max((_written(kernel.body) for kernel in nest.kernels), default=0) <= MOST_WRITTEN
+    most = MOST_WRITTEN_GPU if target.is_gpu else MOST_WRITTEN
+    return max((_written(kernel.body) for kernel in nest.kernels), default=0) <= most
 
 
 def _whole(program: Program, target: Target, plain: Callable[[], Program], searching: bool) -> Stages:
     schedule, nest = _default_schedule(program, target, plain, searching)
-    return _proved(schedule.program, schedule, nest, isinstance(target, Gpu))
+    return _proved(schedule.program, schedule, sparing(nest), isinstance(target, Gpu))
 
 
 def _by_default(program: Program, target: Target, searching: bool, ahead: Callable[[LoopNest], None]) -> Stages:
@@ -195,7 +200,7 @@ def _by_default(program: Program, target: Target, searching: bool, ahead: Callab
     if not pieces or is_tuned(simple, target):
         return _whole(simple, target, lambda: simplify(program, inline=False), searching)
     nest, verdict = nest_of_pieces(simple, pieces, target, lambda piece, target: _whole(piece, target, lambda: piece, False)[2:4], ahead)
-    return Stages(simple, lambda: _scheduled(simple, target), verify_nest(nest), verdict)
+    return Stages(simple, lambda: _scheduled(simple, target), verify_nest(sparing(nest)), verdict)
 
 
 def _written(block: Block) -> int:

@@ -108,10 +108,22 @@ class Gpu(Target):
         """Whether it has the products of matrices that we emit, of 16-bit floats, float64 and TF32 (PTX ISA, `mma`: sm_80 and later)."""
         return _capability(self.arch) >= 80
 
+    @property
+    def warpgroups(self) -> bool:
+        """Whether it has products of matrices of four warps together (PTX ISA, `wgmma`: sm_90a alone, and none that came later)."""
+        return self.arch == "sm_90a"
+
     def running(self, *archs: str) -> Gpu:
-        """The same for code that runs on each of some architectures: for the least of them, with no more shared memory than any has."""
+        """The same for code that runs on each of some architectures: for the least of them, with no more shared memory than any has. What
+        is for one device alone, such as "sm_90a", is for that alone."""
         shared = min([_shared_bytes(a) for a in archs], default=self.shared_bytes)
-        return replace(self, shared_bytes=shared, arch=min(archs, key=_capability, default=self.arch))
+        least = min(archs, key=_capability, default=self.arch)
+        return replace(self, shared_bytes=shared, arch=least if len(set(archs)) < 2 else least.rstrip("af"))
+
+
+def code_for(capability: str) -> str:
+    """What code for one device is compiled for, by its compute capability, such as "90": also for instructions that no other has."""
+    return f"sm_{capability}{'a' if capability == '90' else ''}"
 
 
 def _capability(arch: str) -> int:

@@ -211,4 +211,5 @@ class FallbackWarning(UserWarning):
 
 class PromotionWarning(UserWarning):
     """A dtype that follows from NumPy's rules is hardly the one that is meant: products of integers of 8 or 16 bits wrap around before
-    they are summed. Given once for each line, with the cast to write."""
+    they are summed; data of 32 or 16 bits becomes float64 because of a NumPy number, or of a float times an index. Given once for each
+    line, with the cast to write."""

@@ -1,9 +1,10 @@
 """What the assembler makes of the GPU benchmark's kernels, where there is no GPU to time them on: registers, spills, shared memory, the
 time that the static model gives them (`codegen.cuda.model`) with the share of what the GPU could do, and, where cuobjdump is found, counts
-of the machine's instructions that tell how a kernel works, of all of it and of its main loop: the one that multiplies most.
+of the machine's instructions that tell how a kernel works, of all of it and of its main loop: the one that multiplies most. Behind the
+kernels of a row stands the row: the time of all of them against the least that the workload has to compute and to move.
 
     python -m tensorexpr bench cuda-resources [--filter gemm] [--json FILE]
-    python -m tensorexpr.benchmarks.gpu.resources FILE.json [--arch sm_90,sm_80]
+    python -m tensorexpr.benchmarks.gpu.resources FILE.json [--arch sm_90,sm_80] [--filter gemm]
 
 Times are predicted from what was compiled and from facts of the GPU; nothing ran.
 """
@@ -12,22 +13,23 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import tensorexpr as te
-from tensorexpr import kernels
 from tensorexpr.benchmarks import keeping
-from tensorexpr.codegen.auto.gpus import facts_of
-from tensorexpr.codegen.cuda.model.report import predictions
+from tensorexpr.benchmarks.gpu import workloads as gpu_workloads
+from tensorexpr.benchmarks.gpu.workloads import Workload
+from tensorexpr.codegen.auto.gpus import KINDS, GpuFacts, facts_of
+from tensorexpr.codegen.compile import fold_constants, machine_of
+from tensorexpr.codegen.cuda.model.prediction import Prediction
+from tensorexpr.codegen.cuda.model.report import bytes_of, predictions
 from tensorexpr.codegen.cuda.nvidia import nvrtc
 from tensorexpr.codegen.gpu_code import GpuCode
-from tensorexpr.codegen.planners import autoschedule
-from tensorexpr.codegen.target import H200
-from tensorexpr.errors import TargetError
+from tensorexpr.errors import TargetError, TensorExprError
 from tensorexpr.records import as_dict, replace
-from tensorexpr.simplify import simplify
 
+Row = dict[str, Any]
 COUNTED = {
     "tensor cores": ("HMMA", "DMMA"),
     "multiply-adds": ("FFMA", "DFMA"),
@@ -44,58 +46,34 @@ COUNTED = {
 _INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]+)\*/\s+(@!?U?P(?!T)\w+\s+)?([A-Z][A-Z0-9_.]*)([^;]*);", re.MULTILINE)
 """An instruction in a listing: where, its predicate, its name, its operands. What never runs (@!PT), as the assembler puts in front of
 asynchronous copies, is none."""
+_TENSOR = {"bfloat16": "bf16", "float16": "f16", "float64": "f64"}
+"""The kind of operands of tensor cores for elements of a type."""
 
 
-OPEN = 4096
-"""What an extent is taken to be that is known only when a kernel runs."""
+def code_of(load: Workload, gradient: bool, facts: GpuFacts) -> GpuCode:
+    """A workload, or it and its gradients, on its way to a GPU of which no more is known than its facts."""
+    outputs, inputs = load.defined(gradient)
+    machine = replace(machine_of("cuda", arch=facts.arch), cores=facts.cores, precision=load.precision or "float32")
+    return GpuCode.of_program(fold_constants(te.program_of(outputs, inputs)), machine)
 
 
-def _gemm(n: int, dtype: str) -> tuple[list[te.Tensor], list[te.Tensor]]:
-    return _product(n, n, n, dtype)
+def predicted(load: Workload, code: GpuCode, made: nvrtc.Compiled, facts: GpuFacts) -> list[Prediction]:
+    """The launches of a workload, each with the time that the model gives it."""
+    return predictions(code.source, made, code.nest, facts, load.sizes())
 
 
-def _product(m: Any, inner: Any, n: Any, dtype: str) -> tuple[list[te.Tensor], list[te.Tensor]]:
-    a, b = te.placeholder((m, inner), dtype, name="a"), te.placeholder((inner, n), dtype, name="b")
-    return [te.compute((m, n), lambda i, j: te.sum(lambda k: a[i, k] * b[k, j], inner), name="c")], [a, b]
+def time_of(found: Sequence[Prediction], facts: GpuFacts) -> float:
+    """Nanoseconds of all launches, and of what lies between them."""
+    return sum(one.nanoseconds for one in found) + facts.launch * max(0, len(found) - 1)
 
 
-def _with_gradient(
-    make: Callable[..., te.Tensor], *shapes: tuple[int, ...], dtype: str = "float32"
-) -> tuple[list[te.Tensor], list[te.Tensor]]:
-    inputs = [te.placeholder(shape, dtype, name=f"x{k}") for k, shape in enumerate(shapes)]
-    y = make(*inputs)
-    head = te.placeholder(y.shape, dtype, name="head")
-    return [y, *te.gradient(y, inputs, head)], [*inputs, head]
-
-
-def _embedding() -> tuple[list[te.Tensor], list[te.Tensor]]:
-    table, ids = te.placeholder((50000, 256), name="table"), te.placeholder((1 << 18,), "int64", name="ids")
-    head = te.placeholder((1 << 18, 256), name="head")
-    y = te.compute((1 << 18, 256), lambda i, d: table[ids[i], d], name="y")
-    return list(te.gradient(y, [table], head)), [table, ids, head]
-
-
-WORKLOADS = {
-    "gemm 4096 float32": lambda: _gemm(4096, "float32"),
-    "gemm 4096 bfloat16": lambda: _gemm(4096, "bfloat16"),
-    "gemm 4096 float16": lambda: _gemm(4096, "float16"),
-    "gemm 4096 tf32": lambda: _gemm(4096, "float32"),
-    "gemm 2048 float64": lambda: _gemm(2048, "float64"),
-    "gemm 4095x4001x4101 float32": lambda: _product(4095, 4001, 4101, "float32"),
-    "gemm 4096x4100x4096 bfloat16": lambda: _product(4096, 4100, 4096, "bfloat16"),
-    "gemm open float32": lambda: _product(te.dim("m"), te.dim("k"), te.dim("n"), "float32"),
-    "gemm open bfloat16": lambda: _product(te.dim("m"), te.dim("k"), te.dim("n"), "bfloat16"),
-    "softmax 16384x8192 and gradient": lambda: _with_gradient(kernels.softmax, (16384, 8192)),
-    "conv 3x3 32x256x56x56 and gradients": lambda: _with_gradient(kernels.conv2d, (32, 256, 58, 58), (256, 256, 3, 3)),
-    "conv 3x3 of stride 2, padded, and gradients": lambda: _with_gradient(
-        lambda x, w: kernels.conv2d(x, w, stride=2, padding=1), (32, 256, 56, 56), (256, 256, 3, 3)
-    ),
-    "conv 3x3 bfloat16, padded, and gradients": lambda: _with_gradient(
-        lambda x, w: kernels.conv2d(x, w, padding=1), (32, 256, 64, 64), (256, 256, 3, 3), dtype="bfloat16"
-    ),
-    "max-pool 2x2 and gradient": lambda: _with_gradient(lambda x: kernels.max_pool2d(x, kernel_size=2), (32, 64, 112, 112)),
-    "embedding gradient": _embedding,
-}
+def limit_of(load: Workload, gradient: bool, facts: GpuFacts) -> float:
+    """Nanoseconds that the workload takes at least: its operations on the fastest unit that may do them, or what it reads and gives, each
+    once, at the rate of a copy."""
+    kind = "tf32" if load.precision == "tf32" else _TENSOR.get(load.spec.dtype)
+    products = load.spec.products or load.spec.group == "contraction"
+    rate = facts.tensor[KINDS.index(kind)] if kind and products else 64.0 * (facts.fp64 if kind == "f64" else facts.fp32)
+    return max(load.spec.work(gradient) / (rate * facts.cores * facts.clock), load.spec.moved(gradient) / facts.memory)
 
 
 def counts_of(words: Sequence[str]) -> dict[str, int]:
@@ -120,36 +98,49 @@ def main_loop(text: str) -> dict[str, int]:
     return best[2]
 
 
-def listing(arch: str, filters: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
-    """A row for every kernel of every workload."""
+def listing(arch: str, filters: Sequence[str] = ()) -> Iterator[Row]:
+    """A row for every kernel of every workload, forward and with its gradient, and one for each of these in all."""
     facts = facts_of(arch)
-    for name, make in WORKLOADS.items():
-        if filters and not any(part in name for part in filters):
-            continue
-        outputs, inputs = make()
-        program = simplify(te.program_of(outputs, inputs))
-        target = replace(H200.running(arch), precision="tf32" if "tf32" in name else "float32")
-        code = GpuCode.of_schedule(autoschedule(program, target))
-        made = code.compiled(arch)
-        text = _listings(made)
-        for one in predictions(code.source, made, code.nest, facts, dict.fromkeys(code.nest.sizes, OPEN)):
-            row: dict[str, Any] = {"arch": arch, "workload": name, "kernel": one.kernel, "grid": one.grid, "threads": one.threads}
-            row |= {"asked": one.shared - made.resources[one.kernel].shared, **as_dict(made.resources[one.kernel])}
-            if one.kernel in text:
-                counts = counts_of([word for _, _, word, _ in _INSTRUCTION.findall(text[one.kernel])])
-                row |= {"instructions": counts, "main loop": main_loop(text[one.kernel])}
-            row["predicted"] = {
-                "us": one.nanoseconds / 1e3,
-                "bound": one.bound,
-                "share of peak": one.share(facts),
-                "us by unit": {unit: t / 1e3 for unit, t in one.times.items() if t >= 0.02 * one.nanoseconds},
-                "blocks at once": one.resident.blocks,
-                "bytes from L2": one.l2_bytes,
-                "bytes of memory": one.memory_bytes,
-                "bytes touched": one.least_bytes,
-                "by data": one.by_data,
-            }
-            yield row
+    for load in gpu_workloads.all_of(False):
+        for gradient in (False, True) if load.spec.differentiable else (False,):
+            name = f"{load.spec.name}{', gradient' if gradient else ''}"
+            if not filters or any(part in name for part in filters):
+                try:
+                    yield from _rows_of(load, gradient, name, facts)
+                except TensorExprError as error:
+                    yield {"arch": arch, "workload": name, "failed": str(error)}
+
+
+def _rows_of(load: Workload, gradient: bool, name: str, facts: GpuFacts) -> Iterator[Row]:
+    code = code_of(load, gradient, facts)
+    made = code.compiled(facts.arch)
+    text, found = _listings(made), predicted(load, code, made, facts)
+    for one in {id(one): one for one in found}.values():
+        row: Row = {"arch": facts.arch, "workload": name, "kernel": one.kernel, "grid": one.grid, "threads": one.threads}
+        row["times"] = sum(other is one for other in found)
+        row |= {"asked": one.shared - made.resources[one.kernel].shared, **as_dict(made.resources[one.kernel])}
+        if one.kernel in text:
+            counts = counts_of([word for _, _, word, _ in _INSTRUCTION.findall(text[one.kernel])])
+            row |= {"instructions": counts, "main loop": main_loop(text[one.kernel])}
+        row["predicted"] = {
+            "us": one.nanoseconds / 1e3,
+            "bound": one.bound,
+            "share of peak": one.share(facts),
+            "us by unit": {unit: t / 1e3 for unit, t in one.times.items() if t >= 0.02 * one.nanoseconds},
+            "blocks at once": one.resident.blocks,
+            "bytes from L2": one.l2_bytes,
+            "bytes of memory": one.memory_bytes,
+            "bytes touched": one.least_bytes,
+            "by data": one.by_data,
+        }
+        yield row
+    time, limit = time_of(found, facts), limit_of(load, gradient, facts)
+    spills = sum(row.spill_loads + row.spill_stores for row in made.resources.values())
+    whole = {"us": time / 1e3, "limit us": limit / 1e3, "share of the limit": min(1.0, limit / time), "launches": len(found)}
+    whole |= {"spills": spills, "kernels of one thread": sum(one.threads * one.grid[0] * one.grid[1] * one.grid[2] == 1 for one in found)}
+    whole["bytes of memory"] = sum(one.memory_bytes for one in found)
+    whole["workspace"] = sum(bytes_of(buffer, load.sizes()) for buffer in code.nest.workspace)
+    yield {"arch": facts.arch, "workload": name, "whole": whole}
 
 
 def _listings(made: nvrtc.Compiled) -> dict[str, str]:
@@ -161,11 +152,19 @@ def _listings(made: nvrtc.Compiled) -> dict[str, str]:
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
-def described(row: dict[str, Any]) -> str:
+def described(row: Row) -> str:
     """A row as a line."""
+    if "failed" in row:
+        return f"{row['arch']}: {row['workload']}: failed: {row['failed']}"
+    if "whole" in row:
+        whole = row["whole"]
+        extra = [f"{whole[key]:.4g} {key}" for key in ("spills", "kernels of one thread", "workspace") if whole[key]]
+        line = f"predicted {whole['us']:.4g} us in {whole['launches']} launches, {whole['share of the limit']:.2f} of the limit"
+        return f"{row['arch']}: {row['workload']}: {'; '.join([line, *extra])}"
     predicted = row["predicted"]
+    times = f" {row['times']} times" if row["times"] > 1 else ""
     found = [
-        f"predicted {predicted['us']:.4g} us by {predicted['bound']}, {predicted['share of peak']:.0%} of peak",
+        f"predicted {predicted['us']:.4g} us{times} by {predicted['bound']}, {predicted['share of peak']:.0%} of peak",
         f"{row['registers']} registers, {row['shared']} bytes shared and {row['asked']} asked for",
         f"{predicted['blocks at once']} blocks at once",
     ]

@@ -28,15 +28,12 @@ import numpy as np
 import tensorexpr as te
 from tensorexpr.benchmarks import peers
 from tensorexpr.benchmarks.gpu import peers as gpu_peers
+from tensorexpr.benchmarks.gpu import resources
 from tensorexpr.benchmarks.gpu import workloads as gpu_workloads
 from tensorexpr.benchmarks.gpu.peers import Clock
 from tensorexpr.benchmarks.gpu.workloads import Workload
 from tensorexpr.codegen.auto.gpus import GpuFacts, facts_of, with_measured
-from tensorexpr.codegen.compile import fold_constants, machine_of
 from tensorexpr.codegen.cuda.launch.device import Device, current_device
-from tensorexpr.codegen.cuda.model.report import predictions
-from tensorexpr.codegen.gpu_code import GpuCode
-from tensorexpr.records import replace
 
 TURNS = (("torch", "deterministic", "cupy", "triton"), ("torch.compile", "jax"))
 """Peers by turn: the second turn's compile for seconds."""
@@ -51,19 +48,9 @@ PATIENCE = 25.0
 Row = dict[str, Any]
 
 
-def defined(load: Workload, gradient: bool) -> tuple[list[te.Tensor], list[te.Tensor]]:
-    """What is computed, and its inputs: the operation, or it and its gradients."""
-    spec, inputs = load.spec, load.placeholders()
-    output = spec.op(*inputs, **spec.static)
-    if not gradient:
-        return [output], inputs
-    given = te.placeholder(output.shape, output.dtype.name, name="head")
-    return [output, *te.gradient(output, [t for t in inputs if t.dtype.is_float], given)], [*inputs, given]
-
-
 def ours(load: Workload, arrays: Sequence[Any], head: Any | None) -> tuple[Callable[[], Any], te.CompiledFunction]:
     """A call of the compiled operation, or of it and its gradients, and the function."""
-    outputs, inputs = defined(load, head is not None)
+    outputs, inputs = load.defined(head is not None)
     function = te.build(outputs, inputs, target="cuda", **_options(load))
     return functools.partial(function, *arrays, *([] if head is None else [head])), function
 
@@ -74,11 +61,8 @@ def _options(load: Workload) -> dict[str, str]:
 
 def predicted(load: Workload, gradient: bool, facts: GpuFacts) -> float:
     """Milliseconds that the static model gives the kernels, without a GPU."""
-    outputs, inputs = defined(load, gradient)
-    machine = replace(machine_of("cuda", arch=facts.arch), cores=facts.cores, precision=load.precision or "float32")
-    code = GpuCode.of_program(fold_constants(te.program_of(outputs, inputs)), machine)
-    sizes = {f"n{n}": n for shape, _ in load.spec.shapes() for n in shape} if load.open_ else {}
-    return 1e-6 * sum(one.nanoseconds for one in predictions(code.source, code.compiled(facts.arch), code.nest, facts, sizes))
+    code = resources.code_of(load, gradient, facts)
+    return 1e-6 * sum(one.nanoseconds for one in resources.predicted(load, code, code.compiled(facts.arch), facts))
 
 
 def predict(record: Record, loads: Sequence[Workload], facts: GpuFacts, until: float) -> None:
@@ -127,8 +111,8 @@ def measure(load: Workload, gradient: bool, device: Device, clock: Clock, wanted
             row["problems"]["float64"] = _said(problem)
             gpu_peers.free()
     del results
-    resources = getattr(function, "resources", {})
-    row["kernels"] = {name: {"registers": r.registers, "spills": r.spill_stores, "shared": r.shared} for name, r in resources.items()}
+    taken = getattr(function, "resources", {})
+    row["kernels"] = {name: {"registers": r.registers, "spills": r.spill_stores, "shared": r.shared} for name, r in taken.items()}
     candidates: dict[str, Callable[[], Any]] = {"tensorexpr": call}
     for name in () if load.alone else wanted:
         try:

@@ -41,6 +41,19 @@ class Workload:
         shapes = [(tuple(dims.setdefault(n, te.dim(f"n{n}")) for n in shape), dtype) for shape, dtype in self.spec.shapes()]
         return [te.placeholder(shape, dtype, name=f"x{k}") for k, (shape, dtype) in enumerate(shapes)]
 
+    def defined(self, gradient: bool) -> tuple[list[te.Tensor], list[te.Tensor]]:
+        """What is computed, and its inputs: the operation, or it and its gradients."""
+        inputs = self.placeholders()
+        results = self.spec.op(*inputs, **self.spec.static)
+        if not gradient:
+            return [results], inputs
+        given = te.placeholder(results.shape, results.dtype.name, name="head")
+        return [results, *te.gradient(results, [t for t in inputs if t.dtype.is_float], given)], [*inputs, given]
+
+    def sizes(self) -> dict[str, int]:
+        """What the open extents are."""
+        return {f"n{n}": n for shape, _ in self.spec.shapes() for n in shape} if self.open_ else {}
+
     @property
     def scatters(self) -> bool:
         """Whether a gradient may be a scatter, so that PyTorch's deterministic mode is a peer of its own."""

@@ -20,6 +20,8 @@ from tensorexpr.records import record, replace
 FOLDER = Path(__file__).with_name("gpus")
 KINDS = ("bf16", "f16", "tf32", "f64")
 """Operands of tensor cores, by the suffix of PTX."""
+WHOLE = "wgmma "
+"""Stands before those of products of four warps, which are as fast as tensor cores are."""
 
 
 @record
@@ -77,7 +79,9 @@ class GpuFacts:
     """Nanoseconds from the end of a kernel to the beginning of the next on a stream."""
 
     def tensor_rate(self, kind: str) -> float:
-        """Operations of tensor cores in a cycle by `mma.sync` for a kind of operands."""
+        """Operations of tensor cores in a cycle for a kind of operands: by `mma.sync`, or by `wgmma` for one that begins with `WHOLE`."""
+        if kind.startswith(WHOLE):
+            return self.tensor[KINDS.index(kind.removeprefix(WHOLE))]
         return self.tensor[KINDS.index(kind)] * self.mma[KINDS.index(kind)]
 
 

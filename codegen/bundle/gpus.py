@@ -71,13 +71,14 @@ def architectures(gpus: Sequence[str]) -> tuple[str, ...]:
 
 
 def gpu_part(function: CompiledFunction, gpus: Sequence[str]) -> GpuPart:
-    """A function for GPUs: as it was compiled, where that was for one with no more shared memory than they have, else by the schedule that
-    the least of them gets."""
+    """A function for GPUs: as it was compiled, where that was for one with no more shared memory than they have and the same products, else
+    by the schedule that the least of them gets."""
     code = function.code if isinstance(function, GpuFunction) else None
     machine = machine_of("cuda") if code is None else code.schedule.target
     assert isinstance(machine, Gpu)
     machine = machine.running(*gpus)
-    if code is None or any(launch.shared > machine.shared_bytes for launch in code.source.launches):
+    others = code is None or code.nest.warpgroups != machine.warpgroups
+    if code is None or others or any(launch.shared > machine.shared_bytes for launch in code.source.launches):
         code = GpuCode.of_program(function.program, machine)
     images = {arch: compiled.cubin for arch, compiled in code.all_compiled(gpus).items()}
     nest = code.nest

@@ -184,6 +184,7 @@ class _Lowering(Scans):
             precision=self.state.target.precision if isinstance(self.state.target, Gpu) else "float32",
             atomics=tuple(n for n in declared if n in self.atomics and n in used),
             tensor_cores=not isinstance(self.state.target, Gpu) or self.state.target.tensor_cores,
+            warpgroups=isinstance(self.state.target, Gpu) and self.state.target.warpgroups,
         )
 
     def steps(self, parameters: Sequence[Buffer]) -> Iterator[tuple[str, Step]]:

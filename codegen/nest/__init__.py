@@ -1,7 +1,8 @@
 """Loop nests: what a schedule is lowered to, and all that the emitters of LLVM and CUDA ever see.
 
 `program` is the representation, `text` and `parse` write and read it, `verify` is what every nest satisfies, `interpret` runs one
-naively (the oracle of schedules, lowering and emitters), `names` renames buffers and loops, `picture` draws one for notebooks.
+naively (the oracle of schedules, lowering and emitters), `names` renames buffers and loops, `order` puts kernels where they need
+less memory, `picture` draws one for notebooks.
 """
 
 from tensorexpr.codegen.nest.program import (

@@ -130,6 +130,7 @@ class _Reader(ScalarReader):
             options.get("precision", "float32"),
             tuple(self.said["atomic"]),
             options.get("tensor_cores", True),
+            options.get("warpgroups", False),
         )
 
     def head(self, statement: ast.stmt, declared: Sequence[str]) -> tuple[str, dict[str, Any]]:
@@ -139,7 +140,9 @@ class _Reader(ScalarReader):
         given = [self.name(a) for a in arguments]
         if given != declared:
             self.fail(statement, f"expected the sizes and parameters {', '.join(declared)}, got {', '.join(given)}")
-        return name, self.options(call, {"precision": str, "tensor_cores": bool}, 'main(n, x, y, precision="tf32", tensor_cores=False)')
+        return name, self.options(
+            call, {"precision": str, "tensor_cores": bool, "warpgroups": bool}, 'main(n, x, y, precision="tf32", tensor_cores=False)'
+        )
 
     def buffer(self, statement: ast.AnnAssign, memories: Sequence[str]) -> Buffer:
         """The buffer that is declared; what is said of it beside its type is kept."""

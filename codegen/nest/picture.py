@@ -94,7 +94,9 @@ def drawing(lines: Sequence[Line]) -> str:
     at = [round(code) + 16 + step for step in (90, 200, 200 + 16 + _BAR, 390)]
     width, height = at[-1] + 8, (len(lines) + 1) * _ROW + 8
     most = max((line.operations or 0 for line in lines), default=0)
-    parts = [_text(x, 0, title, "end") for x, title in ((at[0], "iterations"), (at[1], "operations"), (at[3], "bytes"))]
+    titles = [(at[0], "iterations"), (at[1], "operations")]
+    titles += [(at[3], "bytes")] if any(line.bytes is not None for line in lines) else []
+    parts = [_text(x, 0, title, "end") for x, title in titles]
     for number, line in enumerate(lines, 1):
         if line.shade:
             inner = min(line.height, len(lines) - number + 1) * _ROW

@@ -194,7 +194,7 @@ class LoopNest(Node):
     With `precision` "tf32" sums of products may round
     their factors of float32 to it, where that is an instruction. Elements of `atomics` are updated (`b[i] = b[i] + v`, also by product,
     maximum, minimum) by several iterations of a parallel loop: each update is one piece, and they come in any order. `tensor_cores` says
-    whether the GPU has the instructions for products of matrices that we emit.
+    whether the GPU has the instructions for products of matrices that we emit, `warpgroups` whether it has those of four warps together.
     """
 
     name: str
@@ -210,6 +210,7 @@ class LoopNest(Node):
     precision: str = "float32"
     atomics: tuple[str, ...] = ()
     tensor_cores: bool = True
+    warpgroups: bool = False
 
     def __str__(self) -> str:
         from tensorexpr.codegen.nest.text import print_nest  # noqa: PLC0415

@@ -48,6 +48,7 @@ def print_nest(nest: LoopNest) -> str:
     """
     options = [] if nest.precision == "float32" else [f"precision={_quoted(nest.precision)}"]
     options += [] if nest.tensor_cores else ["tensor_cores=False"]
+    options += ["warpgroups=True"] if nest.warpgroups else []
     lines = [f"{_callable(nest.name)}({', '.join([*nest.sizes, *(b.name for b in nest.parameters), *options])})"]
     lines += [f"{size}: size" for size in nest.sizes]
     lines += [_declaration(b, _remarks(b, nest)) for b in nest.parameters]

@@ -11,7 +11,15 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from tensorexpr.algebra import with_narrow_sums, with_recurrences, with_sums_by_place, without_carries
+from tensorexpr.algebra import (
+    with_narrow_sums,
+    with_recurrences,
+    with_sent_values,
+    with_sums_by_key,
+    with_sums_by_place,
+    without_carries,
+    without_logarithms,
+)
 from tensorexpr.codegen import disk
 from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.codegen.schedule import Planned
@@ -34,15 +42,18 @@ REGROUPED = Options(reassociate=True)
 
 def simplified(program: Program, target: Target) -> Program:
     """The program that a default schedule is made for: in its simplest form, on a CPU with sums of products taken apart, tensors
-    in plain shapes, running tables for what results share, sums in the types that suit it, and few terms sent to where they belong.
+    in plain shapes, running tables for what results share, sums in the types that suit it, and terms sent to where they belong.
 
     A GPU has a thread for each result, and runs the steps of a scan one after the other; its tensor cores take 16-bit products as they are.
     """
     if target.is_gpu:
         return simplify(without_carries(program))
     found = simplify(factor_sums(without_carries(program), REGROUPED))
+    apart = factor_sums(found, REGROUPED)  # what was written where it is read may have factors, too
+    found = without_logarithms(found if apart is found else simplify(apart))
     shaped = with_plain_shapes(found)
-    return with_recurrences(with_narrow_sums(with_sums_by_place(found if shaped is found else simplify(shaped))))
+    found = with_sums_by_place(with_sums_by_key(found if shaped is found else simplify(shaped)))
+    return with_sent_values(with_recurrences(with_narrow_sums(found)))
 
 
 def calls_digest(schedule: Planned) -> str:

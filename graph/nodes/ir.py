@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 
 from tensorexpr.errors import Location
-from tensorexpr.ir import Constant, Define, Definition, Input, TensorType, integer
+from tensorexpr.ir import Constant, Definition, Input, TensorType, integer
 from tensorexpr.language.core.renaming import ProgramRenaming, local_names
 from tensorexpr.markup import amount, code, listing, page
 from tensorexpr.text import print_definition, print_type
-from tensorexpr.traversal import expressions, reads, size_names
+from tensorexpr.traversal import expressions, size_names
 
 Typed = tuple[str, TensorType]
 
@@ -345,15 +345,6 @@ def names_in(graph: Graph) -> set[str]:
         if isinstance(node, Compute):
             names.update(local_names(node.definition))
     return names
-
-
-def may_fail(node: Node) -> bool:
-    """Whether running a node can raise: it reads at places that depend on data, checks, or runs graphs or tools."""
-    return not isinstance(node, (Read, Assign, Print, Compute)) or (isinstance(node, Compute) and bool(_data_dependent(node.definition)))
-
-
-def _data_dependent(definition: Definition) -> bool:
-    return not isinstance(definition, Define) or any(name != definition.name for name in reads(definition))
 
 
 # -------------------------------------------------------------------------------------------------------------- text

@@ -19,6 +19,7 @@ from tensorexpr.codegen.cuda.launch.launch_text import launcher_text
 from tensorexpr.codegen.cuda.launch.plan import Plan
 from tensorexpr.codegen.gpu_code import GpuCode
 from tensorexpr.codegen.llvm import NativeModule, host
+from tensorexpr.codegen.target import code_for
 from tensorexpr.errors import TargetError, user_location
 from tensorexpr.interop.jax import cuda_text
 from tensorexpr.interop.jax.handler import Entry, Handlers, Kernel, common_words, messages_of, number_of, words_of
@@ -60,7 +61,7 @@ def architecture(operator: str) -> str:
             location=user_location(),
             hint="CUDA_VISIBLE_DEVICES chooses among them" if found else "jax.device_put(array, jax.devices('cpu')[0])",
         )
-    return f"sm_{found[0].replace('.', '')}"
+    return code_for(found[0].replace(".", ""))
 
 
 def kernel_of(program: Program, operator: str) -> Kernel:

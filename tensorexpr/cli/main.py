@@ -115,6 +115,8 @@ def _bench_options(commands: argparse._SubParsersAction[_Parser]) -> None:
     bench.add_argument("--quick", action="store_true", help="three rounds, and only peers that need no compiler of their own")
     bench.add_argument("--prepare", action="store_true", help="fill the peers' caches of compiled code, and time nothing")
     bench.add_argument("--memory", action="store_true", help="of models: the peak of memory in place of the time")
+    bench.add_argument("--first", action="store_true", help="of models: what backends add to the first call, with empty caches")
+    bench.add_argument("--onnx", action="store_true", help="of models: exported to ONNX, beside onnxruntime")
     bench.add_argument("--json", metavar="FILE", help="also write the results as JSON to this file")
     bench.add_argument("--html", metavar="FILE", help="also write a page, and pictures of the rooflines beside it")
     measured = bench.add_argument_group(f"of {', '.join(MEASURES)}")
@@ -245,8 +247,12 @@ def _bench(options: argparse.Namespace) -> int:
         return _subject("training", counts, options.rounds, options.json)
     if options.what == "models":
         if options.memory:
-            return _subject("networks_memory", counts, options.json, options.filter, options.quick)
-        return _subject("models", counts, options.rounds, options.json, options.filter, options.quick, options.prepare)
+            return _subject("networks.memory", counts, options.json, options.filter, options.quick)
+        if options.first:
+            return _subject("networks.first", counts, options.json, options.filter, options.quick, options.row_limit)
+        if options.onnx:
+            return _subject("networks.onnx", counts, options.rounds, options.json, options.filter, options.quick)
+        return _subject("networks.times", counts, options.rounds, options.json, options.filter, options.quick, options.prepare)
     if options.what == "products":
         return _subject("products", counts, options.rounds, options.json, options.filter)
     return _status(

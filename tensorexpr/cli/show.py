@@ -89,10 +89,14 @@ def outputs_and_inputs(found: Any, specs: list[str], static: list[str]) -> tuple
     return outputs, inputs, note
 
 
+def _arch(code: GpuCode) -> str:
+    target = code.schedule.target
+    return target.arch if isinstance(target, Gpu) else H200.arch
+
+
 def _explained(code: GpuCode) -> str:
     """How long the kernels are likely to take, as comments."""
-    target = code.schedule.target
-    arch = target.arch if isinstance(target, Gpu) else H200.arch
+    arch = _arch(code)
     compiled, facts = code.compiled(arch), facts_of(arch)
     lines = explained(predictions(code.source, compiled, code.nest, facts), facts).splitlines()
     return "\n".join(f"// {line}".rstrip() for line in lines)
@@ -157,7 +161,7 @@ def show(
     if stage in _CUDA_STAGES:
         schedule = autoschedule(outputs, "cuda", inputs, precision=precision)
         code = GpuCode.of_schedule(schedule)
-        text = code.source.text if stage == "cuda" else code.compiled(H200.arch).ptx
+        text = code.source.text if stage == "cuda" else code.compiled(_arch(code)).ptx
         return f"{text.rstrip()}\n\n{_explained(code)}" if explain else text, notes
     compiled = build(outputs, inputs)
     if stage in ("schedule", "calls"):

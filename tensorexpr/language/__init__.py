@@ -5,9 +5,10 @@
 are completed (`core.checks`), with names settled by `core.tracing`.
 """
 
+from tensorexpr.language.core.leaves import constant, dim, placeholder
 from tensorexpr.language.core.programs import evaluate, lift, names_of, program_of
 from tensorexpr.language.core.scalar import Scalar
-from tensorexpr.language.core.tensor import Tensor, constant, dim, placeholder
+from tensorexpr.language.core.tensor import Tensor
 from tensorexpr.language.definitions.combiners import reduce
 from tensorexpr.language.definitions.compute import compute
 from tensorexpr.language.definitions.functions import (

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tensorexpr.dtypes import DType, dtype, float64
-from tensorexpr.errors import GradientCheckError, user_location
+from tensorexpr.errors import DefinitionError, GradientCheckError, user_location
 from tensorexpr.hints import checked
 from tensorexpr.ir import Apply, Cast, Program, Reduce
 from tensorexpr.markup import listing
@@ -83,7 +83,17 @@ def check_gradient(operation: Op, *arrays: Any, **keywords: Any) -> GradientChec
             hint=f"te.check_gradient({operation.name}, {', '.join(operation.parameters)})",
         )
     trees, chosen = operation.arrays(arrays, keywords)
-    check = Check(operation, [map_tree(_widen, tree) for tree in trees], chosen)
+    try:
+        check = Check(operation, [map_tree(_widen, tree) for tree in trees], chosen)
+    except DefinitionError as error:
+        if all(not dtype(array.dtype).is_float or array.dtype == np.float64 for array in leaves(trees)):
+            raise
+        raise GradientCheckError(
+            f"{operation.name}: expected an operation that can be computed in float64, to compare with differences, got {error.message}",
+            term=error.term,
+            location=error.location,
+            hint='a dtype that follows the arguments, te.cast(0, x.dtype), in place of "float32"',
+        ) from error
     found = check.along(check.directions)
     for mode in ("reverse", "forward"):
         value = getattr(found, mode)

@@ -69,7 +69,7 @@ def narrowed(expr: Reduce, context: Context) -> Expr:
 
 
 def _with_condition_of_value(expr: Reduce) -> Reduce:
-    """sum(where(c, e, 0) for ...) -> sum(e for ... if c), for every combiner with its identity, through casts of a sum"""
+    """sum(where(c, e, 0) for ...) -> sum(e for ... if c), for every combiner with its identity, through casts and minus signs of a sum"""
     if not expr.combiner.is_builtin or expr.combiner.name in ("argmax", "argmin"):
         return expr
     value, casts = expr.values[0], []
@@ -102,6 +102,9 @@ def _condition_and_term(value: Expr, combiner: str) -> tuple[Expr, Expr] | None:
             return condition, taken
         if _is_identity(taken, combiner):
             return negate(condition), otherwise
+    if combiner == "sum" and value.op.name == "neg":
+        found = _condition_and_term(value.args[0], combiner)  # neither zero changes a sum, which starts from 0.0
+        return None if found is None else (found[0], apply("neg", found[1]))
     if combiner == "any" and value.op.name == "and":
         parts = list(conjuncts(value))
         moving = [p for p in parts if reads_nothing(p)]

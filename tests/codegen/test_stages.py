@@ -48,10 +48,19 @@ def longest(schedule, plain=False):
 @pytest.mark.parametrize("target", [host_target(), H200], ids=["cpu", "gpu"])
 @pytest.mark.parametrize("periods", [(2, 3), (2, 3) * 4, (2, 3) * 8], ids=["2", "8", "16"])
 def test_no_kernel_of_a_default_schedule_is_long(periods, target, monkeypatch):
-    monkeypatch.setattr(stages, "MOST_WRITTEN", 20_000)  # the copies of the classes of two terms are 31,000
+    for name in ("MOST_WRITTEN", "MOST_WRITTEN_GPU"):
+        monkeypatch.setattr(stages, name, 20_000)  # the copies of the classes of two terms are 31,000
     program = of_classes(*periods)
     schedule = default_schedule(program, target)
     assert longest(schedule, plain=schedule.origin == PLAIN) <= stages.MOST_WRITTEN
+
+
+def test_the_gradient_of_a_product_keeps_its_tiles_on_a_gpu():
+    """A tile of registers that loops are written out for is 100,000 operations, nearly all of them indices: no reason for plain loops."""
+    a, b, head = (te.placeholder((4096, 4096), name=name) for name in ("a", "b", "head"))
+    y = te.compute((4096, 4096), lambda i, j: te.sum(lambda k: a[i, k] * b[k, j], 4096), name="y")
+    schedule = default_schedule(te.program_of([y, *te.gradient(y, [a, b], head)], [a, b, head]), H200)
+    assert schedule.origin != PLAIN and longest(schedule) > 100_000
 
 
 @pytest.mark.parametrize("seed", share_of(range(20)))

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from tensorexpr import dtypes, errors
+from tensorexpr import dtypes, errors, kernels
 from tensorexpr import language as te
 from tests.language.messages import refused
 
@@ -188,3 +188,22 @@ def test_products_of_narrow_integers_warn_once_with_the_cast_to_write():
         te.compute((), lambda: te.sum(lambda k: te.cast(a[k], "int32") * te.cast(a[k], "int32"), 5))
         te.compute((), lambda: te.sum(lambda k: te.cast(a[k] * a[k], "int64"), 5))
         te.compute((), lambda: te.sum(lambda k: a[k] * 2, 5))
+
+
+def test_data_that_becomes_float64_by_a_number_warns_once_with_what_to_write():
+    x = te.placeholder((5,), name="x")
+
+    def scaled():
+        return te.compute((5,), lambda i: x[i] / np.sqrt(6))
+
+    with pytest.warns(errors.PromotionWarning, match=r"x\[i\] of float32 becomes float64, the dtype of the number 2\.449") as seen:
+        scaled()
+        scaled()
+    assert len(seen) == 1 and str(seen[0].message).endswith("; float(2.449489742783178) keeps float32")
+    with pytest.warns(errors.PromotionWarning, match=r'te\.cast\(0\.5 \* f64\(i\), "float32"\) keeps float32'):
+        te.compute((5,), lambda i: x[i] - 0.5 * i)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        te.compute((5,), lambda i: x[i] * i + x[i] * float(np.sqrt(6)) + x[i] * np.float32(2))
+        te.compute((5,), lambda i: te.cast(x[i], "float64") * np.sqrt(6))
+        kernels.interpolate(np.ones((1, 1, 4, 4), np.float32), size=(8, 8))  # lines of the library are not the user's

@@ -278,7 +278,7 @@ def test_without_gpus_programs_for_them_are_refused(monkeypatch):
     with pytest.raises(te.TargetError, match=r"layer: expected GPUs of one kind in JAX, got kinds 9.0, 8.6"):
         cuda.architecture("layer")
     monkeypatch.setattr(jax, "devices", lambda platform: kinds[:1])
-    assert cuda.architecture("layer") == "sm_90"
+    assert cuda.architecture("layer") == "sm_90a"
     monkeypatch.setenv("TENSOREXPR_CUDA_DRIVER", "/nowhere/libcuda.so")
     with pytest.raises(te.TargetError, match=r"tensorexpr.interop.jax: expected CUDA's driver as /nowhere/libcuda.so, got: "):
         cuda.driver()

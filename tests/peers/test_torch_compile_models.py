@@ -315,6 +315,15 @@ def test_the_backward_program_runs_no_forward_again():
     assert "aten.convolution_backward.default" in backward
 
 
+def test_a_graph_may_be_differentiated_again():
+    network, x = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 8), nn.Softmax(-1)), torch.randn(4, 6)
+    eager, ours = network(x), compiled(network)(x)
+    for head in torch.randn(3, 4, 8):
+        wanted = torch.autograd.grad(eager, list(network.parameters()), head, retain_graph=True)
+        found = torch.autograd.grad(ours, list(network.parameters()), head, retain_graph=True)
+        torch.testing.assert_close(found, wanted)
+
+
 def test_memory_of_arguments_is_free_when_the_program_has_run():
     def f(x):
         return torch.tanh(x)

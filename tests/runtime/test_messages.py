@@ -133,6 +133,10 @@ def test_gradient_checks_of_nothing_floating():
 
 
 def test_a_gradient_check_outside_of_the_domain():
+    start = te.op(lambda x: te.scan(lambda t, s: te.compute((), lambda: s[()] + x[t]), te.compute((), lambda: te.cast(0, "float32")), 4))
+    lines = said(GradientCheckError, lambda: te.check_gradient(start, np.ones(4, np.float32)))
+    assert "expected an operation that can be computed in float64, to compare with differences, got te.scan: expected" in lines[0]
+    assert lines[-1] == '  hint: a dtype that follows the arguments, te.cast(0, x.dtype), in place of "float32"'
     lines = said(GradientCheckError, lambda: te.check_gradient(logarithm, -A))
     assert lines[0] == "logarithm: expected finite values around these arrays, got nan"
     assert lines[-1] == "  hint: choose arrays inside the domain of the function"

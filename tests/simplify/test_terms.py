@@ -152,3 +152,42 @@ def test_a_sum_inside_a_sum_is_made_once_where_another_definition_needs_it() -> 
     assert "w_sum[p, j]: f32[500, 200] = sum(w[p, i] * c[i, j] for i in range(200))\n" in text
     assert text.count("w_sum[p, j]") == 3, text
     assert text.count("sum(") == 4, text  # the tensor, the risk, what it adds to the gradient by the other factor, the gradient by c
+
+
+def test_products_are_one_term_in_either_order_of_their_factors() -> None:
+    both = (
+        "x: f32[500, 300] = input()\nz: f32[500, 300] = input()\n"
+        "y[i, j]: f32[500, 300] = x[i, j] / exp(sum(x[i, k] * z[i, k] for k in range(300)))\n"
+        "v[i, j]: f32[500, 300] = z[i, j] * tanh(sum(z[i, k] * x[i, k] for k in range(300)))\nreturn y, v\n"
+    )
+    assert body(both).count("sum(") == 1
+
+
+def test_sums_of_components_go_into_the_sum_that_reads_them_once() -> None:
+    kernel = (
+        "x: f32[500, {0}] = input()\nz: f32[300, {0}] = input()\n"
+        "k[i, j]: f32[500, 300] = exp(-sum((x[i, e] - z[j, e]) * (x[i, e] - z[j, e]) for e in range({0})))\n"
+    )
+    once = f"{kernel}y[i]: f32[500] = sum(k[i, j] for j in range(300))\nreturn y\n"
+    assert body(once.format(3)).startswith("y[i]: f32[500] = sum(exp(-sum(")
+    assert body(once.format(60)).startswith("k[i, j]")  # a product of its own
+    twice = f"{kernel}y[i]: f32[500] = sum(k[i, j] for j in range(300))\nv[j]: f32[300] = sum(k[i, j] for i in range(500))\nreturn y, v\n"
+    assert body(twice.format(3)).startswith("k[i, j]")
+
+
+def test_the_class_of_a_point_is_found_without_a_loop_also_under_a_minus() -> None:
+    text = (
+        "h: f32[40] = input()\nt: i32[40] = input()\ny[i]: f32[40] = sum(-where(i64(t[i]) == j, h[i], 0.0) for j in range(500))\nreturn y\n"
+    )
+    program = parse_program(text)
+    assert "sum(" not in body(text) and "-h[i]" in body(text)
+    inputs = {"h": np.float32([0.0, -0.0, np.nan, np.inf] * 10), "t": np.arange(-5, 35, dtype=np.int32) * 20}
+    np.testing.assert_array_equal(evaluate_program(simplify(program), inputs)["y"], evaluate_program(program, inputs)["y"])
+
+
+def test_factors_leave_sums_also_where_they_were_written_elsewhere() -> None:
+    x, y = te.placeholder((400, 256), name="x"), te.placeholder((400, 256), name="y")
+    norms = [te.compute((400,), lambda i, a=a: te.sqrt(te.sum(lambda k: a[i, k] * a[i, k], 256) + 1e-8)) for a in (x, y)]
+    u, v = (te.compute((400, 256), lambda i, k, a=a, n=n: a[i, k] / n[i]) for a, n in zip((x, y), norms, strict=True))
+    cosine = te.compute((400,), lambda i: te.sum(lambda k: u[i, k] * v[i, k], 256), name="cosine")
+    assert "cosine[i]: f32[400] = sum(x[i, k] * y[i, k] for k in range(256)) / " in print_program(as_built(cosine, [x, y]))

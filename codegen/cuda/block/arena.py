@@ -8,6 +8,7 @@ place in memory whose size is said at the launch, and a driver wants to be told 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 DECLARED = 48 << 10
 """Bytes of shared memory that a kernel may declare."""
@@ -15,8 +16,9 @@ ALIGNMENT = 128
 """Bytes of which every buffer of an arena begins at a multiple: one row of all banks."""
 
 
-def arena(sizes: Mapping[str, int]) -> tuple[dict[str, int], int]:
-    """Where each buffer of so many bytes begins, and the bytes of all; nothing where they may be declared.
+def arena(sizes: Mapping[str, int], aligned: Mapping[str, int] = MappingProxyType({})) -> tuple[dict[str, int], int]:
+    """Where each buffer of so many bytes begins, at multiples of what is said of it in `aligned`, and the bytes of all; nothing where they
+    may be declared.
 
     No two share a place, also where one is dead before the other is born: barriers order what touches one buffer.
     """
@@ -24,6 +26,7 @@ def arena(sizes: Mapping[str, int]) -> tuple[dict[str, int], int]:
         return {}, 0
     places, end = {}, 0
     for name, size in sizes.items():
+        end += -end % aligned.get(name, ALIGNMENT)
         places[name] = end
         end += -(-size // ALIGNMENT) * ALIGNMENT
     return places, end

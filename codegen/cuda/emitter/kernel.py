@@ -11,6 +11,7 @@ from tensorexpr.codegen.cuda.block.arena import arena
 from tensorexpr.codegen.cuda.block.bound import settled
 from tensorexpr.codegen.cuda.block.leaving import leave_together
 from tensorexpr.codegen.cuda.block.threads import Team, team_of
+from tensorexpr.codegen.cuda.emitter.groups import PATTERN
 from tensorexpr.codegen.cuda.emitter.source import Launch
 from tensorexpr.codegen.cuda.emitter.statements import Statements
 from tensorexpr.codegen.cuda.thread import values as v
@@ -107,9 +108,11 @@ class Kernel(Statements):
         else:
             for buffer in buffers_inside(team.body):
                 self.buffers[buffer.name] = buffer
+            self.find_groups(team.body)
             shared = [b for b in buffers_inside(team.body) if team.homes.get(b.name) == "shared"]
             slots = prod(team.shape[1:]) if self.slot() else 1
-            self.arena, asked = arena({b.name: slots * prod(self.extents(b)) * b.dtype.itemsize for b in shared})
+            sizes = {b.name: slots * prod(self.extents(b)) * b.dtype.itemsize for b in shared}
+            self.arena, asked = arena(sizes, dict.fromkeys(self.swizzled, PATTERN))
             self.leaves = leave_together(team.body, team.warps)
             self.block(team.body, lines, "  ")
         threads = team.shape if team is not None else (THREADS if cut else 1, 1, 1)

@@ -309,7 +309,7 @@ def _points(access: Access, lengths: Mapping[str, int | None]) -> tuple[list[str
     if any(n not in lengths for n in names):
         return names, None
     axes = dict(zip(names, np.ix_(*(np.arange(lengths[n] or 0) for n in names)), strict=True))
-    values = [_value(i, axes) for i in inner]
+    values = [evaluated(i, axes) for i in inner]
     shape = tuple(lengths[n] or 0 for n in names)
     return names, None if any(v is None for v in values) else [np.broadcast_to(v, shape) for v in values]  # type: ignore[arg-type]
 
@@ -317,14 +317,15 @@ def _points(access: Access, lengths: Mapping[str, int | None]) -> tuple[list[str
 _ARITHMETIC = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "floordiv": np.floor_divide, "mod": np.mod}
 
 
-def _value(e: Expr, axes: Mapping[str, np.ndarray]) -> np.ndarray | None:
+def evaluated(e: Expr, axes: Mapping[str, np.ndarray]) -> np.ndarray | None:
+    """An index at all points of some axes; None where it is more than sums and quotients."""
     match e:
         case Const():
             return np.asarray(int(e.value))
         case Index():
             return axes[e.name]
         case Apply() if e.op.name in _ARITHMETIC:
-            left, right = (_value(a, axes) for a in e.args)
+            left, right = (evaluated(a, axes) for a in e.args)
             return None if left is None or right is None else np.asarray(_ARITHMETIC[e.op.name](left, right))
     return None
 

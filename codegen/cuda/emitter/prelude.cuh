@@ -95,7 +95,7 @@ template <class T, int N> TE_INLINE void te_store(T *to, const T (&from)[N]) {
 // Shared memory that a launch asks for: the buffer that begins so many bytes into it.
 
 #ifndef TE_HOST
-extern __shared__ __align__(128) unsigned char te_arena_bytes[];
+extern __shared__ __align__(1024) unsigned char te_arena_bytes[];
 template <class T> TE_INLINE T &te_arena(int at) { return *reinterpret_cast<T *>(te_arena_bytes + at); }
 #endif
 
@@ -251,6 +251,93 @@ TE_MMA_REST
 #endif
 TE_INLINE uint32_t te_pair(te_bf16 low, te_bf16 high) { return (uint32_t)low.bits | (uint32_t)high.bits << 16; }
 TE_INLINE uint32_t te_pair(te_f16 low, te_f16 high) { return (uint32_t)low.bits | (uint32_t)high.bits << 16; }
+
+// ------------------------------------------------------------------------------------- products of a warpgroup
+// Four warps together (sm_90a alone): of the result, 64 rows, each warp has 16 below each other, spread over its lanes as those of a warp;
+// `c` has of all columns the sums of row r, then of row r + 8. Both factors are read from shared memory, by themselves: rows of 128 bytes
+// whose chunks of sixteen lie in another order from row to row, a row for each row of the result (column, of the second) or, TURNED, for
+// each term of its sums; `te_tile` says where. What threads have written there they hand over by `te_hand_over`, and a barrier. Sums and tiles are
+// the machine's between `te_group_enter` and `te_group_wait`; `te_group_wait_before` gives back the tiles of all products but the last batch.
+
+#ifndef TE_HOST
+template <int N> TE_INLINE void te_pinned(float (&c)[N]) {
+#pragma unroll
+  for (int k = 0; k < N; ++k) asm volatile("" : "+f"(c[k]) :: "memory");
+}
+TE_INLINE void te_ptx_group_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+template <int N> TE_INLINE void te_ptx_group_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory"); }
+TE_INLINE void te_group_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+TE_INLINE void te_hand_over() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+TE_INLINE void te_group_wait_before() { te_ptx_group_wait<1>(); }
+template <int N> TE_INLINE void te_group_enter(float (&c)[N]) {
+  te_pinned(c);
+  te_ptx_group_fence();
+}
+template <int N> TE_INLINE void te_group_wait(float (&c)[N]) {
+  te_ptx_group_wait<0>();
+  te_pinned(c);
+}
+#define TE_SUMS_64                                                                                                     \
+  "+f"(c[0]), "+f"(c[1]), "+f"(c[16]), "+f"(c[17]), "+f"(c[2]), "+f"(c[3]), "+f"(c[18]), "+f"(c[19]), "+f"(c[4]),      \
+  "+f"(c[5]), "+f"(c[20]), "+f"(c[21]), "+f"(c[6]), "+f"(c[7]), "+f"(c[22]), "+f"(c[23]), "+f"(c[8]), "+f"(c[9]),      \
+  "+f"(c[24]), "+f"(c[25]), "+f"(c[10]), "+f"(c[11]), "+f"(c[26]), "+f"(c[27]), "+f"(c[12]), "+f"(c[13]),              \
+  "+f"(c[28]), "+f"(c[29]), "+f"(c[14]), "+f"(c[15]), "+f"(c[30]), "+f"(c[31])
+#define TE_NAMES_64                                                                                                    \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "     \
+  "%24, %25, %26, %27, %28, %29, %30, %31"
+#define TE_SUMS_128                                                                                                    \
+  "+f"(c[0]), "+f"(c[1]), "+f"(c[32]), "+f"(c[33]), "+f"(c[2]), "+f"(c[3]), "+f"(c[34]), "+f"(c[35]), "+f"(c[4]),      \
+  "+f"(c[5]), "+f"(c[36]), "+f"(c[37]), "+f"(c[6]), "+f"(c[7]), "+f"(c[38]), "+f"(c[39]), "+f"(c[8]), "+f"(c[9]),      \
+  "+f"(c[40]), "+f"(c[41]), "+f"(c[10]), "+f"(c[11]), "+f"(c[42]), "+f"(c[43]), "+f"(c[12]), "+f"(c[13]),              \
+  "+f"(c[44]), "+f"(c[45]), "+f"(c[14]), "+f"(c[15]), "+f"(c[46]), "+f"(c[47]), "+f"(c[16]), "+f"(c[17]),              \
+  "+f"(c[48]), "+f"(c[49]), "+f"(c[18]), "+f"(c[19]), "+f"(c[50]), "+f"(c[51]), "+f"(c[20]), "+f"(c[21]),              \
+  "+f"(c[52]), "+f"(c[53]), "+f"(c[22]), "+f"(c[23]), "+f"(c[54]), "+f"(c[55]), "+f"(c[24]), "+f"(c[25]),              \
+  "+f"(c[56]), "+f"(c[57]), "+f"(c[26]), "+f"(c[27]), "+f"(c[58]), "+f"(c[59]), "+f"(c[28]), "+f"(c[29]),              \
+  "+f"(c[60]), "+f"(c[61]), "+f"(c[30]), "+f"(c[31]), "+f"(c[62]), "+f"(c[63])
+#define TE_NAMES_128                                                                                                   \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "     \
+  "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, "     \
+  "%46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define TE_SUMS_256                                                                                                    \
+  "+f"(c[0]), "+f"(c[1]), "+f"(c[64]), "+f"(c[65]), "+f"(c[2]), "+f"(c[3]), "+f"(c[66]), "+f"(c[67]), "+f"(c[4]),      \
+  "+f"(c[5]), "+f"(c[68]), "+f"(c[69]), "+f"(c[6]), "+f"(c[7]), "+f"(c[70]), "+f"(c[71]), "+f"(c[8]), "+f"(c[9]),      \
+  "+f"(c[72]), "+f"(c[73]), "+f"(c[10]), "+f"(c[11]), "+f"(c[74]), "+f"(c[75]), "+f"(c[12]), "+f"(c[13]),              \
+  "+f"(c[76]), "+f"(c[77]), "+f"(c[14]), "+f"(c[15]), "+f"(c[78]), "+f"(c[79]), "+f"(c[16]), "+f"(c[17]),              \
+  "+f"(c[80]), "+f"(c[81]), "+f"(c[18]), "+f"(c[19]), "+f"(c[82]), "+f"(c[83]), "+f"(c[20]), "+f"(c[21]),              \
+  "+f"(c[84]), "+f"(c[85]), "+f"(c[22]), "+f"(c[23]), "+f"(c[86]), "+f"(c[87]), "+f"(c[24]), "+f"(c[25]),              \
+  "+f"(c[88]), "+f"(c[89]), "+f"(c[26]), "+f"(c[27]), "+f"(c[90]), "+f"(c[91]), "+f"(c[28]), "+f"(c[29]),              \
+  "+f"(c[92]), "+f"(c[93]), "+f"(c[30]), "+f"(c[31]), "+f"(c[94]), "+f"(c[95]), "+f"(c[32]), "+f"(c[33]),              \
+  "+f"(c[96]), "+f"(c[97]), "+f"(c[34]), "+f"(c[35]), "+f"(c[98]), "+f"(c[99]), "+f"(c[36]), "+f"(c[37]),              \
+  "+f"(c[100]), "+f"(c[101]), "+f"(c[38]), "+f"(c[39]), "+f"(c[102]), "+f"(c[103]), "+f"(c[40]), "+f"(c[41]),          \
+  "+f"(c[104]), "+f"(c[105]), "+f"(c[42]), "+f"(c[43]), "+f"(c[106]), "+f"(c[107]), "+f"(c[44]), "+f"(c[45]),          \
+  "+f"(c[108]), "+f"(c[109]), "+f"(c[46]), "+f"(c[47]), "+f"(c[110]), "+f"(c[111]), "+f"(c[48]), "+f"(c[49]),          \
+  "+f"(c[112]), "+f"(c[113]), "+f"(c[50]), "+f"(c[51]), "+f"(c[114]), "+f"(c[115]), "+f"(c[52]), "+f"(c[53]),          \
+  "+f"(c[116]), "+f"(c[117]), "+f"(c[54]), "+f"(c[55]), "+f"(c[118]), "+f"(c[119]), "+f"(c[56]), "+f"(c[57]),          \
+  "+f"(c[120]), "+f"(c[121]), "+f"(c[58]), "+f"(c[59]), "+f"(c[122]), "+f"(c[123]), "+f"(c[60]), "+f"(c[61]),          \
+  "+f"(c[124]), "+f"(c[125]), "+f"(c[62]), "+f"(c[63]), "+f"(c[126]), "+f"(c[127])
+#define TE_NAMES_256                                                                                                   \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, "     \
+  "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, "     \
+  "%46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, "     \
+  "%68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, "     \
+  "%90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, "     \
+  "%110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+#define TE_GROUP_PRODUCT(name, types, shape, count, names, sums, rest)                                                  \
+  template <bool A_TURNED, bool B_TURNED> TE_INLINE void name(float (&c)[count], uint64_t a, uint64_t b) {              \
+    asm volatile("wgmma.mma_async.sync.aligned." shape ".f32." types " {" names "}, " rest ";"                          \
+                 : sums : "l"(a), "l"(b), "n"(A_TURNED), "n"(B_TURNED) : "memory");                                     \
+  }
+TE_GROUP_PRODUCT(te_group_f16, "f16.f16", "m64n64k16", 32, TE_NAMES_64, TE_SUMS_64, "%32, %33, 1, 1, 1, %34, %35")
+TE_GROUP_PRODUCT(te_group_bf16, "bf16.bf16", "m64n64k16", 32, TE_NAMES_64, TE_SUMS_64, "%32, %33, 1, 1, 1, %34, %35")
+TE_GROUP_PRODUCT(te_group_f16, "f16.f16", "m64n128k16", 64, TE_NAMES_128, TE_SUMS_128, "%64, %65, 1, 1, 1, %66, %67")
+TE_GROUP_PRODUCT(te_group_bf16, "bf16.bf16", "m64n128k16", 64, TE_NAMES_128, TE_SUMS_128, "%64, %65, 1, 1, 1, %66, %67")
+TE_GROUP_PRODUCT(te_group_f16, "f16.f16", "m64n256k16", 128, TE_NAMES_256, TE_SUMS_256, "%128, %129, 1, 1, 1, %130, %131")
+TE_GROUP_PRODUCT(te_group_bf16, "bf16.bf16", "m64n256k16", 128, TE_NAMES_256, TE_SUMS_256, "%128, %129, 1, 1, 1, %130, %131")
+#endif
+// Where a tile begins; bytes from one column of patterns of eight rows to the next, and from one row of them.
+template <int LEAD, int STRIDE> TE_INLINE uint64_t te_tile(const void *start) {
+  return (uint64_t)(te_ptx_shared(start) >> 4 & 0x3fffu) | (uint64_t)(LEAD >> 4) << 16 | (uint64_t)(STRIDE >> 4) << 32 | 1ull << 62;
+}
 
 // ------------------------------------------------------------------------------------------------------ integers
 // Division rounds to minus infinity and gives 0 for a divisor of 0; shifts of any distance; powers wrap. Nothing traps.

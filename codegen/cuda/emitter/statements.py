@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import prod
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.cuda.block.leaving import has_check
 from tensorexpr.codegen.cuda.block.shuffles import Shuffle, Warps
 from tensorexpr.codegen.cuda.block.threads import Barrier, Team, idle_axes, is_lanes, stages_ahead, stages_filled
+from tensorexpr.codegen.cuda.emitter.groups import PATTERN, Group, all_sums, group_of, group_text, swizzled_shape
 from tensorexpr.codegen.cuda.emitter.mma import WARP, Product, product_of
 from tensorexpr.codegen.cuda.emitter.products import may_rotate, write_product, write_rotated
 from tensorexpr.codegen.cuda.thread import values as v
@@ -59,6 +61,10 @@ class Statements:
         """Groups of copies, of the last ones, that barriers here do not wait for: those of iterations to come of the loop `ahead_of`."""
         self.ahead_of = ""
         self.in_group = False
+        self.swizzled: frozenset[str] = frozenset()
+        """Tiles that products of warpgroups read: all products of the kernel are such."""
+        self.under_product = False
+        """Whether a product is under way behind its place in the loop that is here, until the next iteration has begun its own."""
 
     def word(self, name: str, role: str = "") -> str:
         """An identifier of C++ for a name of the nest, the same each time: its own, or its `role` where that of many loops is long."""
@@ -89,7 +95,7 @@ class Statements:
         own = frozenset(name for name, home in homes.items() if home == "lane")
         slot = self.slot()
         slots = {name: slot for name, home in homes.items() if home == "shared"} if slot else {}
-        return Emitter(Surroundings(self.buffers, self.scope, self.word, self.temporary, own, slots), names, lines)
+        return Emitter(Surroundings(self.buffers, self.scope, self.word, self.temporary, own, slots, self.swizzled), names, lines)
 
     def slot(self) -> str:
         """The index of a warp among those of its block, where each has shared memory of its own."""
@@ -120,6 +126,7 @@ class Statements:
                 self.unmet = False
                 if self.copies:  # a warp that is a block of its own, too
                     lines.append(f"{margin}te_copies_wait<{self.under_way}>();" if self.under_way else f"{margin}te_copies_wait_all();")
+                lines += [f"{margin}te_hand_over();"] if self.swizzled else []
                 lines.append(f"{margin}{'__syncwarp' if s.warp else '__syncthreads'}();")
             case Shuffle():
                 source, into = self.emitter(frozenset(), before).place(s.source.tensor, s.source.indices), self.word(s.into.name)
@@ -140,7 +147,7 @@ class Statements:
                     self.leave(lines, margin)
             case For() if self.team is not None and not self.in_lanes and (made := self.product(s)) is not None:
                 self.in_lanes = True
-                write_product(self, made, lines, margin)
+                self.multiplied(made, lines, margin)
                 self.in_lanes = False
             case For():
                 self.loop(s, lines, margin)
@@ -261,20 +268,51 @@ class Statements:
         if self.team.shape[0] % WARP or any(n > 1 for n in self.team.shape[1:]):
             return None
         shared = {name: self.extents(self.buffers[name]) for name, home in self.team.homes.items() if home == "shared"}
+        shared |= {name: self.lengths(self.buffers[name]) for name in self.swizzled}  # whose axes these are
         pitch = {name: tuple(prod(extents[k + 1 :]) for k in range(len(extents))) for name, extents in shared.items()}
         found = product_of(s, self.team.homes, pitch, self.nest.precision)
         return found if found is not None and integer(found.lane.stop) == self.team.shape[0] else None
 
-    def rotated(self, s: For) -> Product | None:
-        """The product of a loop that does nothing but wait for tiles, fill others and multiply, if its fragments are loaded ahead: each
-        iteration must have tiles, also one behind the last, which are read there without use: with no more iterations than stages, an
-        iteration's own stage is its number, and behind the last there is none."""
-        if s.kind != "serial" or len(s.body) != 3 or not (isinstance(s.start, Const) and isinstance(s.stop, Const)):
+    def find_groups(self, body: Block) -> None:
+        """Finds the products of warpgroups: all of a kernel are, or none, as tiles lie otherwise for those of warps."""
+        if not self.nest.warpgroups or has_check(body):
+            return
+        made = [product for s in _loops(body) if (product := self.product(s)) is not None]
+        groups = [self.group(product) for product in made]
+        if None not in groups:
+            self.swizzled = frozenset(tile for group in groups if group is not None for tile in group.tiles)
+
+    def group(self, made: Product) -> Group | None:
+        """The product of warpgroups that one of warps is, if it is one."""
+        assert self.team is not None
+        return group_of(made, {name: tuple(self.lengths(self.buffers[name])) for name in self.team.homes})
+
+    def multiplied(self, made: Product, lines: list[str], margin: str) -> None:
+        """The lines of a product."""
+        group = self.group(made) if self.swizzled else None
+        if group is None:
+            write_product(self, made, lines, margin)
+            return
+        group_text(self, group, lines, margin)
+        if self.under_product:  # tiles of the iteration before are nobody's from here on
+            lines += [f"{margin}te_group_wait_before();", f"{margin}__syncthreads();"]
+        else:
+            lines.append(f"{margin}te_group_wait({all_sums(self, group, lines, margin)});")
+
+    def step(self, s: For) -> Product | None:
+        """The product of a loop that does nothing but wait for tiles, fill others, some stages ahead, and multiply."""
+        if s.kind != "serial" or len(s.body) != 3 or stages_ahead(s) < 2:
             return None
         wait, fill, work = s.body
-        if not (isinstance(wait, Barrier) and isinstance(fill, Ahead) and isinstance(work, For)):
+        return self.product(work) if isinstance(wait, Barrier) and isinstance(fill, Ahead) and isinstance(work, For) else None
+
+    def rotated(self, s: For) -> Product | None:
+        """The product of such a loop, if its fragments are loaded ahead: each iteration must have tiles, also one behind the last,
+        which are read there without use: with no more iterations than stages, an iteration's own stage is its number, and behind the last
+        there is none."""
+        if self.swizzled or not (isinstance(s.start, Const) and isinstance(s.stop, Const)):
             return None
-        made = self.product(work) if 2 <= stages_ahead(s) < integer(s.stop) - integer(s.start) else None
+        made = self.step(s) if stages_ahead(s) < integer(s.stop) - integer(s.start) else None
         return made if made is not None and may_rotate(made) else None
 
     def outside_of_lanes(self, statements: Block, lines: list[str], margin: str) -> None:
@@ -287,9 +325,16 @@ class Statements:
         """A new name for what a lane holds of a buffer."""
         return self.word(f"{name} fragment {self.temporaries}".replace(" ", "_"))
 
+    def lengths(self, buffer: Buffer) -> list[int]:
+        """How long the axes of a local buffer are; what each lane has of one has no last axis."""
+        extents = [int(extent.value) for extent in buffer.shape if isinstance(extent, Const)]
+        return extents[:-1] if self.team is not None and self.team.homes.get(buffer.name) == "lane" else extents
+
     def extents(self, buffer: Buffer) -> list[int]:
         """How long the axes of a local buffer are kept."""
-        extents = [int(extent.value) for extent in buffer.shape if isinstance(extent, Const)]
+        extents = self.lengths(buffer)
+        if buffer.name in self.swizzled:
+            return swizzled_shape(extents)
         home = None if self.team is None else self.team.homes.get(buffer.name)
         row = extents[-1] * buffer.dtype.itemsize if extents else 0
         cores = buffer.dtype.itemsize == 2 or (buffer.dtype is dtypes.float32 and self.nest.precision == "tf32")
@@ -299,12 +344,13 @@ class Statements:
             extents[-1] += (2 if alone else 1) * ALIGNMENT // buffer.dtype.itemsize
         if home == "shared" and extents and self.slot():
             extents[-1] += -extents[-1] % max(1, ALIGNMENT // buffer.dtype.itemsize)  # that of the next warp begins aligned
-        return extents[:-1] if home == "lane" else extents
+        return extents
 
     def declaration(self, buffer: Buffer) -> str:
         """A local buffer: an array of a thread or of the block."""
         self.buffers[buffer.name] = buffer
-        shared = "__shared__ __align__(16) " if self.team is not None and self.team.homes.get(buffer.name) == "shared" else ""
+        aligned = PATTERN if buffer.name in self.swizzled else ALIGNMENT
+        shared = f"__shared__ __align__({aligned}) " if self.team is not None and self.team.homes.get(buffer.name) == "shared" else ""
         slots = [prod(self.team.shape[1:])] if shared and self.team is not None and self.slot() else []
         shape = "".join(f"[{n}]" for n in (*slots, *self.extents(buffer)))
         if buffer.name in self.arena:
@@ -415,16 +461,22 @@ class Statements:
             lines.append(f"{margin}#pragma unroll")
         type_ = "int" if narrow else "int64_t"
         lines.append(f"{margin}for ({type_} {name} = {start.text}; {name} < {stop.inside(v.ORDER + 1)}; ++{name}) {{")
+        body, group = s.body, self.group(made) if self.swizzled and (made := self.step(s)) is not None else None
+        if group is not None:  # begun before the filling, which goes on beside it
+            body, self.under_product = (body[0], body[2], body[1]), True
         outside, copies, begun = self.entered_ahead(s), self.copies, len(lines)
-        self.block(s.body, lines, margin + "  ")
+        self.block(body, lines, margin + "  ")
         if self.unmet and not copies:
             # Copies that nothing here waits for: the barriers before them do, in the next iteration. Once more, now that this is known.
             del lines[begun:]
             self.under_way, self.ahead_of = outside
             self.entered_ahead(s)
-            self.block(s.body, lines, margin + "  ")
+            self.block(body, lines, margin + "  ")
         self.under_way, self.ahead_of = outside
         lines.append(f"{margin}}}")
+        if group is not None:
+            lines.append(f"{margin}te_group_wait({all_sums(self, group, lines, margin)});")
+            self.under_product = False
 
     def entered_ahead(self, s: For) -> tuple[int, str]:
         """Takes over which groups of copies the barriers of a loop do not wait for: in a step those of all steps behind the next. Gives
@@ -446,3 +498,16 @@ def _may_leave(block: Block) -> bool:
             case If() if _may_leave((*s.then, *s.otherwise)):
                 return True
     return False
+
+
+def _loops(block: Block) -> Iterator[For]:
+    """The loops in statements."""
+    for s in block:
+        match s:
+            case For():
+                yield s
+                yield from _loops(s.body)
+            case Alloc():
+                yield from _loops(s.body)
+            case If():
+                yield from _loops((*s.then, *s.otherwise))

@@ -6,7 +6,8 @@
 // block that meet in a cell, one of them writing, must have a barrier between them (of the warp, where both are of one); two blocks
 // of a launch must not meet so at all, unless both by atomics. An access must lie in an argument, in shared memory or on the thread's
 // own stack, be aligned, read what has been written and write what is no input; what an asynchronous copy is bringing may not be
-// touched before the wait for it.
+// touched before the wait for it. What tensor cores read by themselves must have been handed over to them by who wrote it (a fence of the
+// proxies, PTX ISA, Memory Consistency Model: Proxies), and may not be written before the wait for their product.
 #include "runtime.h"
 #include <cstdio>
 #include <cstdlib>
@@ -40,6 +41,8 @@ struct Cell {
   uint32_t filled;   // not 0: holds a value; in shared memory the block whose value it is
   uint32_t pending;  // the thread whose asynchronous copy will fill it, plus 1
   bool atomic;       // the last write was one
+  uint16_t held;     // products under way that read it
+  uint32_t handed;   // how often its writer had handed over what it wrote
 };
 
 struct Region {
@@ -131,12 +134,13 @@ void note_read(Cell &cell, const Thread &t) {
 }
 
 void check(Region &region, Cell &cell, const char *at, Kind kind, const Thread &t, void *from) {
-  const bool writes = kind != kRead, atomic = kind == kAtomic;
+  const bool writes = kind != kRead && kind != kProxy, atomic = kind == kAtomic;
   if (writes && !region.writable) fault(from, "writes to an input,", place(region, at));
   if (cell.pending && kind != kFinish) {
     std::string whose = " before thread " + std::to_string(cell.pending - 1) + " has waited for its copy";
     fault(from, writes ? "writes" : "reads", place(region, at), whose);
   }
+  if (writes && cell.held) fault(from, "writes", place(region, at), ", which a product under way reads");
   uint32_t filled = region.shared ? t.clock.block : 1;
   if ((!writes || atomic) && cell.filled != filled && !refused) fault(from, "reads", place(region, at), ", which nothing has been written to");
   auto race = [&](const Access &other, const char *did) {
@@ -151,13 +155,17 @@ void check(Region &region, Cell &cell, const char *at, Kind kind, const Thread &
   };
   if (meets(cell.wrote) && !(atomic && cell.atomic)) race(cell.wrote, " wrote");
   if (writes && meets(cell.read)) race(cell.read, " read");
+  if (kind == kProxy && handed(cell.wrote.thread) == cell.handed)
+    fault(from, "reads", place(region, at), " by a product before thread " + std::to_string(cell.wrote.thread) + " has handed it over");
   if (writes) {
+    cell.handed = t.handed;
     cell.wrote = {t.clock, t.number};
     cell.filled = filled;
     cell.atomic = atomic;
     cell.pending = kind == kBegin ? t.number + 1 : 0;
   } else {
     note_read(cell, t);
+    if (kind == kProxy) cell.read.thread = kMany;
   }
 }
 
@@ -177,6 +185,11 @@ void touch(const void *address, std::size_t bytes, Kind kind, void *from) {
   std::size_t first = (std::size_t)(at - region->start) / region->grain;
   std::size_t beyond = ((std::size_t)(at - region->start) + bytes + region->grain - 1) / region->grain;
   for (std::size_t k = first; k < beyond; ++k) check(*region, region->cells[k], region->start + k * region->grain, kind, t, from);
+}
+
+void hold(const void *address, std::size_t bytes, bool held) {
+  Region *region = region_of((const char *)address);
+  for (std::size_t k = 0; region && k < bytes; ++k) region->cells[(const char *)address - region->start + k].held += held ? 1 : -1;
 }
 
 void check_block(const te_grid &grid) {

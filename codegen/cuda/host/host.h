@@ -33,11 +33,28 @@ void te_host_refused();
 void te_host_copy_async(void *to, const void *from, int bytes, int filled);
 void te_host_copies_commit();
 void te_host_copies_wait(int allowed);
+unsigned te_host_shared(const void *place);
+char *te_host_place(unsigned address);
+void te_host_hand_over();
+void te_host_group_enter();
+void te_host_group_product(const struct te_group_work *work, int line);
+void te_host_group_commit();
+void te_host_group_wait(int batches);
 uint64_t te_host_shuffle(unsigned mask, uint64_t value, int lane, int line);
 uint64_t te_host_exchange(void *address, int size, uint64_t compare, uint64_t value);
 extern char __start_te_shared[] __attribute__((weak, visibility("hidden")));
 extern char __stop_te_shared[] __attribute__((weak, visibility("hidden")));
 }
+
+// A product of a warpgroup: what it does with the sums of all lanes (`count` of each, one lane after the other) and both descriptors,
+// which chunks of shared memory it reads, the sums of this lane, the descriptors.
+struct te_group_work {
+  void (*run)(float **sums, uint64_t a, uint64_t b);
+  void (*chunks)(uint64_t a, uint64_t b, void (*visit)(char *chunk));
+  float *const *sums;
+  int count;
+  uint64_t a, b;
+};
 
 template <class T> static inline T &te_arena(int at) { return *(T *)(te_host_arena + at); }
 
@@ -92,6 +109,13 @@ template <int B> static inline void te_copy_async(void *to, const void *from, in
 static inline void te_copies_commit() { te_host_copies_commit(); }
 static inline void te_copies_wait_all() { te_host_copies_commit(); te_host_copies_wait(0); }
 template <int N> static inline void te_copies_wait() { te_host_copies_wait(N); }
+
+static inline uint32_t te_ptx_shared(const void *place) { return te_host_shared(place); }
+static inline void te_hand_over() { te_host_hand_over(); }
+static inline void te_group_commit() { te_host_group_commit(); }
+template <int N> static inline void te_group_enter(float (&)[N]) { te_host_group_enter(); }
+template <int N> static inline void te_group_wait(float (&)[N]) { te_host_group_wait(0); }
+static inline void te_group_wait_before() { te_host_group_wait(1); }
 
 static inline float te_float_of_bits(uint32_t bits) { float x; std::memcpy(&x, &bits, 4); return x; }
 static inline uint32_t te_bits_of_float(float x) { uint32_t bits; std::memcpy(&bits, &x, 4); return bits; }

@@ -1,5 +1,5 @@
 // Products of matrices of a warp in plain C++. Where the elements of a fragment lie is said by instructions.h alone, which is written from
-// the table of the PTX ISA's facts (`codegen/cuda/ptx.py`).
+// the table of the PTX ISA's facts (`codegen/cuda/nvidia/ptx.py`).
 #pragma once
 
 struct te_lane_matrices {
@@ -96,3 +96,62 @@ static inline uint32_t te_half_times_zero(uint32_t half, uint32_t sum, uint32_t 
 TE_ZERO_HALVES(te_zero_bf16, 0x7f80u)
 TE_ZERO_HALVES(te_zero_f16, 0x7c00u)
 TE_MMA_REST
+
+// ------------------------------------------------------------------------------------------ products of a warpgroup
+
+// The chunk of shared memory with an element of a factor: a row of the result (of the second factor a column), and a term of its sum.
+template <bool TURNED> static inline char *te_chunk_of(uint64_t bits, int row, int term) {
+  const unsigned outer = TURNED ? term : row, inner = (TURNED ? row : term) * 2;
+  const unsigned patterns = outer / te_group::pattern_rows, rows = outer % te_group::pattern_rows;
+  unsigned at = te_group::start_of(bits) + patterns * te_group::stride_of(bits) + rows * te_group::row_bytes;
+  at += inner / te_group::row_bytes * te_group::lead_of(bits) + inner % te_group::row_bytes;
+  at ^= at / te_group::row_bytes % te_group::pattern_rows * te_group::chunk_bytes;
+  return te_host_place(at);
+}
+template <bool TURNED, int ROWS> static void te_each_chunk(uint64_t bits, void (*visit)(char *)) {
+  const int step = te_group::chunk_bytes / 2;
+  for (int row = 0; row < ROWS; row += TURNED ? step : 1)
+    for (int term = 0; term < te_group::k; term += TURNED ? 1 : step) visit(te_chunk_of<TURNED>(bits, row, term));
+}
+template <int N, bool A_TURNED, bool B_TURNED> static void te_group_chunks(uint64_t a, uint64_t b, void (*visit)(char *)) {
+  te_each_chunk<A_TURNED, te_group::m>(a, visit);
+  te_each_chunk<B_TURNED, N>(b, visit);
+}
+template <class T, bool TURNED, int ROWS> static void te_factor(double (&to)[ROWS][te_group::k], uint64_t bits) {
+  for (int row = 0; row < ROWS; ++row)
+    for (int term = 0; term < te_group::k; ++term) {
+      T x;
+      std::memcpy(&x, te_chunk_of<TURNED>(bits, row, term), 2);
+      to[row][term] = te_f32(x);
+    }
+}
+// Every warp has its rows as `mma` has them, its columns eight by eight.
+template <class T, int N, bool A_TURNED, bool B_TURNED> static void te_group_multiply(float **sums, uint64_t a, uint64_t b) {
+  double x[te_group::m][te_group::k], y[N][te_group::k];
+  te_factor<T, A_TURNED>(x, a);
+  te_factor<T, B_TURNED>(y, b);
+  for (int n = 0; n < te_group::threads; ++n)
+    for (int e = 0; e < N / 2; ++e) {
+      const int row = n / 32 * te_group::warp_rows + te_m16n8k16::row_of_c(n % 32, e % 4);
+      const int column = e / 4 * te_m16n8k16::n + te_m16n8k16::column_of_c(n % 32, e % 4);
+      float &sum = *sums[n * (N / 2) + e];
+      for (int k = 0; k < te_group::k; ++k) sum = (float)(sum + (float)(x[row][k] * y[column][k]));
+    }
+}
+template <class T, bool A_TURNED, bool B_TURNED, int COUNT>
+static inline void te_group_product(float *const (&sums)[COUNT], uint64_t a, uint64_t b, int line) {
+  const te_group_work work = {te_group_multiply<T, 2 * COUNT, A_TURNED, B_TURNED>, te_group_chunks<2 * COUNT, A_TURNED, B_TURNED>,
+                              sums, COUNT, a, b};
+  if (te_group::swizzle_of(a) != te_group::swizzled || te_group::swizzle_of(b) != te_group::swizzled) __builtin_trap();
+  te_host_group_product(&work, line);
+}
+// The sums in the order of the instruction: of row r and of row r + 8 in turn, two columns each.
+#define TE_GROUP(name, type)                                                                                           \
+  template <bool A_TURNED, bool B_TURNED, int COUNT>                                                                   \
+  static inline void name(float (&c)[COUNT], uint64_t a, uint64_t b, int line = __builtin_LINE()) {                    \
+    float *sums[COUNT];                                                                                                \
+    for (int e = 0; e < COUNT; ++e) sums[e] = &c[e % 4 / 2 * (COUNT / 2) + e / 4 * 2 + e % 2];                         \
+    te_group_product<type, A_TURNED, B_TURNED>(sums, a, b, line);                                                      \
+  }
+TE_GROUP(te_group_f16, te_f16)
+TE_GROUP(te_group_bf16, te_bf16)

@@ -1,59 +1,23 @@
 // The run-time of CUDA kernels on a CPU: the threads of a block are fibers, blocks run one after the other. A fiber runs until it
-// waits; barriers and exchanges within a warp are meetings, and who cannot meet is reported with its line.
-#include "runtime.h"
+// waits; barriers, exchanges within a warp and products of a warpgroup are meetings, and who cannot meet is reported with its line.
+#include "fibers.h"
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <sys/mman.h>
 #include <vector>
-#if !defined(__x86_64__)
-#include <ucontext.h>
-#endif
 
 namespace {
 
 constexpr std::size_t kStack = 256 << 10;
 constexpr std::size_t kArena = 256 << 10;  // more than any device has
 
-enum State { kReady, kBarrier, kWarp, kLeft };
-
-// An asynchronous copy that is under way, and in which group of its thread.
-struct Copy {
-  char *to;
-  const char *from;
-  int bytes, filled;
-  unsigned group;
-};
-
-struct Fiber {
-  te_place place;
-  unsigned number = 0;
-  State state = kReady;
-  int line = 0;
-  unsigned mask = 0;
-  uint64_t value = 0, result = 0;
-  int lane = 0;
-  void (*combine)(void **) = nullptr;  // of a collective operation of the warp: what it makes of the operands
-  void *operands = nullptr;
-  bool orders = false;  // whether the meeting is a barrier of the warp
-  unsigned group = 0;   // of asynchronous copies
-  std::vector<Copy> copies;
-  char *stack = nullptr;
-#if defined(__x86_64__)
-  void *sp = nullptr;
-#else
-  ucontext_t context;
-#endif
-};
-
-std::vector<Fiber> fibers;
 std::vector<char *> stacks;
-Fiber *current = nullptr;
 void (*entry)(void **) = nullptr;
 void **arguments = nullptr;
 char report[512];
-te_grid grid;
 te::Clock now;
 std::vector<uint32_t> warps;  // the interval between barriers that each warp is in
 bool asked = false, answered = false;  // at the barrier that threads wait at, and at the last one
@@ -62,6 +26,11 @@ uint32_t serial = 0;
 }  // namespace
 
 namespace te {
+
+std::vector<Fiber> fibers;
+Fiber *current = nullptr;
+te_grid grid;
+std::vector<std::vector<Product>> products;
 
 void complain(const char *format, ...) {
   if (report[0]) return;
@@ -74,12 +43,14 @@ void complain(const char *format, ...) {
 Thread here() {
   Clock clock = now;
   clock.warp = warps[current->number / 32];
-  return {current->number, clock, current->stack, current->stack + kStack};
+  return {current->number, clock, current->stack, current->stack + kStack, current->handed};
 }
+
+uint32_t handed(unsigned thread) { return thread < fibers.size() ? fibers[thread].handed : 0; }
 
 }  // namespace te
 
-using te::complain;
+using namespace te;
 
 extern "C" {
 __attribute__((visibility("default"))) te_place *te_here = nullptr;
@@ -153,15 +124,19 @@ void prepare(Fiber &f) {
 }  // namespace
 #endif
 
+void te::wait_as(State state, int line) {
+  current->state = state;
+  current->line = line;
+  to_scheduler();
+}
+
 void te::fail() {
   current->state = kLeft;
   for (;;) to_scheduler();
 }
 
 TE_EXPORT void te_host_barrier(int line) {
-  current->state = kBarrier;
-  current->line = line;
-  to_scheduler();
+  wait_as(kBarrier, line);
 }
 
 // A barrier at which every thread learns whether one of them said yes: there is no next before all have gone on.
@@ -173,10 +148,8 @@ TE_EXPORT int te_host_vote(int value, int line) {
 
 namespace {
 void meet_at(int line, unsigned mask) {
-  current->state = kWarp;
-  current->line = line;
   current->mask = mask;
-  to_scheduler();
+  wait_as(kWarp, line);
 }
 }  // namespace
 
@@ -221,42 +194,6 @@ TE_EXPORT uint64_t te_host_exchange(void *address, int size, uint64_t compare, u
   std::memcpy(&old, address, size);
   if (old == compare) std::memcpy(address, &value, size);
   return old;
-}
-
-// Asynchronous copies, at one of two extremes: they arrive as soon as they are asked for, so that overwriting what is still read
-// shows, or as late as they may, so that reading without a wait does.
-namespace {
-void arrive(const Copy &copy) {
-  std::memcpy(copy.to, copy.from, (std::size_t)copy.filled);
-  std::memset(copy.to + copy.filled, 0, (std::size_t)(copy.bytes - copy.filled));
-}
-}  // namespace
-
-TE_EXPORT void te_host_copy_async(void *to, const void *from, int bytes, int filled) {
-  if ((uintptr_t)to % bytes || (filled && (uintptr_t)from % bytes)) te_host_misaligned(to, bytes, 0);
-  if (te::checking) {
-    if (filled) te::touch(from, (std::size_t)filled, te::kRead, __builtin_return_address(0));
-    te::touch(to, (std::size_t)bytes, te::kBegin, __builtin_return_address(0));
-  }
-  Copy copy = {(char *)to, (const char *)from, bytes, filled, current->group};
-  if (grid.late) std::memset(to, 0xff, (std::size_t)bytes);
-  else arrive(copy);
-  current->copies.push_back(copy);
-}
-
-TE_EXPORT void te_host_copies_commit() { ++current->group; }
-
-TE_EXPORT void te_host_copies_wait(int allowed) {
-  std::vector<Copy> kept;
-  for (const Copy &copy : current->copies) {
-    if (copy.group + (unsigned)allowed >= current->group) {
-      kept.push_back(copy);
-      continue;
-    }
-    if (grid.late) arrive(copy);
-    if (te::checking) te::touch(copy.to, (std::size_t)copy.bytes, te::kFinish, __builtin_return_address(0));
-  }
-  current->copies = kept;
 }
 
 namespace {
@@ -329,6 +266,10 @@ bool run_block(unsigned threads, const std::vector<unsigned> &order) {
       moved |= meet(first, threads - first < 32 ? threads - first : 32);
       if (report[0]) return false;
     }
+    for (unsigned first = 0; first < threads; first += kGroup) {
+      moved |= multiply(first, std::min(threads - first, kGroup));
+      if (report[0]) return false;
+    }
     if (moved) continue;
     unsigned waiting = 0, left = 0;
     int line = 0;
@@ -347,6 +288,8 @@ bool run_block(unsigned threads, const std::vector<unsigned> &order) {
     if (waiting + left != threads) {
       for (unsigned k = 0; k < threads; ++k)
         if (fibers[k].state == kWarp) complain("line %d: an exchange within a warp that not all lanes of its mask reach", fibers[k].line);
+      for (unsigned k = 0; k < threads; ++k)
+        if (fibers[k].state == kProduct) complain("line %d: a product that not all threads of its warpgroup reach", fibers[k].line);
       return false;
     }
     // Threads that left no longer count at a barrier (compute capability 7 and later).
@@ -382,6 +325,7 @@ TE_EXPORT const char *te_launch(void (*enter)(void **), void **given, const te_g
   }
   fibers.assign(threads, Fiber());
   warps.assign(threads / 32 + 1, 0);
+  products.assign(threads / kGroup + 1, {});
   for (unsigned k = 0; k < threads && !grid.alone; ++k) {
     if (k >= stacks.size()) {
       void *memory = mmap(nullptr, kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -416,6 +360,8 @@ TE_EXPORT const char *te_launch(void (*enter)(void **), void **given, const te_g
       f.state = kReady;
       f.group = 0;
       f.copies.clear();
+      f.entered = false;
+      f.batches = f.waited = 0;
       if (!grid.alone) prepare(f);
     }
     if (grid.alone) {
@@ -427,8 +373,11 @@ TE_EXPORT const char *te_launch(void (*enter)(void **), void **given, const te_g
     } else if (!run_block(threads, sequence)) {
       break;
     }
-    for (const Fiber &f : fibers)
+    for (const Fiber &f : fibers) {
       if (!f.copies.empty()) complain("thread %u leaves while copies of its own are under way", f.number);
+      if (f.waited != f.batches || !products[f.number / kGroup].empty())
+        complain("thread %u leaves while products of its warpgroup are under way", f.number);
+    }
     if (report[0]) break;
   }
   te::checking = false;

@@ -23,6 +23,8 @@ struct te_grid {
 };
 
 extern "C" char *te_host_arena;
+// Reports an address at which a GPU would fault.
+TE_EXPORT void te_host_misaligned(const void *address, int size, int line);
 
 namespace te {
 
@@ -35,10 +37,13 @@ struct Thread {
   unsigned number;  // within its block
   Clock clock;
   char *stack, *stack_end;  // where its own variables are
+  uint32_t handed;          // how often it has handed over to the asynchronous proxy what it wrote
 };
 
 // The thread that runs.
 Thread here();
+// How often a thread of this block has done so.
+uint32_t handed(unsigned thread);
 // Whether an address is the run-time's own.
 bool ours(const void *address);
 // Notes what went wrong; the first remark counts. `fail` leaves the thread for good.
@@ -50,7 +55,10 @@ extern bool checking;
 // Whether a kernel has refused an index since arguments were named: the call is an error then, and what it leaves unwritten is none.
 extern bool refused;
 void check_block(const te_grid &grid);
-enum Kind { kRead, kWrite, kAtomic, kBegin, kFinish };
+// A read by tensor cores (`kProxy`) is one of a whole warpgroup, past the order of what threads read and write.
+enum Kind { kRead, kWrite, kAtomic, kBegin, kFinish, kProxy };
 void touch(const void *address, std::size_t bytes, Kind kind, void *from);
+// Bytes of shared memory that a product under way reads, or no longer.
+void hold(const void *address, std::size_t bytes, bool held);
 
 }  // namespace te

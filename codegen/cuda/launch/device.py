@@ -36,6 +36,7 @@ from tensorexpr.codegen.cuda.launch.reports import CupyPort, Ledger, Pending, Sa
 from tensorexpr.codegen.cuda.launch.run import Ready
 from tensorexpr.codegen.cuda.nvidia.nvrtc import Compiled, version
 from tensorexpr.codegen.cuda.thread.packs import ALIGNMENT
+from tensorexpr.codegen.target import code_for
 from tensorexpr.errors import InternalError, TargetError, user_location
 from tensorexpr.hints import checked
 from tensorexpr.records import replace
@@ -239,7 +240,7 @@ class CupyDevice:
         self._driver.cuLaunchKernel.argtypes = _LAUNCH  # numbers go as they are
         self._driver.cuFuncSetAttribute.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
         device = cupy.cuda.Device()
-        self.arch: str | None = f"sm_{device.compute_capability}"
+        self.arch: str | None = code_for(device.compute_capability)
         self.number = int(device.id)
         self.name = f"cuda:{self.number}"
         self._of_thread = threading.local()

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
-from tensorexpr.codegen.auto.gpus import GpuFacts
+from tensorexpr.codegen.auto.gpus import WHOLE, GpuFacts
 from tensorexpr.codegen.cuda.nvidia import ptx
 
 PIPES = ("issue", "fp32", "fp64", "integer", "special", "convert", "shuffle", "tensor")
@@ -54,6 +54,10 @@ def use_of(opcode: str) -> Use:
         return _use(_EXPANDED[opcode], "special")
     if name == "mma":
         return _matrix(opcode)
+    if name == "wgmma":
+        return _matrix(opcode) if words[1] == "mma_async" else _use({}, "", 1.0)
+    if name == "fence":
+        return _use({}, "memory", 1.0)
     if name in ("ld", "st", "ldmatrix", "cp", "red", "atom", "bra", "bar", "membar", "call", "vote"):
         return FREE if opcode.startswith("ld.param") or name in ("membar",) else _use({}, "memory", 1.0)
     if name == "shfl":
@@ -102,8 +106,12 @@ def _matrix(opcode: str) -> Use:
     shape = _SHAPE.search(opcode)
     assert row is not None and shape is not None, opcode
     m, n, k = map(int, shape.groups())
+    kind = opcode.split(".")[-2]
+    if opcode.startswith("wgmma"):  # each of four warps has a part of it, at the rate of the data sheet
+        operations = 2.0 * m * n * k / 4
+        return Use((("issue", 1.0), ("tensor", operations)), "", operations, f"{WHOLE}{kind}")
     operations = 2.0 * m * n * k
-    return Use((("issue", 1.0), ("tensor", operations)), "mma", operations, opcode.split(".")[-2])
+    return Use((("issue", 1.0), ("tensor", operations)), "mma", operations, kind)
 
 
 def latency_of(use: Use, facts: GpuFacts) -> float:

@@ -234,7 +234,7 @@ class Block:
             if given[0].startswith("{"):
                 return (None,)
             return (self._value(given[0], type_),)
-        if name in ("atom", "shfl", "ldmatrix", "mma", "vote", "call"):
+        if name in ("atom", "shfl", "ldmatrix", "mma", "wgmma", "fence", "vote", "call"):
             return [0 if name == "atom" else None] * len(i.written)
         values = [self._value(operand, type_) for operand in given]
         if any(v is None for v in values):

@@ -17,7 +17,7 @@ from time import monotonic
 
 import numpy as np
 
-from tensorexpr.codegen.auto.gpus import KINDS, GpuFacts
+from tensorexpr.codegen.auto.gpus import KINDS, WHOLE, GpuFacts
 from tensorexpr.codegen.cuda.emitter.source import Launch
 from tensorexpr.codegen.cuda.model.instructions import PIPES, Use, latency_of, use_of
 from tensorexpr.codegen.cuda.model.lanes import Access, Block, Run, space_and_size
@@ -200,7 +200,7 @@ def _peak(counts: Mapping[str, float], kinds: Mapping[str, float], facts: GpuFac
     """Operations in a nanosecond of the units that do most of them."""
     if kinds:
         kind = max(kinds, key=lambda k: kinds[k])
-        return facts.tensor[KINDS.index(kind)] * facts.cores * facts.clock
+        return facts.tensor[KINDS.index(kind.removeprefix(WHOLE))] * facts.cores * facts.clock
     rate = facts.fp32 if counts["fp32"] >= counts["fp64"] else facts.fp64
     return 2.0 * _WARP * rate * facts.cores * facts.clock
 

@@ -28,7 +28,7 @@ def predictions(
 ) -> list[Prediction]:
     """The launches of a function in order; those of a kernel on equal grids are one, as often as they come."""
     scalars = {name: OPEN for name in nest.sizes} | dict(sizes or {})
-    bytes_ = {b.name: _bytes(b, scalars) for b in (*nest.parameters, *nest.workspace)}
+    bytes_ = {b.name: bytes_of(b, scalars) for b in (*nest.parameters, *nest.workspace)}
     bytes_ |= {c.name: float(c.data.nbytes) for c in nest.constants}
     kernels = kernels_of(compiled.ptx)
     known: dict[tuple[object, ...], Prediction] = {}
@@ -44,7 +44,8 @@ def predictions(
     return found
 
 
-def _bytes(buffer: Buffer, sizes: Mapping[str, int]) -> float:
+def bytes_of(buffer: Buffer, sizes: Mapping[str, int]) -> float:
+    """What a buffer takes at given sizes."""
     return float(prod(extent_value(e, sizes) for e in buffer.shape) * buffer.dtype.itemsize)
 
 

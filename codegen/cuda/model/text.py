@@ -15,7 +15,7 @@ _PARAMETER = re.compile(r"\.param \.\w+(?: \.\w+)* (\w+)")
 _PIECE = re.compile(r"\{[^}]*\}|\[[^\]]*\]|\([^)]*\)|[^,\s]+")
 SHARED_BEGIN = 1024
 """Where shared memory begins: the first KiB is the system's."""
-ARENA_ALIGNMENT = 128
+ARENA_ALIGNMENT = 1024
 
 
 @dataclass(frozen=True, slots=True)

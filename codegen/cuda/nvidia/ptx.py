@@ -6,7 +6,8 @@ neither leave it out nor move accesses across it. `sm` is the first compute capa
 `isa` the first version of PTX that has it. Words of CUDA C++ that stand for instructions (`NATIVES`) have a row for each overload.
 
 Where the elements of a matrix lie in a warp is said by `Layout`: a coordinate is a sum of digits of the lane's number and of the element's,
-each with a factor. `host_header` writes the same sums as C++, and the shim's products and loads of matrices know nothing else.
+each with a factor. `host_header` writes the same sums as C++, and the shim's products and loads of matrices know nothing else. Where those
+of a matrix lie in shared memory that a product of four warps reads is said by a descriptor of 64 bits, whose fields are in `DESCRIPTOR`.
 
 The source is the manual "Parallel Thread Execution ISA"; `section` is the title of the section there, whose number changes by version.
 """
@@ -23,7 +24,11 @@ BITS = {
     ".b64": 64, ".u64": 64, ".s64": 64, ".f64": 64,
 }  # fmt: skip
 """Bits of a register of a type (Fundamental Types)."""
-CONSTRAINTS = {16: {"h": ("uint16_t",)}, 32: {"r": ("uint32_t", "int"), "f": ("float",)}, 64: {"l": ("pointer",), "d": ("double",)}}
+CONSTRAINTS = {
+    16: {"h": ("uint16_t",)},
+    32: {"r": ("uint32_t", "int"), "f": ("float",)},
+    64: {"l": ("pointer", "uint64_t"), "d": ("double",)},
+}
 """Letters of inline PTX by bits, and the C++ types in a register of each (Inline PTX Assembly in CUDA: Constraints)."""
 IMMEDIATE = "n"
 """The letter of a constant."""
@@ -33,13 +38,15 @@ TF32_FRACTION = 10
 
 @record
 class Register:
-    """An operand of `count` registers, in braces where a `vector`: what the manual calls it, and its type."""
+    """An operand of `count` registers, in braces where a `vector`: what the manual calls it, and its type; whether it is written, and
+    `kept`, that is read before."""
 
     role: str
     type: str
     count: int = 1
     vector: bool = False
     written: bool = False
+    kept: bool = False
 
     @property
     def constraint(self) -> str:
@@ -125,6 +132,34 @@ def _order(name: str, *operands: Operand) -> Instruction:
     return Instruction(f"cp.async.{name}", operands, f"{_COPY}.{name}", 80, (7, 0), memory=True)
 
 
+GROUP = 4 * WARP
+"""Threads of a warpgroup."""
+GROUP_ROWS, GROUP_DEPTH = 64, 16
+"""Rows of a product of a warpgroup, and terms of each sum of 16-bit floats."""
+GROUP_COLUMNS = (64, 128, 256)
+"""The columns, of those that the instruction has (8 to 256 in steps of 8), for which there are wrappers."""
+
+
+def _multiply_in_group(columns: int, factors: str) -> Instruction:
+    operands = (
+        Register("d", ".f32", GROUP_ROWS * columns // GROUP, vector=True, written=True, kept=True),
+        Register("a-desc", ".b64"),
+        Register("b-desc", ".b64"),
+        Immediate("scale-d", (0, 1)),
+        Immediate("imm-scale-a", (1,)),
+        Immediate("imm-scale-b", (1,)),
+        Immediate("imm-trans-a", (0, 1)),
+        Immediate("imm-trans-b", (0, 1)),
+    )
+    name = f"wgmma.mma_async.sync.aligned.m{GROUP_ROWS}n{columns}k{GROUP_DEPTH}.f32{factors}{factors}"
+    return Instruction(name, operands, "Asynchronous Multiply-and-Accumulate Instruction: wgmma.mma_async", 90, (8, 0), memory=True)
+
+
+def _group(name: str, *operands: Operand) -> Instruction:
+    section = f"Asynchronous wgmma Proxy Operations: wgmma.{name}"
+    return Instruction(f"wgmma.{name}.sync.aligned", operands, section, 90, (8, 0), memory=True)
+
+
 INSTRUCTIONS = {
     i.name: i
     for i in (
@@ -148,6 +183,11 @@ INSTRUCTIONS = {
         _multiply("m16n8k16", ".f32", ".bf16", ".bf16x2", (4, 2, 4)),
         _multiply("m16n8k8", ".f32", ".tf32", ".b32", (4, 2, 4)),
         _multiply("m8n8k4", ".f64", ".f64", ".f64", (1, 1, 2)),
+        *(_multiply_in_group(columns, factors) for columns in GROUP_COLUMNS for factors in (".f16", ".bf16")),
+        _group("fence"),
+        _group("commit_group"),
+        _group("wait_group", Immediate("N")),
+        Instruction("fence.proxy.async.shared::cta", (), "Memory Consistency Model: Proxies; membar, fence", 90, (8, 0), memory=True),
     )
 }
 """Every instruction that the prelude writes as PTX."""
@@ -245,6 +285,37 @@ LOADED = Layout(2, 2, (_GROUP,), _PAIR)
 8 q + r gives the address of row r of matrix q."""
 
 
+@record
+class Field:
+    """Bits of a descriptor: the lowest, how many, and how many of the lowest bits of what it says are left out."""
+
+    at: int
+    bits: int
+    dropped: int = 0
+
+    def of(self, value: int) -> int:
+        """A value in its place."""
+        return (value >> self.dropped & (1 << self.bits) - 1) << self.at
+
+
+DESCRIPTOR = {"start": Field(0, 14, 4), "lead": Field(16, 14, 4), "stride": Field(32, 14, 4), "swizzle": Field(62, 2)}
+"""Asynchronous Warpgroup Level Matrix: Matrix Descriptor Format. Addresses and distances in bytes without their lowest four bits; the base
+offset (49 to 51) is zero where patterns of the swizzle begin at multiples of 1024 bytes."""
+SWIZZLED = 1
+"""The mode in which the eight chunks of sixteen bytes of a row of 128 lie in another order from row to row (Shared Memory Matrix Layout,
+128-byte swizzling): bits 4 to 6 of an address are those exclusive-or its bits 7 to 9, so that eight rows, 1024 bytes, are a pattern."""
+ROW_BYTES, CHUNK_BYTES, PATTERN_ROWS = 128, 16, 8
+"""Bytes of a row of a pattern and of a chunk of it, and rows of a pattern (Strides: the leading dimension is from one column of patterns to
+the next where rows go along the other axis than the terms of sums, and has no meaning else; the stride is from one row of patterns to the
+next)."""
+
+
+def described(start: int, lead: int, stride: int) -> int:
+    """The descriptor of a matrix that begins at an address in shared memory."""
+    return sum(DESCRIPTOR[name].of(value) for name, value in
+               (("start", start), ("lead", lead), ("stride", stride), ("swizzle", SWIZZLED)))  # fmt: skip
+
+
 def shape_of(layouts: dict[str, Layout]) -> tuple[int, int, int]:
     """Rows, columns and terms of each sum of a product."""
     (rows, depth), (_, columns) = (_extents(layouts[operand]) for operand in "ab")
@@ -258,7 +329,7 @@ def _extents(layout: Layout) -> tuple[int, int]:
 
 def host_header() -> str:
     """The facts that the shim works by as C++: a struct for each shape of a product, one for ldmatrix, sizes of copies, TF32."""
-    lines = ["#pragma once"]
+    lines = ["#pragma once", "#include <cstdint>"]
     for shape, layouts in FRAGMENTS.items():
         rows, columns, depth = shape_of(layouts)
         lines += [f"struct te_{shape} {{", f"  static constexpr int m = {rows}, n = {columns}, k = {depth};"]
@@ -269,6 +340,18 @@ def host_header() -> str:
     sizes = " || ".join(f"bytes == {size}" for size in COPY_SIZES["ca"])
     lines.append(f"static constexpr bool te_copies(int bytes) {{ return {sizes}; }}")
     lines.append(f"static constexpr int te_tf32_dropped = {23 - TF32_FRACTION};")
+    lines += [
+        "struct te_group {",
+        f"  static constexpr int threads = {GROUP}, m = {GROUP_ROWS}, k = {GROUP_DEPTH}, warp_rows = {GROUP_ROWS // 4};",
+    ]
+    lines.append(f"  static constexpr int row_bytes = {ROW_BYTES}, chunk_bytes = {CHUNK_BYTES}, pattern_rows = {PATTERN_ROWS};")
+    lines.append(f"  static constexpr unsigned swizzled = {SWIZZLED};")
+    for name, field in DESCRIPTOR.items():
+        mask = f"{(1 << field.bits) - 1}u"
+        lines.append(
+            f"  static inline unsigned {name}_of(uint64_t bits) {{ return ((unsigned)(bits >> {field.at}) & {mask}) << {field.dropped}; }}"
+        )
+    lines.append("};")
     return "\n".join([*lines, ""])
 
 

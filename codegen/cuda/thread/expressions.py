@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
+from typing import TypeVar
 
 from tensorexpr import dtypes, ir
 from tensorexpr.codegen.cuda.thread import values as v
@@ -18,12 +19,13 @@ from tensorexpr.codegen.cuda.thread.values import Value, c_type
 from tensorexpr.codegen.nest import Buffer
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import InternalError
-from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, Size, const
+from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, Size, const, integer
 from tensorexpr.ops import OPS, expand
 from tensorexpr.records import record
 from tensorexpr.regions import affine_of, expression_of
 from tensorexpr.traversal import bottom_up, substitute, walk
 
+T = TypeVar("T")
 _WORTH_A_NAME = 12  # nodes of an index expression from which it is named where it occurs twice
 
 _SYMBOLS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
@@ -88,7 +90,8 @@ def _children(node: Expr) -> tuple[Expr, ...]:
 class Surroundings:
     """What expressions of a kernel refer to: buffers and, by name, loop indices and sizes in scope; `word` gives the identifier
     of a buffer, `fresh` a new one. Of `own` buffers every thread has the element of its lane alone: they have no last axis. Of those with
-    `slots` each warp has its own, which the text there is the index of."""
+    `slots` each warp has its own, which the text there is the index of. Rows of `swizzled` buffers of 16 bits are cut into pieces of 128
+    bytes, whose chunks of sixteen lie in another order in each of eight rows (see `emitter.groups`)."""
 
     buffers: dict[str, Buffer]
     indices: dict[str, Value]
@@ -96,6 +99,7 @@ class Surroundings:
     fresh: Callable[[], str]
     own: frozenset[str] = frozenset()
     slots: Mapping[str, str] = MappingProxyType({})
+    swizzled: frozenset[str] = frozenset()
 
 
 class Emitter:
@@ -190,6 +194,13 @@ class Emitter:
         buffer, word = self.around.buffers[name], self.around.word(name)
         if buffer.memory == "local":
             indices = indices[:-1] if name in self.around.own else indices
+            if name in self.around.swizzled:
+                *outer, row, column = without_units(indices, tuple(integer(n) for n in buffer.shape))
+                piece, rest, turn = (
+                    ir.apply(op, e, const(n)) for op, e, n in (("floordiv", column, 64), ("mod", column, 64), ("mod", row, 8))
+                )
+                below = "".join(f"[{self.value(i).text}]" for i in (*outer, piece, row))
+                return f"{word}{below}[{self.value(rest).inside(v.BIT_XOR)} ^ {self.value(turn).inside(v.PRODUCT)} * 8]"
             return word + self.around.slots.get(name, "") + "".join(f"[{self.value(i).text}]" for i in indices)
         if len(indices) == 1 < len(buffer.shape):
             return f"{word}[{self.value(indices[0]).text}]"
@@ -228,6 +239,11 @@ class Emitter:
         for name in reversed(read):  # what is read may be read at places that are read
             found = substitute(found, {name: read[name]})
         return self.value(found)
+
+
+def without_units(items: Sequence[T], extents: Sequence[int]) -> list[T]:
+    """What is said of each axis, without those of one element before the last."""
+    return [item for item, n in zip(items[:-1], extents[:-1], strict=True) if n != 1] + [items[-1]]
 
 
 def is_narrow(buffer: Buffer) -> bool:

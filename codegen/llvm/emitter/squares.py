@@ -12,6 +12,9 @@ Results of a tile that lie across its lanes are stored likewise, whatever they a
 
 Vectors of results are turned around by squares, rows that are missing are filled up, and 14 elements are stored at a time. Rows
 of residue classes, which are stored next to each other, make one row.
+
+LLVM takes 20 ms for the shuffles of 16 rows, and a network turns the weights of each layer around. Where kernels are modules of their own,
+a whole square of rows as far apart as each other is therefore a call of a function that the process has once.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from tensorexpr.codegen.llvm.emitter import memory as emit_memory
 from tensorexpr.codegen.llvm.emitter.memory import Binding, put
-from tensorexpr.codegen.llvm.text.builder import Builder
+from tensorexpr.codegen.llvm.text.builder import Builder, Module
 from tensorexpr.codegen.llvm.text.casts import to_memory
 from tensorexpr.codegen.llvm.text.values import Value, literal, mangle
 from tensorexpr.codegen.lowering.stage.joining import follows
@@ -124,11 +127,11 @@ def moved(emitter: Statements, s: For, side: int) -> bool:
         return False
     if target.element != source.element or target.element in ("i1", "i8", "i16", "half", "bfloat"):
         return False
-    if along(value.indices, inner.index, s.index) == 1:
-        sign = along(store.indices, s.index, inner.index)
+    if along(value.indices, inner.index, s.index, apart=side) == 1:
+        sign = along(store.indices, s.index, inner.index, apart=side)
         rows, columns = (inner.index, s.index), (1, sign)
-    elif along(store.indices, inner.index, s.index) == 1:
-        sign = along(value.indices, s.index, inner.index)
+    elif along(store.indices, inner.index, s.index, apart=side) == 1:
+        sign = along(value.indices, s.index, inner.index, apart=side)
         rows, columns = (s.index, inner.index), (sign, 1)
     else:
         return False
@@ -136,6 +139,9 @@ def moved(emitter: Statements, s: For, side: int) -> bool:
         return False
     # Source rows lie along rows[0] and are numbered by rows[1]; of the target it is the other way around.
     b, bits = emitter.b, target.dtype.bits
+    whole = condition is None and columns == (1, 1) and not target.streamed
+    if whole and _called(emitter, (source, value.indices), (target, store.indices), rows, side):
+        return True
     mask = None if condition is None else _mask(emitter, condition, rows[0], columns[0], side)
     order = range(side) if columns[1] == 1 else range(side - 1, -1, -1)
     loaded = [emit_memory.load(b, source, _row(emitter, source, value.indices, rows, k, columns[0], side), side, mask) for k in order]
@@ -146,6 +152,55 @@ def moved(emitter: Statements, s: For, side: int) -> bool:
         place = _row(emitter, target, store.indices, rows[::-1], k, columns[1], side)
         emit_memory.store(b, target, place, turned_[lane], side, None if mask is None else b.vector(b.extract(mask, lane), side))
     return True
+
+
+Place = tuple[Binding, tuple[Expr, ...]]
+
+
+def _called(emitter: Statements, source: Place, target: Place, rows: tuple[str, str], side: int) -> bool:
+    """Moves a square by a call, where the module may have functions beside it and all rows are as far apart; says whether it did."""
+    b, element = emitter.b, source[0].element
+    if b.module.beside is None:
+        return False
+    before = b.mark()
+    with b.scope():
+        places = [_first_row(emitter, *place, row, number, side) for place, (row, number) in ((source, rows), (target, rows[::-1]))]
+    if any(start.lanes == 1 or not start.stride for start in places):
+        b.rewind(before)
+        return False
+    name = f"te.turned.{element}.{side}"
+    if name not in b.module.beside:
+        b.module.beside[name] = _turning(name, element, side, source[0].dtype.bits, b.module.vector_bits)
+    b.module.declarations[name] = f"declare hidden void @{name}(ptr, i64, ptr, i64)"
+    arguments = []
+    for (binding, _), start in zip((source, target), places, strict=True):
+        pointer = b.emit(f"getelementptr inbounds {element}, ptr {binding.pointer}, i64 {start.base.text}", "ptr")
+        arguments.append(f"ptr {pointer.text}, i64 {start.stride}")
+    b.line(f"call void @{name}({', '.join(arguments)})")
+    return True
+
+
+def _first_row(emitter: Statements, binding: Binding, indices: tuple[Expr, ...], row: str, number: str, side: int) -> Value:
+    """Where the rows of a square begin in a buffer, one in each lane, that lie along `row` and are numbered by `number`."""
+    with emitter.bound(row, literal(0, "i64")), _in_lanes(emitter, number, literal(0, "i64"), side):
+        return emitter.offset(binding, indices)
+
+
+def _turning(name: str, element: str, side: int, bits: int, vector_bits: int) -> str:
+    """The function that turns a square around: `side` rows that are `step` elements apart, stored `stride` apart."""
+    b = Builder(Module(vector_bits=vector_bits))
+
+    def rows(pointer: str, step: str) -> Iterator[str]:
+        for number in range(side):
+            offset = b.mul(Value(step, "i64"), number)
+            yield b.emit(f"getelementptr inbounds {element}, ptr {pointer}, i64 {offset.text}", "ptr").text
+
+    loaded = [b.emit(f"load <{side} x {element}>, ptr {row}, align {bits // 8}", element, side) for row in rows("%from", "%step")]
+    for column, row in zip(turn(b, loaded, bits), rows("%to", "%stride"), strict=True):
+        b.line(f"store {column.typed}, ptr {row}, align {bits // 8}")
+    b.line("ret void")
+    arguments = "ptr noalias readonly %from, i64 %step, ptr noalias writeonly %to, i64 %stride"
+    return b.function(f'define hidden void @{name}({arguments}) noinline nounwind "prefer-vector-width"="{vector_bits}"')
 
 
 @record
@@ -325,14 +380,17 @@ def _row(
     return Value(begin.text, "i64", side, 1, begin.const, begin.low, high, begin.multiple)
 
 
-def along(indices: tuple[Expr, ...], index: str, other: str, steps: tuple[int, ...] = (1, -1)) -> int:
-    """How far apart neighbors in `index` are in memory whatever `other` is, if as far as one of `steps` says; 0 otherwise."""
+def along(indices: tuple[Expr, ...], index: str, other: str, steps: tuple[int, ...] = (1, -1), apart: int = 0) -> int:
+    """How far apart neighbors in `index` are in memory whatever `other` is, if as far as one of `steps` says; 0 otherwise. Neighbors in
+    `other` are at least `apart` elements apart along the last axis, or not along it at all, which is all that is taken where that is 0."""
     if not indices or any(map(tensors_read, indices)):
         return 0
     opaque = Opaque()
     last = affine_of(indices[-1], opaque)
     hidden = {n for e in opaque.expressions.values() for n in free_names(e)}  # where the last block of a loop is moved back
-    if last is None or last.has_division() or other in last.names() or not hidden.isdisjoint((index, other)):
+    if last is None or last.has_division() or not hidden.isdisjoint((index, other)):
+        return 0
+    if other in last.names() and not 0 < apart <= abs(last.coefficient(other)):
         return 0
     if index in {n for i in indices[:-1] for n in free_names(i)}:
         return 0

@@ -31,10 +31,11 @@ from tensorexpr.dtypes import float32
 from tensorexpr.errors import InternalError
 from tensorexpr.ir import Apply, Const, Expr, Index, conjuncts, const
 from tensorexpr.records import replace
-from tensorexpr.traversal import substitute, walk
+from tensorexpr.traversal import substitute, tensors_read, walk
 
 _WIDEST = 64  # lanes of one piece of a vectorized loop
 _DEEP = 4  # loops, one inside the other, from which on what is around them is hidden from LLVM
+_ROLLED = 8  # copies of a loop that keeps nothing in registers, from which on it stays a loop where it tests or has no vectors
 _COPIES = 4  # pieces of a vectorized loop that are copied out; beyond, a loop over pieces
 
 
@@ -47,6 +48,8 @@ class Statements(Expressions):
         self.fresh: dict[int, Buffer] = {}
         """By identity, stores of constants to local buffers that nothing was stored to before: lanes that are off may do as the others,
         which leaves LLVM no older elements to keep."""
+        self.scalars = 0
+        """Loops so far that were to be vectors and are not."""
 
     def block(self, body: Block) -> None:
         done = 0
@@ -259,9 +262,35 @@ class Statements(Expressions):
             steps = [{s.index: const(int(start.const) + step)} for step in range(extent)]
             self.block(tuple(_stored(s.body[0], step) for step in steps))
             return
+        rolled = extent >= _ROLLED and self.lanes == 1 and not self._holds_local(s.body)
+        if rolled and isinstance(s.body[0], If) and s.body[0].otherwise and not self._is_decided(s, start, extent):
+            self.serial(s, start, self.b.add(start, extent))
+            return
+        place, scalars = self.b.mark(), self.scalars
         for step in range(extent):
             with self.bound(s.index, self.b.add(start, step)):
                 self.block(s.body)
+            if rolled and self.scalars > scalars:  # iterations that are long, and not what was wanted
+                self.b.rewind(place)
+                self.serial(s, start, self.b.add(start, extent))
+                return
+
+    def _holds_local(self, body: Block) -> bool:
+        """Whether statements read or write local buffers, which are registers where loops are copied out."""
+        inside = list(statements(body))
+        names = {s.buffer for s in inside if isinstance(s, Store)}.union(*map(tensors_read, expressions(body)))
+        return any(isinstance(s, Alloc) for s in inside) or any(self.buffers[name].memory == "local" for name in names)
+
+    def _is_decided(self, s: For, start: Value, extent: int) -> bool:
+        """Whether the test that iterations of a loop begin with is known of the first or the last."""
+        test = s.body[0]
+        assert isinstance(test, If)
+        found, place = [], self.b.mark()
+        for step in (0, extent - 1):
+            with self.bound(s.index, self.b.add(start, step)):
+                found.append(self.expr(test.condition))
+        self.b.rewind(place)
+        return any(value.const is not None for value in found)
 
     def serial(self, s: For, start: Value, stop: Value) -> None:
         """The loop one iteration after the other, from start to stop (scalar values)."""
@@ -339,6 +368,7 @@ class Statements(Expressions):
             with self.b.scope():
                 self._pieces(s, start, extent)
         except NotVectorizable:
+            self.scalars += 1
             self.b.rewind(place)
             self.serial(s, start, self.b.add(start, extent))
 

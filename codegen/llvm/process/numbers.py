@@ -39,12 +39,13 @@ MOST_MEMBERS = 64
 """Members that a new form is made to fit."""
 _KEPT = 1024
 _NUMBER = re.compile(
-    r"(?:(?:add|sub|mul)(?: nsw)? i64 [^,\n]+, "
+    r"((?:add|sub|mul)(?: nsw)? i64 [^,\n]+, "
     r"|icmp \w+ i64 [^,\n]+, "
     r"|sub i64 (?=-?\d+, %)"
     r"|getelementptr(?: inbounds)? \w+, ptr [^,\n]+, i64 "
     r"|store i64 (?=-?\d+, ptr)"
     r"|@llvm\.s(?:min|max)\.i64\(i64 [^,\n]+, i64 "
+    r"|@te\.turned[\w.]*\(ptr [^,\n]+, i64 |, ptr [^,\n]+, i64 (?=-?\d+\)\n)"
     r"|@te_parallel_for\(ptr [^,\n]+, ptr [^,\n]+, i64 "
     r"|, i64 (?=-?\d+, ptr @[\w.]*site\)))(-?\d+)(?=[,)\n])"
 )
@@ -63,12 +64,12 @@ class Code(NamedTuple):
 
 
 class Unit:
-    """A kernel that is compiled by itself: its code, which another may take the place of, and whether it may fail."""
+    """A kernel that is compiled by itself: its code, which another may take the place of, what is linked to it, and whether it may fail."""
 
-    __slots__ = ("checked", "code", "numbers")
+    __slots__ = ("beside", "checked", "code", "numbers")
 
-    def __init__(self, checked: bool, code: Code, numbers: Numbers) -> None:
-        self.checked, self.code, self.numbers = checked, code, numbers
+    def __init__(self, checked: bool, code: Code, numbers: Numbers, beside: tuple[Job, ...]) -> None:
+        self.checked, self.code, self.numbers, self.beside = checked, code, numbers, beside
 
 
 class _Form:
@@ -101,24 +102,27 @@ _families: Memo[_Family] = Memo(_KEPT)
 _lock = threading.RLock()
 
 
-def unit_of(told: Sequence[str], text: str, checked: bool, machine: Machine, passes: str) -> Unit:
-    """The unit of a text, whose symbol is `UNIT` there; `told` is what the text follows from, without names."""
-    numbers = tuple(map(int, _NUMBER.findall(text)))
-    key = disk.digest(passes, repr(machine), str(len(numbers)), *(_NUMBER.sub(_without, part) for part in told))
+def unit_of(told: Sequence[str], text: str, checked: bool, machine: Machine, passes: str, beside: tuple[Job, ...] = ()) -> Unit:
+    """The unit of a text, whose symbol is `UNIT` there; `told` is what the text follows from, without names, and `beside` what it calls."""
+    numbers = tuple([int(number) for _, number in _NUMBER.findall(text)])
+    key = disk.digest(passes, repr(machine), str(len(numbers)), *map(_without, told))
     family = _families.get(key, _Family)
     with _lock:
         unit = family.units.get(numbers)
         if unit is None:
             code = None if passes != "registers" else _shared(family, text, numbers, machine, passes)
-            unit = Unit(checked, code or _code(text, disk.digest(passes, repr(machine), *told), machine, passes), numbers)
+            unit = Unit(checked, code or _code(text, disk.digest(passes, repr(machine), *told), machine, passes), numbers, beside)
             while len(family.units) >= MOST_MEMBERS:
                 del family.units[next(iter(family.units))]
             family.units[numbers] = unit
         return unit
 
 
-def _without(number: re.Match[str]) -> str:
-    return number[0][: number.start(1) - number.start()] + "#"
+def _without(text: str) -> str:
+    """A text with the same word for all numbers."""
+    parts = _NUMBER.split(text)
+    parts[2::3] = ["#"] * (len(parts) // 3)
+    return "".join(parts)
 
 
 def _code(text: str, digest: str, machine: Machine, passes: str) -> Code:
@@ -192,7 +196,7 @@ def _general(text: str, terms: dict[int, tuple[int, int]]) -> tuple[str, int] | 
             if times != 1:
                 single, name = name, f"{name}..{times}".replace("-", "m")
                 needed[name] = f"mul i64 {single}, {times}"
-            return found[0][: found.start(1) - found.start()] + name
+            return found[1] + name
 
         def site(found: re.Match[str], needed: dict[str, str] = needed) -> str:
             return f"ptr {_loaded(needed, count + sites.setdefault(found[1], len(sites)), 'ptr')})"

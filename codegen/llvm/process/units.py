@@ -7,12 +7,14 @@ A kernel with its parallel loops is a *unit*, a module of its own; one more has 
   it shows itself: no alignment beyond that of an element, and "not written" where it does not write.
 - `compile_ahead` is told of parts of a nest as they stand, and hands their units to LLVM (`background`); `nest_in_units` then has little
   left to wait for. Kernels that differ in names alone are written once, too.
+- What the text of a kernel calls of functions that a process has once (`Module.beside`) is linked with it, and compiled once.
 - The function of thousands of calls is made without optimization: LLVM takes a tenth of a millisecond for each pointer that is passed
   otherwise, and a call takes a nanosecond more.
 """
 
 from __future__ import annotations
 
+from itertools import chain, starmap
 from weakref import WeakKeyDictionary
 
 from tensorexpr.codegen.llvm.emitter.module import MOST_CALLS, Array, KernelCall, ModuleEmitter, entry_name, has_checks
@@ -22,6 +24,7 @@ from tensorexpr.codegen.llvm.process.jit import ObjectCode
 from tensorexpr.codegen.llvm.process.load import kernel_passes
 from tensorexpr.codegen.llvm.process.numbers import UNIT, Code, Unit, unit_of
 from tensorexpr.codegen.llvm.runtime.pool_trials import SITE
+from tensorexpr.codegen.llvm.text.builder import Module
 from tensorexpr.codegen.llvm.text.machine import Machine
 from tensorexpr.codegen.memo import Memo
 from tensorexpr.codegen.nest import Buffer, Kernel, LoopNest, Store
@@ -33,6 +36,7 @@ MOST_TOGETHER = 8
 _KEPT = 2048
 
 _emitted: Memo[Unit] = Memo(_KEPT)
+_once: Memo[Job] = Memo(_KEPT)
 _forms: WeakKeyDictionary[Kernel, Kernel] = WeakKeyDictionary()
 
 
@@ -54,8 +58,12 @@ class _UnitEmitter(ModuleEmitter):
             form = _forms[first] = canonical(first)
         key = (form, self.machine, self.nest.sizes, *map(self._facts, kernel.buffers))
         unit = _emitted.get(key, lambda: self._of(kernel))
-        submit(unit.code.job)
+        for job in (*unit.beside, unit.code.job):
+            submit(job)
         return unit
+
+    def new_module(self) -> Module:
+        return replace(super().new_module(), beside={})
 
     def _of(self, kernel: Kernel) -> Unit:
         self.module, self.known, self.ranges = self.new_module(), {}, 0
@@ -65,7 +73,13 @@ class _UnitEmitter(ModuleEmitter):
         self._new_kernel(UNIT, kernel, kernel.buffers)
         self.arrays = self.known_arrays
         told = (*self.known, *self.module.declarations.values(), *self.module.helpers.values())
-        return unit_of(told, self.written(), self.checked, self.machine, kernel_passes(kernel))
+        beside = tuple(starmap(self._beside, (self.module.beside or {}).items()))
+        return unit_of(told, self.written(), self.checked, self.machine, kernel_passes(kernel), beside)
+
+    def _beside(self, name: str, text: str) -> Job:
+        """The module of a function that is there once."""
+        words = f'target triple = "{self.machine.triple}"\n\n{text}'
+        return _once.get((name, self.machine), lambda: Job(words, self.machine, "registers"))
 
     def entry(self, units: list[Unit], codes: dict[int, Code]) -> Job:
         """The module of the entry point, which calls the units of all kernels in order; `codes` are those of the units, by identity."""
@@ -120,8 +134,9 @@ def nest_in_units(nest: LoopNest, machine: Machine) -> ObjectCode:
         codes = {id(unit): unit.code for unit in units}
         entry = emitter.entry(units, codes)
         submit(entry)
-        images = {code.symbol: image_of(code.job) for code in codes.values()}
-        return ObjectCode(image_of(entry), (entry_name(nest),), tuple(images.values()))
+        jobs = {code.symbol: code.job for code in codes.values()}
+        images = [image_of(job) for job in dict.fromkeys((*chain.from_iterable(unit.beside for unit in units), *jobs.values()))]
+        return ObjectCode(image_of(entry), (entry_name(nest),), tuple(images))
     except BaseException:
         withdraw(unit.code.job for unit in units)
         raise

@@ -53,6 +53,8 @@ class Module:
     declarations: dict[str, str] = field(default_factory=dict)
     helpers: dict[str, str] = field(default_factory=dict)
     calls: dict[str, int] = field(default_factory=dict)
+    beside: dict[str, str] | None = None
+    """Functions that a process has once, each the text of a module of its own, by name; None where the module stands alone."""
 
     def declare(self, name: str, signature: str) -> None:
         """Declares an external function; `signature` is "result (arguments)"."""

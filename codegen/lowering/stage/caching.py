@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import product as points
 from math import prod
 from operator import is_
+from types import MappingProxyType
 
 from tensorexpr.codegen.lowering.context.arithmetic import ZERO, add, constant, mul, reads_data
 from tensorexpr.codegen.lowering.context.rests import Limit, Rest, limits_of, without
@@ -36,12 +37,16 @@ from tensorexpr.integers.forms.affine import Atom
 from tensorexpr.ir import Access, Apply, Const, Expr, Index, Size, apply, conjunction, const
 from tensorexpr.records import record, replace
 from tensorexpr.regions import affine_of, expression_of
-from tensorexpr.traversal import bottom_up, children, walk
+from tensorexpr.traversal import bottom_up, children, free_names, walk
 
 TEAM = 32
 """Lanes from which on a loop is run by the threads of a block."""
 LARGEST = 24 << 10
 """Bytes of one tile."""
+LARGEST_ALONE = 32 << 10
+"""The same in a block that is alone on a multiprocessor."""
+SUMS_ALONE = 32 << 10
+"""Sums of a block from which on it is: half of the registers that there are."""
 MOST_STAGES = 3
 """Tiles of one tensor: one is worked on, the others are filled for iterations to come. A fourth takes registers for its addresses, at
 which a convolution of float32 no longer has two blocks on a multiprocessor of sm_80 (130 registers in place of 128)."""
@@ -124,11 +129,12 @@ class _Box:
 
 def with_tiles(loop: For, sources: tuple[Source, ...], fresh: Callable[[str], str], shared: int = DECLARED) -> Block:
     """The loop with the parts of some tensors copied in each iteration; a block of a GPU may ask for so many `shared` bytes."""
-    room = max(DECLARED - OTHER, shared // BLOCKS - SYSTEM)
     lanes = max((_lanes(s) for s in _loops(loop.body) if s.kind == "vectorize"), default=1)
+    alone = lanes >= TEAM and _sums(loop.body) >= SUMS_ALONE
+    room = max(DECLARED - OTHER, shared // (1 if alone else BLOCKS) - SYSTEM)
     made: list[_Tile] = []
     body, numbers = with_names(loop.body, fresh) if lanes >= TEAM else (loop.body, {})
-    boxes = [(source, _box(body, source)) for source in sources]
+    boxes = [(source, _box(body, source, LARGEST_ALONE if alone else LARGEST)) for source in sources]
     dropped, limits = limits_of(body, frozenset(source.buffer for source, box in boxes if box is not None))
     for source, box in boxes:
         sizes = tuple(dict.fromkeys(n.name for r in _reads(body, source.buffer, {}, True) for n in walk(r.access) if isinstance(n, Size)))
@@ -361,8 +367,24 @@ def _loops(block: Block) -> Iterator[For]:
                 yield from _loops((*s.then, *s.otherwise))
 
 
-def _box(body: Block, source: Source) -> _Box | None:
-    """What of a tensor is read in statements; None where that is no box of constant size, or they also write it."""
+def _sums(block: Block, around: Mapping[str, int] = MappingProxyType({})) -> int:
+    """How many elements statements add to, in the iterations of loops of constant length around them."""
+    most = 0
+    for s in block:
+        match s:
+            case For():
+                most = max(most, _sums(s.body, {**around, s.index: _lanes(s)}))
+            case Alloc():
+                most = max(most, _sums(s.body, around))
+            case If():
+                most = max(most, _sums((*s.then, *s.otherwise), around))
+            case Store() if Access(s.buffer, s.indices, s.value.dtype) in walk(s.value):
+                most = max(most, prod(around.get(name, 1) for name in {n for i in s.indices for n in free_names(i)}))
+    return most
+
+
+def _box(body: Block, source: Source, largest: int) -> _Box | None:
+    """What of a tensor is read in statements; None where that is no box of constant size, or a large one, or they also write it."""
     reads = list(_reads(body, source.buffer, {}, True))
     if not reads or any(isinstance(s, Store) and s.buffer == source.buffer for s in _statements(body)):
         return None
@@ -383,7 +405,7 @@ def _box(body: Block, source: Source) -> _Box | None:
                 return None
             lows[axis], highs[axis] = min(lows[axis], low), max(highs[axis], high)
     extents = tuple(high - low + 1 for low, high in zip(lows, highs, strict=True))
-    if prod(extents) * reads[0].access.dtype.itemsize > LARGEST:
+    if prod(extents) * reads[0].access.dtype.itemsize > largest:
         return None
     return _Box(reads[0].access.dtype, tuple(outer), tuple(lows), extents, all(r.certain for r in reads))
 

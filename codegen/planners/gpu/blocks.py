@@ -49,6 +49,8 @@ LEAST_DEPTH = 8
 """Points of a step at least."""
 SHARED_READ = 0.6
 """The time of a read of shared memory beside that of a multiplication and addition."""
+MULTIPLIED = 128
+"""Products of float32 of a multiprocessor in a clock."""
 MOST_WASTE = 1.5
 """Points beyond the ends of the axes that a tile may have, to points within."""
 READS = 1 << 8
@@ -94,9 +96,13 @@ def ranked_tiles(s: Planned, name: str, shapes: Shapes) -> list[Tile]:
 def tiles_of(s: Planned, name: str, shapes: Shapes) -> list[Tile]:
     """The tiles that pay, best first."""
     stage = s.state.stage(name)
-    view = best_view(stage, shapes) if _has_tiles(s, name) else None
-    if view is None:
-        return []
+    view = best_view(stage, shapes) if has_tiles(s, name) else None
+    return [] if view is None else [tile for _, tile in timed_tiles(s, name, view)]
+
+
+def timed_tiles(s: Planned, name: str, view: View) -> list[tuple[float, Tile]]:
+    """The tiles of a view that pay, best first, each with the clocks of a point of the reduction."""
+    stage = s.state.stage(name)
     row, column, step, lengths = view.row, view.column, view.step, view.lengths
     ranked: list[tuple[float, Tile]] = []
     for sizes in TILES:
@@ -114,8 +120,8 @@ def tiles_of(s: Planned, name: str, shapes: Shapes) -> list[Tile]:
         rounds = blocks / s.target.cores
         rounds = ceil(rounds) if rounds < FEW_BLOCKS else rounds
         reads = 1 / tile.thread_rows + 1 / tile.thread_columns
-        ranked.append((rounds * tile.rows * tile.columns * (1 + SHARED_READ * reads), tile))
-    return [tile for _, tile in sorted(ranked, key=lambda pair: pair[0])]
+        ranked.append((rounds * tile.rows * tile.columns * (1 + SHARED_READ * reads) / MULTIPLIED, tile))
+    return sorted(ranked, key=lambda pair: pair[0])
 
 
 def _is_plain(view: View) -> bool:
@@ -185,13 +191,19 @@ def ranked_products(s: Planned, name: str, shapes: Shapes) -> list[mma.Tile]:
 
 def product_tiles(s: Planned, name: str, shapes: Shapes) -> list[mma.Tile]:
     """The tiles of a contraction on tensor cores that pay, best first: with axes joined to its sides where these fill tiles better."""
-    if not _has_tiles(s, name):
+    return [tile for _, tile in mma.timed_tiles(s, name, views_of(s, name, shapes), shapes)]
+
+
+def views_of(s: Planned, name: str, shapes: Shapes) -> list[View]:
+    """How a contraction looks from its best tile, and from that with axes joined to its sides."""
+    if not has_tiles(s, name):
         return []
     views = [best_view(s.state.stage(name), shapes, joins) for joins in (False, True)]
-    return mma.mma_tiles(s, name, [view for view in views if view is not None], shapes)
+    return [view for view in views if view is not None]
 
 
-def _has_tiles(s: Planned, name: str) -> bool:
+def has_tiles(s: Planned, name: str) -> bool:
+    """Whether a definition may be computed in tiles at all."""
     stage = s.state.stage(name)
     return len(stage.parts.groups) == 1 and not stage.parts.unproved and stage.scan is None and not s.state.placed_in(name)
 

@@ -20,19 +20,17 @@ from math import prod
 
 from tensorexpr.codegen.planners.gpu.blocks import operands_to_stage, plan_block, product_tiles, ranked_products, ranked_tiles, tiles_of
 from tensorexpr.codegen.planners.gpu.mma import plan_mma
+from tensorexpr.codegen.planners.gpu.parts import in_parts, parts_of_columns, parts_of_product
 from tensorexpr.codegen.planners.gpu.scatters import plan_gpu_scatter, plan_gpu_segments, take_gpu_scatters_apart
-from tensorexpr.codegen.planners.tiles.parts import even_block
+from tensorexpr.codegen.planners.gpu.turned import plan_turned, turn_of
 from tensorexpr.codegen.planners.tiles.threads import (
-    LONG,
     PACK,
     RESIDENT,
-    WIDTHS,
     data_loops,
     done,
     fused,
     main_group,
     plan_rows_of_gpu,
-    side_by_side,
     wants_rows,
 )
 from tensorexpr.codegen.schedule.analysis.state import Stage, definition_named
@@ -46,10 +44,6 @@ Shapes = dict[str, tuple[Expr, ...]]
 ROWS = (8, 4, 2)
 """Rows that a thread computes at once."""
 ONE = ("", 1)
-PART = 16
-"""Points of a reduction that a thread adds up at least where columns are taken apart."""
-FEW_PARTS = 4
-"""Parts of a column below which it is left whole."""
 
 
 def plan_gpu(s: Planned, shapes: Shapes, flat: frozenset[str]) -> None:
@@ -57,9 +51,11 @@ def plan_gpu(s: Planned, shapes: Shapes, flat: frozenset[str]) -> None:
     shapes = take_gpu_scatters_apart(s, shapes)
     for name in s.stages:
         if name not in flat and s.state.stage(name).place is None and not s.state.placed_in(name):
-            parts = _parts_of_columns(s, name, shapes)
-            if parts is not None and s.decisions.wanted(f"{name}: columns in parts"):
-                done(s, _columns_in_parts, name, *parts)
+            for what, found in (("product", parts_of_product), ("columns", parts_of_columns)):
+                parts = found(s, name, shapes)
+                if parts is not None and s.decisions.wanted(f"{name}: {what} in parts"):
+                    done(s, in_parts, name, *parts)
+                    break
     shapes = {**shapes, **{name: type_.shape for name, type_ in s.state.program.types.items()}}
     for name in s.stages:
         if name not in flat and s.state.stage(name).place is None:
@@ -87,7 +83,10 @@ def plan_gpu(s: Planned, shapes: Shapes, flat: frozenset[str]) -> None:
                 if not done(s, plan_rows_of_gpu, name, hosted, shapes):
                     done(s, _points, name, shapes)
             case Define():
-                done(s, _points, name, shapes)
+                turn = turn_of(s, name, shapes)
+                wanted = turn is not None and s.decisions.wanted(f"{name}: squares turned around")
+                if not wanted or not done(s, plan_turned, name, turn):
+                    done(s, _points, name, shapes)
             case Scan():
                 done(s, _swept, name)
             case Scatter():
@@ -109,30 +108,6 @@ def plan_points(s: Planned) -> None:
 
 def _staged(s: Planned, name: str, tensor: str, order: tuple[int, ...]) -> None:
     s[name].stage(tensor, order)
-
-
-def _parts_of_columns(s: Planned, name: str, shapes: Shapes) -> tuple[str, int] | None:
-    """The axis of a reduction to take apart, and the length of a part, where points are few and their elements lie side by side."""
-    stage = s.state.stage(name)
-    group = main_group(stage)
-    if group is None or not stage.parts.axes or not isinstance(definition_named(s.state.program, name), Define):
-        return None
-    long = lengths(stage.parts)
-    axis = max(group.indices, key=lambda a: long[a])
-    along, across = side_by_side(stage, group, shapes)
-    # A warp reads a line of neighbors; fewer than these are not worth it.
-    if along or not across or long[stage.parts.axes[-1].index] < WIDTHS[0] or long[axis] < LONG or tiles_of(s, name, shapes):
-        return None
-    points = prod(long[a.index] for a in stage.parts.axes)
-    parts = min(long[axis] // PART, s.target.cores * RESIDENT // max(1, points))
-    return (axis, even_block(long[axis], parts)) if parts >= FEW_PARTS else None
-
-
-def _columns_in_parts(s: Planned, name: str, axis: str, length: int) -> None:
-    """rewrite: C[j] = sum(X[i, j] for i) --> P[p, j] = sum(X[p*b + i, j] for i in b); C[j] = sum(P[p, j] for p): threads take
-    neighboring points of a part each."""
-    outer, _ = s[name].split(axis, length)
-    s[name].rfactor(outer)
 
 
 def _points(s: Planned, name: str, shapes: Shapes) -> None:

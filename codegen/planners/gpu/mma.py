@@ -6,6 +6,9 @@ The threads are laid out as `mma` spreads its accumulators: lane 4 r + c of a wa
 2 c + 1 of 8, so that the loops over k inside are that instruction (the emitter finds this, see `cuda.mma`). Operands are cached as they
 lie, so that whole lines of them are copied sixteen bytes at a time.
 
+On a GPU that multiplies by warpgroups (sm_90a) there are tiles for these, too: their warps are stacked by fours, 16 rows each, steps are 64
+points long, a row of 128 bytes, and what reads shared memory is each product of 64 rows (see `cuda.groups`).
+
 Which tile, says a count of clocks of a multiprocessor: of its tensor cores, of its shared memory (what warps
 read, and what copies write) and of the way from the second cache. A block takes as long as the longest of the three and a part of the
 others, which do not overlap wholly.
@@ -14,6 +17,7 @@ others, which do not overlap wholly.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from math import ceil, prod
 
 from tensorexpr import dtypes
@@ -35,14 +39,21 @@ from tensorexpr.ir import Access, Apply, Cast, Expr
 
 TILES = (
     (128, 256, 2, 4), (256, 128, 4, 2), (128, 128, 2, 4), (128, 64, 4, 2), (64, 128, 2, 4), (64, 64, 2, 4), (32, 64, 2, 4), (32, 32, 2, 4),
+    (16, 256, 1, 8), (16, 128, 1, 8), (16, 64, 1, 8),
 )  # fmt: skip
 """Rows and columns of a tile of floats of 16 bits, or of 32, and the warps of a block along both."""
+TILES_OF_GROUPS = ((128, 256, 2), (256, 128, 2), (128, 128, 2), (128, 64, 2), (64, 128, 1), (64, 64, 1))
+"""Rows and columns of a tile of floats of 16 bits, and the warpgroups of a block, one below the other."""
 TILES_F64 = ((64, 64, 2, 4), (32, 64, 2, 4), (32, 32, 2, 4))
 DEPTHS = (32, 16)
 """Points of a step along k, in 16 bits; a half of them in 32 and in 64."""
-MOST_WASTE = 1.5
+DEPTH_OF_GROUPS = 64
+MOST_WASTE = 2.5
+"""Points beyond the ends of the axes that a tile may have, to points within: tensor cores are that much faster still."""
 MULTIPLIED = 1270
 """Products of 16-bit floats of a multiprocessor in a clock by `mma.sync`: what this instruction reaches of the 2048 that there are."""
+MULTIPLIED_IN_GROUPS = 2048
+"""The same by `wgmma`: all that there are."""
 SHARED_BYTES = 128
 """Bytes that shared memory gives or takes in a clock."""
 CACHE_BYTES = 28
@@ -53,7 +64,8 @@ BESIDE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A tile of a block: its lengths, the length of a step, and whether a lane has two rows of an instruction."""
+    """A tile of a block: its lengths, the length of a step, whether a lane has two rows of an instruction, the warps along rows and
+    columns, and how many warps are stacked for an instruction of a warpgroup (1 for one of a warp)."""
 
     view: View
     rows: int
@@ -61,9 +73,11 @@ class Tile:
     depth: int
     halves: bool
     warps: tuple[int, int]
+    stacked: int = 1
 
     def __str__(self) -> str:
-        return f"{self.rows} {self.view.row}, {self.columns} {self.view.column} by {self.depth} {self.view.step}"
+        by = " of warpgroups" if self.stacked > 1 else ""
+        return f"{self.rows} {self.view.row}, {self.columns} {self.view.column} by {self.depth} {self.view.step}{by}"
 
 
 def multiplies(value: Expr, precision: str, shapes: Shapes) -> dtypes.DType | None:
@@ -84,10 +98,12 @@ def _tensor(factor: Expr) -> str:
     return read.tensor if isinstance(read, Access) else ""
 
 
-def mma_tiles(s: Planned, name: str, views: list[View], shapes: Shapes) -> list[Tile]:
-    """The tiles of a contraction on tensor cores, best first; none where it is no such product, or small, or has conditions that depend on
-    more of a tile than its columns."""
+def timed_tiles(s: Planned, name: str, views: list[View], shapes: Shapes) -> list[tuple[float, Tile]]:
+    """The tiles of a contraction on tensor cores, best first, each with the clocks of a point of the reduction; none where it is no such
+    product, or small, or has conditions that depend on more of a tile than its columns."""
     stage = s.state.stage(name)
+    if not views:
+        return []
     (group,) = stage.parts.groups
     values = [v for m in group.members for v in m.values]
     if isinstance(s.target, Gpu) and not s.target.tensor_cores:
@@ -97,7 +113,7 @@ def mma_tiles(s: Planned, name: str, views: list[View], shapes: Shapes) -> list[
     if dtype is None or group.guard:
         return []
     ranked = [found for view in views for found in _ranked(s, view, dtype)]
-    return [tile for _, tile in sorted(ranked, key=lambda pair: pair[0])]
+    return sorted(ranked, key=lambda pair: pair[0])
 
 
 def _ranked(s: Planned, view: View, dtype: dtypes.DType) -> list[tuple[float, Tile]]:
@@ -110,21 +126,28 @@ def _ranked(s: Planned, view: View, dtype: dtypes.DType) -> list[tuple[float, Ti
     if not (known or not tested or (tested == [column] and not view.joined)) or lengths[step] < 2 * depths[-1]:
         return []
     depth = min(depths, key=lambda d: ceil(lengths[step] / d) * d)  # of equals the first
+    made = [Tile(view, rows, columns, depth, wide, (down, beside)) for rows, columns, down, beside in (TILES if wide else TILES_F64)]
+    if _has_groups(s, dtype) and not tested and lengths[step] >= DEPTH_OF_GROUPS:
+        made += [Tile(view, rows, columns, DEPTH_OF_GROUPS, wide, (4 * n, 1), 4) for rows, columns, n in TILES_OF_GROUPS]
     ranked = []
-    for rows, columns, *warps in TILES if wide else TILES_F64:
-        across = [ceil(lengths[row] / rows), ceil(lengths[column] / columns)]
-        blocks, waste = view.others * prod(across), prod(across) * rows * columns / (lengths[row] * lengths[column])
-        if waste > MOST_WASTE or 2 * blocks < s.target.cores:
-            continue
-        tile = Tile(view, rows, columns, depth, wide, (warps[0], warps[1]))
-        ranked.append((ceil(blocks / s.target.cores) * _clocks(tile, dtype.itemsize), tile))
+    for tile in made:
+        across = [ceil(lengths[row] / tile.rows), ceil(lengths[column] / tile.columns)]
+        blocks, waste = view.others * prod(across), prod(across) * tile.rows * tile.columns / (lengths[row] * lengths[column])
+        if waste <= MOST_WASTE and 2 * blocks >= s.target.cores:
+            ranked.append((ceil(blocks / s.target.cores) * _clocks(tile, dtype.itemsize), tile))
     return ranked
+
+
+def _has_groups(s: Planned, dtype: dtypes.DType) -> bool:
+    return isinstance(s.target, Gpu) and s.target.warpgroups and dtype.bits == 16
 
 
 def _clocks(tile: Tile, itemsize: int) -> float:
     """The time of a point along k in a block that keeps a multiprocessor busy."""
-    multiplied = tile.rows * tile.columns * itemsize / 2 / MULTIPLIED
+    multiplied = tile.rows * tile.columns * itemsize / 2 / (MULTIPLIED_IN_GROUPS if tile.stacked > 1 else MULTIPLIED)
     read = tile.warps[1] * tile.rows + tile.warps[0] * tile.columns
+    if tile.stacked > 1:
+        read = tile.rows // 64 * (64 + tile.columns)
     shared = (read + tile.rows + tile.columns) * itemsize / SHARED_BYTES
     times = (multiplied, shared, (tile.rows + tile.columns) * itemsize / CACHE_BYTES)
     return max(times) + BESIDE * (sum(times) - max(times))
@@ -135,6 +158,7 @@ def plan_mma(s: Planned, name: str, tile: Tile) -> None:
     handle, stage, view = s[name], s.state.stage(name), tile.view
     (group,) = stage.parts.groups
     warp_rows, row_tiles = tile.rows // tile.warps[0] // (16 if tile.halves else 8), tile.columns // tile.warps[1] // 8
+    lanes = []
     grid, points_of = by_classes(s, name, view)
     row_blocks, rows = blocks_of(s, name, joined_points(s, name, view, view.row, points_of), tile.rows)
     column_blocks, columns = blocks_of(s, name, joined_points(s, name, view, view.column, points_of), tile.columns)
@@ -143,6 +167,9 @@ def plan_mma(s: Planned, name: str, tile: Tile) -> None:
     if tile.halves:
         rest, half = handle.split(rest, 2)
         unrolled.append(half)
+    if tile.stacked > 1:
+        rest, stack = handle.split(rest, tile.stacked)
+        lanes.append(stack)
     row_warp, tiles = handle.split(rest, warp_rows)
     unrolled.insert(0, tiles)
     rest, neighbor = handle.split(columns, 2)
@@ -153,8 +180,9 @@ def plan_mma(s: Planned, name: str, tile: Tile) -> None:
     around, steps = in_one_loop(s, name, [i for i in group.indices if i not in view.side(view.step)], steps)
     sizes = (tile.rows, tile.columns, tile.depth)
     grid += in_squares(s, name, view, row_blocks, column_blocks, sizes, s.target.cores)
-    handle.reorder(*grid, *around, steps, points, *unrolled, row_warp, column_warp, row_lane, column_lane)
-    threads = handle.fuse(handle.fuse(handle.fuse(row_warp, column_warp), row_lane), column_lane)
+    lanes = [row_warp, column_warp, *lanes, row_lane, column_lane]
+    handle.reorder(*grid, *around, steps, points, *unrolled, *lanes)
+    threads = reduce(handle.fuse, lanes)
     for loop in (points, *unrolled):
         handle.unroll(loop)
     handle.vectorize(threads)

@@ -151,11 +151,18 @@ def _dropout(graph: torch.fx.Graph, node: Node) -> None:
 def through_autograd(module: GraphModule, inputs: Sequence[Any], strict: bool) -> Callable[..., Any]:
     """A graph of Dynamo's as AOTAutograd runs it, with forward and backward compiled by us."""
     compile_ = functools.partial(compile_graph, strict=strict)
+
+    def backward(module: GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+        context = torch._guards.TracingContext.try_get()
+        if context is not None and context.fw_metadata is not None:
+            context.fw_metadata.bw_donated_idxs = []  # what is saved stays as it is, so that there may be another way back
+        return compile_(module, inputs)
+
     found: Callable[..., Any] = aot_module_simplified(
         module,
         inputs,
         fw_compiler=compile_,
-        bw_compiler=torch._dynamo.disable(compile_, reason="compiles a backward graph"),
+        bw_compiler=torch._dynamo.disable(backward, reason="compiles a backward graph"),
         inference_compiler=compile_,
         partition_fn=min_cut_rematerialization_partition,
         decompositions=decompositions(),

@@ -21,7 +21,8 @@ from tensorexpr.dtypes import DType
 from tensorexpr.errors import DefinitionError, user_location
 from tensorexpr.hints import unknown_name
 from tensorexpr.ir import Apply, Cast, Const, Expr, Size
-from tensorexpr.language.core import habits
+from tensorexpr.language.core import habits, promotions
+from tensorexpr.language.core.operators import Operators
 from tensorexpr.language.core.printing import describe
 from tensorexpr.ops import OPS, cast_value
 from tensorexpr.regions import affine_of
@@ -37,7 +38,7 @@ Weak = bool | int | float
 """A Python number: its kind counts in promotion, its width does not."""
 
 
-class Scalar:
+class Scalar(Operators):
     """One value of the language: `expr` is its IR, `dtype` its element type, `sources` the tensors it reads. A `weak` one stands for a
     Python number that is known as the program runs: made of sizes and numbers.
 
@@ -63,53 +64,11 @@ class Scalar:
 
     # -- arithmetic ----------------------------------------------------------------------------------------------------
 
-    def __add__(self, other: Any) -> Scalar:
-        return _operated("add", self, other)
+    def _of_operator(self, name: str, left: Any, right: Any) -> Scalar:
+        return _operated(name, left, right)
 
-    def __radd__(self, other: Any) -> Scalar:
-        return _operated("add", other, self)
-
-    def __sub__(self, other: Any) -> Scalar:
-        return _operated("sub", self, other)
-
-    def __rsub__(self, other: Any) -> Scalar:
-        return _operated("sub", other, self)
-
-    def __mul__(self, other: Any) -> Scalar:
-        return _operated("mul", self, other)
-
-    def __rmul__(self, other: Any) -> Scalar:
-        return _operated("mul", other, self)
-
-    def __truediv__(self, other: Any) -> Scalar:
-        return _operated("div", self, other)
-
-    def __rtruediv__(self, other: Any) -> Scalar:
-        return _operated("div", other, self)
-
-    def __floordiv__(self, other: Any) -> Scalar:
-        return _operated("floordiv", self, other)
-
-    def __rfloordiv__(self, other: Any) -> Scalar:
-        return _operated("floordiv", other, self)
-
-    def __mod__(self, other: Any) -> Scalar:
-        return _operated("mod", self, other)
-
-    def __rmod__(self, other: Any) -> Scalar:
-        return _operated("mod", other, self)
-
-    def __divmod__(self, other: Any) -> tuple[Scalar, Scalar]:
-        return _operated("floordiv", self, other), binary("mod", self, other)
-
-    def __rdivmod__(self, other: Any) -> tuple[Scalar, Scalar]:
-        return _operated("floordiv", other, self), binary("mod", other, self)
-
-    def __pow__(self, other: Any) -> Scalar:
-        return _operated("pow", self, other)
-
-    def __rpow__(self, other: Any) -> Scalar:
-        return _operated("pow", other, self)
+    def _compared(self, name: str, other: Any) -> Scalar:
+        return binary(name, self, other)
 
     def __neg__(self) -> Scalar:
         return Scalar(unary("neg", self).expr, self.sources, self.weak)
@@ -139,60 +98,8 @@ class Scalar:
     def __trunc__(self) -> Scalar:
         return rounded("trunc", self)
 
-    # -- bits and logic ------------------------------------------------------------------------------------------------
-
-    def __and__(self, other: Any) -> Scalar:
-        return _operated("and", self, other)
-
-    def __rand__(self, other: Any) -> Scalar:
-        return _operated("and", other, self)
-
-    def __or__(self, other: Any) -> Scalar:
-        return _operated("or", self, other)
-
-    def __ror__(self, other: Any) -> Scalar:
-        return _operated("or", other, self)
-
-    def __xor__(self, other: Any) -> Scalar:
-        return _operated("xor", self, other)
-
-    def __rxor__(self, other: Any) -> Scalar:
-        return _operated("xor", other, self)
-
     def __invert__(self) -> Scalar:
         return unary("invert", self)
-
-    def __lshift__(self, other: Any) -> Scalar:
-        return _operated("shift_left", self, other)
-
-    def __rlshift__(self, other: Any) -> Scalar:
-        return _operated("shift_left", other, self)
-
-    def __rshift__(self, other: Any) -> Scalar:
-        return _operated("shift_right", self, other)
-
-    def __rrshift__(self, other: Any) -> Scalar:
-        return _operated("shift_right", other, self)
-
-    # -- comparisons ---------------------------------------------------------------------------------------------------
-
-    def __eq__(self, other: object) -> Scalar:  # type: ignore[override]
-        return binary("eq", self, other)
-
-    def __ne__(self, other: object) -> Scalar:  # type: ignore[override]
-        return binary("ne", self, other)
-
-    def __lt__(self, other: Any) -> Scalar:
-        return binary("lt", self, other)
-
-    def __le__(self, other: Any) -> Scalar:
-        return binary("le", self, other)
-
-    def __gt__(self, other: Any) -> Scalar:
-        return binary("gt", self, other)
-
-    def __ge__(self, other: Any) -> Scalar:
-        return binary("ge", self, other)
 
     # -- what a scalar is not ------------------------------------------------------------------------------------------
 
@@ -481,6 +388,8 @@ def binary(name: str, left: Any, right: Any) -> Scalar:
         dtype = outside or common_dtype(pair)
     else:
         dtype = common_dtype(pair)
+    if dtype is dtypes.float64:
+        _note_widening(pair)
     if name == "div":
         dtype = dtype if dtype.is_float else dtypes.float64
     elif name == "pow":
@@ -504,6 +413,18 @@ def binary(name: str, left: Any, right: Any) -> Scalar:
             )
         name = _ON_BOOLS.get(name, name)
     return build(name, converted(pair[0], dtype), converted(pair[1], dtype))
+
+
+def _note_widening(pair: tuple[Scalar | Weak, Scalar | Weak]) -> None:
+    """Warns where data in fewer bits becomes float64 because of numbers: of NumPy, or made of indices and floats."""
+    for value, other in (pair, pair[::-1]):
+        if not (isinstance(value, Scalar) and isinstance(other, Scalar)) or value.weak or other.weak:
+            continue
+        if value.sources and value.dtype.is_float and value.dtype.bits < 64 and other.dtype is dtypes.float64 and not other.sources:
+            if promotions.is_written_by_user():
+                name, text = value.dtype.name, repr(other.expr.value) if isinstance(other.expr, Const) else repr(other)
+                remedy = f"float({text})" if isinstance(other.expr, Const) else f'te.cast({text}, "{name}")'
+                promotions.warn(f"{value!r} of {name} becomes float64, the dtype of the number {text}; {remedy} keeps {name}")
 
 
 def _compared_outside(pair: tuple[Scalar | Weak, Scalar | Weak]) -> DType | None:

@@ -8,15 +8,14 @@ before it (``te.sum(lambda i, j: A[i, j], (n, lambda i: i + 1))``). `where` take
 from __future__ import annotations
 
 import builtins
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 from tensorexpr import dtypes
-from tensorexpr.errors import DefinitionError, Location, PromotionWarning, user_location
+from tensorexpr.errors import DefinitionError, user_location
 from tensorexpr.hints import checked
 from tensorexpr.ir import Access, Apply, Combiner, Reduce
-from tensorexpr.language.core import habits
+from tensorexpr.language.core import habits, promotions
 from tensorexpr.language.core.printing import describe
 from tensorexpr.language.core.scalar import Scalar, converted, merged, strong
 from tensorexpr.language.core.tensor import Tensor
@@ -159,21 +158,11 @@ def _summed(value: Any) -> Scalar:
     return _widened(found)
 
 
-_warned: set[object] = set()
-
-
 def _warn_of_wrapping(product: Scalar) -> None:
-    place = user_location() or Location("tensorexpr", 1)
-    if place in _warned:
-        return
-    _warned.add(place)
     name, text = product.dtype.name, repr(product)
-    warnings.warn_explicit(
+    promotions.warn(
         f"te.sum: products of {name} wrap around in {name} before they are summed: {text}. "
-        f'Cast the factors first, te.cast(a, "int32") * te.cast(b, "int32"), or the product, te.cast(a * b, "int64"), where that is meant',
-        PromotionWarning,
-        place.file,
-        place.line,
+        f'Cast the factors first, te.cast(a, "int32") * te.cast(b, "int32"), or the product, te.cast(a * b, "int64"), where that is meant'
     )
 
 

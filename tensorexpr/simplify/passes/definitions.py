@@ -36,7 +36,7 @@ from tensorexpr.simplify.options import STRICT, Options
 from tensorexpr.simplify.rules.common import choose_branch, fold_cast
 from tensorexpr.simplify.rules.common import fold_constants as fold_operation
 from tensorexpr.simplify.rules.reduce import identity_value
-from tensorexpr.traversal import bottom_up, children, expressions, fresh_name, map_children, map_expressions, reads, walk
+from tensorexpr.traversal import bottom_up, children, expressions, fresh_name, map_children, map_expressions, reads, tensors_read, walk
 
 _FOLDING = RuleSet((fold_operation, fold_cast, choose_branch))
 MOST_STEPS = 20
@@ -426,4 +426,13 @@ class _Numbering:
             axes = self.axes(expr.axes)
             where = None if expr.where is None else self.expr(expr.where)
             return replace(expr, axes=axes, where=where, values=tuple(self.expr(v) for v in expr.values))
-        return map_children(expr, self.expr)
+        return map_children(in_order(expr), self.expr)
+
+
+def in_order(expr: Expr) -> Expr:
+    """A sum or product of two floats with the one first that reads the tensor with the lesser name: the same value in either order."""
+    if isinstance(expr, Apply) and expr.op.name in ("add", "mul") and expr.dtype.is_float:
+        first, second = expr.args
+        if tensors_read(second) < tensors_read(first):
+            return Apply(expr.op, (second, first))
+    return expr

@@ -2,8 +2,8 @@
 
 Derivatives need values from inside the forward pass, such as the sum under a quotient, and save them as definitions; the
 definition that they were taken from then reads the saved value as well. Two reductions are the same where they differ in the names
-of indices only; the free ones (in the order in which they occur) are the axes of the definition on one side and indices over
-the same ranges on the other.
+of indices and in the order of factors only; the free ones (in the order in which they occur) are the axes of the definition on one
+side and indices over the same ranges on the other.
 """
 
 from __future__ import annotations
@@ -14,7 +14,12 @@ from itertools import count
 
 from tensorexpr.ir import Access, Axis, Const, Define, Definition, Expr, Index, Program, Reduce
 from tensorexpr.records import replace
+from tensorexpr.rewrite import head_of
+from tensorexpr.simplify.passes.definitions import in_order
 from tensorexpr.traversal import children, map_children, reads, walk
+
+Made = dict[Expr, tuple[Define, tuple[str, ...]]]
+"""Definitions by the form of their values, each with the free indices of its value in the order of the form."""
 
 
 def share_reductions(program: Program) -> Program:
@@ -23,10 +28,10 @@ def share_reductions(program: Program) -> Program:
     Requires: nothing. Ensures: no definition contains a reduction that is another definition, unless that one depends on it;
     every definition still comes after those it reads; every value is kept.
     """
-    known: dict[Expr, tuple[Define, tuple[str, ...]]] = {}
+    known: Made = {}
     for definition in program.definitions:
         if isinstance(definition, Define) and isinstance(definition.value, Reduce):
-            form, free = _form(definition.value)
+            form, free = form_of_expression(definition.value)
             if set(free) == {axis.index for axis in definition.axes}:
                 known.setdefault(form, (definition, free))
     if not known:
@@ -57,7 +62,7 @@ def _with_reads(
     changed: Mapping[str, Define],
 ) -> Expr:
     if isinstance(expr, Reduce):
-        form, free = _form(expr)
+        form, free = form_of_expression(expr)
         source, names = known.get(form, (None, ()))
         if source is not None and source.name != owner.name and source.name not in changed:
             by_axis = dict(zip(names, free, strict=True))
@@ -67,6 +72,21 @@ def _with_reads(
     elif not any(isinstance(child, Reduce) for child in walk(expr)):
         return expr
     return map_children(expr, lambda child: _with_reads(owner, child, ranges, known, table, changed))
+
+
+def with_reads_of(expr: Expr, ranges: Mapping[str, Axis], made: Made) -> Expr:
+    """An expression, inside axes of these ranges, that reads the definitions wherever it computes one of them."""
+    if isinstance(expr, Access) or not children(expr):
+        return expr
+    if any(head_of(expr) == head_of(one.value) for one, _ in made.values()):
+        form, free = form_of_expression(expr)
+        source, names = made.get(form, (None, ()))
+        if source is not None:
+            by_axis = dict(zip(names, free, strict=True))
+            if all(_same_range(ranges.get(by_axis[a.index]), a) for a in source.axes):
+                return Access(source.name, tuple(Index(by_axis[a.index]) for a in source.axes), expr.dtype)
+    ranges = {**ranges, **{axis.index: axis for axis in expr.axes}} if isinstance(expr, Reduce) else ranges
+    return map_children(expr, lambda child: with_reads_of(child, ranges, made))
 
 
 def _same_range(mine: Axis | None, axis: Axis) -> bool:
@@ -107,8 +127,8 @@ def _ordered(definitions: list[Definition]) -> Iterator[Definition]:
 
 
 @lru_cache(maxsize=4096)
-def _form(node: Reduce) -> tuple[Expr, tuple[str, ...]]:
-    """A reduction with every index under a number, and its free indices in the order in which they occur."""
+def form_of_expression(node: Expr) -> tuple[Expr, tuple[str, ...]]:
+    """An expression with every index under a number, and its free indices in the order in which they occur."""
     free: dict[str, str] = {}
     return _numbered(node, {}, free, count()), tuple(free)
 
@@ -124,4 +144,4 @@ def _numbered(expr: Expr, bound: Mapping[str, str], free: dict[str, str], number
             axes.append(Axis(inner[axis.index], start, stop))
         where = None if expr.where is None else _numbered(expr.where, inner, free, numbers)
         return replace(expr, axes=tuple(axes), where=where, values=tuple(_numbered(v, inner, free, numbers) for v in expr.values))
-    return map_children(expr, lambda child: _numbered(child, bound, free, numbers)) if children(expr) else expr
+    return map_children(in_order(expr), lambda child: _numbered(child, bound, free, numbers)) if children(expr) else expr

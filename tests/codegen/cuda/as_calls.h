@@ -4,9 +4,9 @@
 #undef te_shuffle_from
 #define te_arena_bytes te_host_arena
 
-// Addresses in shared memory have 32 bits there: here the distance from where its declared part begins.
-static inline size_t __cvta_generic_to_shared(const void *place) { return (size_t)((const char *)place - __start_te_shared); }
-static inline char *te_asm_shared(uint32_t at) { return __start_te_shared + (int32_t)at; }
+// Addresses in shared memory have 32 bits there.
+static inline size_t __cvta_generic_to_shared(const void *place) { return te_host_shared(place); }
+static inline char *te_asm_shared(uint32_t at) { return te_host_place(at); }
 #define __uint_as_float ::te_float_of_bits
 #define __float_as_uint ::te_bits_of_float
 static inline double __longlong_as_double(long long bits) { return te_double_of_bits((uint64_t)bits); }
@@ -61,3 +61,29 @@ static inline void te_asm_mma_sync_aligned_m8n8k4_row_col_f64_f64_f64_f64(double
   te_mma_f64(c0, c1, a, b);
   d0 = c0, d1 = c1;
 }
+
+// What only pins sums for the compiler does nothing.
+static inline void te_asm_() {}
+static inline void te_asm_fence_proxy_async_shared__cta() { te_hand_over(); }
+static inline void te_asm_wgmma_fence_sync_aligned() { te_host_group_enter(); }
+static inline void te_asm_wgmma_commit_group_sync_aligned() { te_group_commit(); }
+static inline void te_asm_wgmma_wait_group_sync_aligned(int last) { te_host_group_wait(last); }
+template <class T, class G, std::size_t... I> static inline void te_asm_group_of(const G &given, std::index_sequence<I...>) {
+  constexpr int n = sizeof...(I);
+  float *const sums[] = {&std::get<I>(given)...};
+  const uint64_t a = std::get<n>(given), b = std::get<n + 1>(given);
+  const bool a_turned = std::get<n + 5>(given), b_turned = std::get<n + 6>(given);
+  if (a_turned && b_turned) te_group_product<T, true, true>(sums, a, b, 0);
+  if (a_turned && !b_turned) te_group_product<T, true, false>(sums, a, b, 0);
+  if (!a_turned && b_turned) te_group_product<T, false, true>(sums, a, b, 0);
+  if (!a_turned && !b_turned) te_group_product<T, false, false>(sums, a, b, 0);
+}
+template <class T, int N, class... G> static inline void te_asm_group(G &&...given) {
+  te_asm_group_of<T>(std::forward_as_tuple(given...), std::make_index_sequence<N / 2>{});
+}
+#define te_asm_wgmma_mma_async_sync_aligned_m64n64k16_f32_f16_f16 te_asm_group<::te_f16, 64>
+#define te_asm_wgmma_mma_async_sync_aligned_m64n64k16_f32_bf16_bf16 te_asm_group<::te_bf16, 64>
+#define te_asm_wgmma_mma_async_sync_aligned_m64n128k16_f32_f16_f16 te_asm_group<::te_f16, 128>
+#define te_asm_wgmma_mma_async_sync_aligned_m64n128k16_f32_bf16_bf16 te_asm_group<::te_bf16, 128>
+#define te_asm_wgmma_mma_async_sync_aligned_m64n256k16_f32_f16_f16 te_asm_group<::te_f16, 256>
+#define te_asm_wgmma_mma_async_sync_aligned_m64n256k16_f32_bf16_bf16 te_asm_group<::te_bf16, 256>

@@ -16,18 +16,24 @@ Arrays = list[np.ndarray]
 @dataclass(frozen=True)
 class Behaviour:
     """A kernel; the functions that it shows; arrays to read and arrays to write as they are before, and the latter as they are behind;
-    the first machine that has it, and bytes of shared memory to ask for."""
+    the first machine that has it, bytes of shared memory to ask for, how many threads it has, and whether it is for that machine alone."""
 
     text: str
     shows: tuple[str, ...]
     case: Callable[[], tuple[Arrays, Arrays, Arrays]]
     sm: int = 75
     shared: int = 0
+    threads: int = 32
+    alone: bool = False
+
+    def is_for(self, arch: str) -> bool:
+        """Whether code for an architecture such as "sm_80" may have it."""
+        return arch == f"sm_{self.sm}a" if self.alone else int("".join(filter(str.isdigit, arch))) >= self.sm
 
 
-def kernel(name: str, parameters: str, body: str) -> str:
-    """A kernel of one warp; `n` is the lane."""
-    head = f'extern "C" __global__ void __launch_bounds__(32) {name}({parameters})'
+def kernel(name: str, parameters: str, body: str, threads: int = 32) -> str:
+    """A kernel of one warp, or several; `n` is the thread."""
+    head = f'extern "C" __global__ void __launch_bounds__({threads}) {name}({parameters})'
     return f"{head} {{\n  const int n = (int)threadIdx.x;\n{body}\n}}\n"
 
 
@@ -282,6 +288,58 @@ def _zeros(asked: int) -> tuple[Arrays, Arrays, Arrays]:
     return [x, w], [np.zeros(32, np.int32)], [y.astype(np.int32) & asked]
 
 
+# ------------------------------------------------------------------------------------------ products of a warpgroup
+
+# Factors of 64 terms, rows of 64 elements, whose chunks of eight lie in another order from row to row: a row for each row of the result, or
+# for each term. Columns beyond 64 of a row lie below.
+_IN_GROUP = """  te_{t} (&a)[64 * 64] = te_arena<te_{t}[64 * 64]>(0), (&b)[{n} * 64] = te_arena<te_{t}[{n} * 64]>(8192);
+  for (int turns = 0; turns < 4; ++turns) {{
+    for (int k = n; k < 64 * 64; k += 128) {{
+      const int r = k / 64, q = k % 64;
+      a[turns & 1 ? q * 64 + (r ^ q % 8 * 8) : r * 64 + (q ^ r % 8 * 8)].bits = x[k];
+    }}
+    for (int k = n; k < {n} * 64; k += 128) {{
+      const int r = k / 64, q = k % 64;
+      b[turns & 2 ? r / 64 * 4096 + q * 64 + (r % 64 ^ q % 8 * 8) : r * 64 + (q ^ r % 8 * 8)].bits = w[k];
+    }}
+    te_hand_over();
+    __syncthreads();
+    float c[{n} / 2];
+    for (int k = 0; k < {n} / 2; ++k) c[k] = y[(turns * {n} / 2 + k) * 128 + n];
+    te_group_enter(c);
+    for (int k = 0; k < 64; k += 16) {{
+      if (turns == 0) te_group_{t}<false, false>(c, te_tile<0, 1024>(a + k), te_tile<0, 1024>(b + k));
+      if (turns == 1) te_group_{t}<true, false>(c, te_tile<8192, 1024>(a + k * 64), te_tile<0, 1024>(b + k));
+      if (turns == 2) te_group_{t}<false, true>(c, te_tile<0, 1024>(a + k), te_tile<8192, 1024>(b + k * 64));
+      if (turns == 3) te_group_{t}<true, true>(c, te_tile<8192, 1024>(a + k * 64), te_tile<8192, 1024>(b + k * 64));
+    }}
+    te_group_commit();
+    if (turns % 2) te_group_wait_before();
+    te_group_wait(c);
+    for (int k = 0; k < {n} / 2; ++k) y[(turns * {n} / 2 + k) * 128 + n] = c[k];
+    __syncthreads();
+  }}"""
+
+
+def _in_group(bits: Callable[[np.ndarray], np.ndarray], columns: int) -> Callable[[], tuple[Arrays, Arrays, Arrays]]:
+    def case() -> tuple[Arrays, Arrays, Arrays]:
+        rng = np.random.default_rng(columns)
+        x, w = (rng.integers(-3, 4, (rows, 64)).astype(np.float32) for rows in (64, columns))
+        start = rng.integers(-9, 10, (4, columns // 2, 128)).astype(np.float32)
+        product, wanted = x @ w.T, start.copy()
+        for thread in range(128):
+            # D of wgmma.m64nN: a warp has 16 rows, a lane of it the elements that it has of mma's 16 x 8, by eight columns.
+            row, column = thread // 32 * 16 + thread % 32 // 4, thread % 4 * 2
+            for k in range(columns // 2):
+                half, rest = divmod(k, columns // 4)
+                wanted[:, k, thread] += product[row + 8 * half, rest // 2 * 8 + column + rest % 2]
+        return [bits(x), bits(w)], [start], [wanted]
+
+    return case
+
+
+_HALVES = {"f16": lambda x: x.astype(np.float16).view(np.uint16), "bf16": _high}
+
 # ------------------------------------------------------------------------------------------------------------ updates
 
 _WORDS = ("add", "maximum", "minimum", "mul")
@@ -381,6 +439,16 @@ BEHAVIOURS = {
         kernel("x_matrices", "const uint16_t *x, uint32_t *y", _MATRICES), ("te_matrices", "te_ptx_shared"), _matrices,
     ),
     **{name: Behaviour(_product_text(name), (name, f"{name}_columns", f"{name}_rows"), _product(name), sm=80) for name in _PRODUCTS},
+    **{
+        f"group_{t}_{n}": Behaviour(
+            kernel(f"x_group_{t}_{n}", "const uint16_t *x, const uint16_t *w, float *y", _IN_GROUP.format(t=t, n=n), 128),
+            (f"te_group_{t}", "te_group_enter", "te_group_commit", "te_group_wait", "te_group_wait_before", "te_ptx_group_fence",
+             "te_ptx_group_wait", "te_pinned",
+             "te_hand_over", "te_ptx_shared"),
+            _in_group(_HALVES[t], n), sm=90, shared=8192 + 128 * n, threads=128, alone=True,
+        )
+        for t in ("f16", "bf16") for n in (64, 128, 256)
+    },
     "zeros": Behaviour(
         kernel("x_zeros", "const uint32_t *x, const double *w, int32_t *y", """  uint32_t one[1] = {x[n]}, f16 = 0, tf32 = 0;
   double two[1] = {w[n]}, f64 = 0;

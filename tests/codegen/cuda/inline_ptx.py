@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 _TOKEN = re.compile(r'"[^"]*"|\d[\w.]*|\w+|##|<<=|>>=|<<|>>|<=|>=|==|!=|&&|\|\||\+\+|--|->|[-+*/|&^]=|\S')
 Macros = dict[str, tuple[tuple[str, ...] | None, list[str]]]
@@ -126,7 +127,7 @@ class Function:
         lengths = [m[1] for p in self.parameters if (m := re.search(r"\[(\w+)\]", p))]
         return f"{self.name}{''.join(f'[{n}]' for n in lengths)}"
 
-    @property
+    @cached_property
     def types(self) -> dict[str, str]:
         """The C++ type of each parameter and local variable, such as "float", "uint32_t[4]", "pointer"."""
         local = re.findall(r"(?<![^;{}])(?!return)\w+ \w+(?:\[\d+\])?(?=;)", text_of(self.body))

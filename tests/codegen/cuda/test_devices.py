@@ -142,7 +142,7 @@ def test_schedules_are_made_for_the_gpu_that_is_there(cupy: Any, monkeypatch: py
     assert (device.facts.cores, device.facts.l2_bytes, device.facts.clock) == (14, 1 << 20, facts_of("sm_90").clock)
     monkeypatch.setattr(compile, "current_device", lambda: device)
     machine = compile.machine_of("cuda", "tf32")
-    assert (machine.cores, machine.l2_bytes, machine.l3_bytes, machine.arch, machine.precision) == (14, 1 << 20, 1 << 20, "sm_90", "tf32")
+    assert (machine.cores, machine.l2_bytes, machine.l3_bytes, machine.arch, machine.precision) == (14, 1 << 20, 1 << 20, "sm_90a", "tf32")
     x = te.placeholder((1 << 16, 256), name="x")
     sums = te.compute((256,), lambda j: te.sum(lambda i: x[i, j], 1 << 16), name="y")
     found = [str(te.autoschedule(sums, "cuda"))]

@@ -3,6 +3,7 @@ it, and as the text of the GPU itself has it, where each instruction is a call o
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 
@@ -25,11 +26,11 @@ TEXT = PRELUDE.read_text()
 AS_CALLS = Path(__file__).with_name("as_calls.h").read_text()
 on_gpu = pytest.mark.skipif(gpu() is None, reason="no GPU to run the instructions of the prelude")
 on_cpu = pytest.mark.skipif(compiler() is None, reason="no C++ compiler to run CUDA kernels")
-ARENA = tokens_of("extern __shared__ __align__(128) unsigned char te_arena_bytes[];")
+ARENA = tokens_of("extern __shared__ __align__(1024) unsigned char te_arena_bytes[];")
 
 
 def launch_of(behaviour: Behaviour, name: str) -> Launch:
-    return Launch(name, (), (), False, (32, 1, 1), (Const(1, dtypes.int64),), False, behaviour.shared)
+    return Launch(name, (), (), False, (behaviour.threads, 1, 1), (Const(1, dtypes.int64),), False, behaviour.shared)
 
 
 def text_for_cpu(text: str, arch: int) -> str:
@@ -43,7 +44,7 @@ def text_for_cpu(text: str, arch: int) -> str:
             bound = [expression for _, expression in (*one.outputs, *one.inputs)]
             operands = [t for written in one.operands for t in written.strip("{}[]").split(",")]
             given = ", ".join(bound[int(t[1:])] if t.startswith("%") else t for t in operands)
-            made.append(f"te_asm_{one.opcode.replace('.', '_')}({given})")
+            made.append(f"te_asm_{re.sub('[.:]', '_', one.opcode)}({given})")
         else:
             made.append(tokens[k] + ("\n" if tokens[k] in ";{}" else ""))
             k += 1
@@ -101,8 +102,8 @@ def run_on_cpu(kernels: HostKernels, space: str, name: str, order: int = 0, late
 def test_on_a_gpu(name: str) -> None:
     device, behaviour = gpu(), BEHAVIOURS[name]
     assert device is not None and device.arch is not None
-    if int("".join(filter(str.isdigit, device.arch))) < behaviour.sm:
-        pytest.skip(f"{name}: expected a GPU of sm_{behaviour.sm} or later, got one of {device.arch}")
+    if not behaviour.is_for(device.arch):
+        pytest.skip(f"{name}: expected a GPU of sm_{behaviour.sm}{'' if behaviour.alone else ' or later'}, got one of {device.arch}")
     launch = launch_of(behaviour, f"x_{name}")
     kernels = device.load(Source(behaviour.text, (launch,)), nvrtc.compile_text(behaviour.text, device.arch))
     read, written, wanted = behaviour.case()

@@ -199,9 +199,9 @@ def test_tf32_of_numbers_that_need_no_rounding_is_exact(text):
     assert "tf32" not in emit(verify_nest(lower(planned(text)))).text
 
 
-def convolution(last: bool, stride: int):
+def convolution(last: bool, stride: int, channels: int = 32):
     """A convolution that is padded with zeros, and its two gradients, channels first or last."""
-    n, h, w, c, k = 2, 9, 7, 32, 32
+    n, h, w, c, k = 2, 9, 7, channels, channels
     x = te.placeholder((n, h, w, c) if last else (n, c, h, w), "bfloat16", name="x")
     f = te.placeholder((3, 3, c, k) if last else (k, c, 3, 3), "bfloat16", name="f")
     places = ((h - 1) // stride + 1, (w - 1) // stride + 1)

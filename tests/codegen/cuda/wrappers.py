@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from tensorexpr.codegen.cuda.nvidia import ptx
 from tests.codegen.cuda.inline_ptx import Asm, Function, calls, expanded, functions, statements, tokens_of
@@ -37,6 +38,15 @@ def _converted(name: str, result: str, given: str) -> tuple[Bound, ...]:
     return (("", name, {"d": result, "a": given}),)
 
 
+def _group_product(name: str) -> tuple[Bound, ...]:
+    """The sums of a lane in the order of the instruction: by eight columns, of row r and of row r + 8 in turn."""
+    operands = {o.role: o for o in ptx.INSTRUCTIONS[name].operands}
+    count = operands["d"].count
+    d = ", ".join(f"c[{row * count // 2 + 2 * k + j}]" for k in range(count // 4) for row in range(2) for j in range(2))
+    bound = {"d": d, "a-desc": "a", "b-desc": "b", "scale-d": "1", "imm-scale-a": "1", "imm-scale-b": "1"}
+    return (("", name, bound | {"imm-trans-a": "A_TURNED", "imm-trans-b": "B_TURNED"}),)
+
+
 _COPIED = {"dst": "te_ptx_shared(to)", "src": "from", "src-size": "filled"}
 WRAPPERS: dict[str, tuple[Bound, ...]] = {
     "te_ptx_f32_of_f16": _converted("cvt.f32.f16", "x", "bits"),
@@ -59,9 +69,20 @@ WRAPPERS: dict[str, tuple[Bound, ...]] = {
     "te_mma_bf16[4][2]": _product("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"),
     "te_mma_tf32[4][2]": _product("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"),
     "te_mma_f64[1][1]": _product("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64"),
+    "te_ptx_group_fence": (("", "wgmma.fence.sync.aligned", {}),),
+    "te_ptx_group_wait": (("", "wgmma.wait_group.sync.aligned", {"N": "N"}),),
+    "te_group_commit": (("", "wgmma.commit_group.sync.aligned", {}),),
+    "te_hand_over": (("", "fence.proxy.async.shared::cta", {}),),
+    **{
+        f"te_group_{t}[{n // 2}]": _group_product(f"wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{t}.{t}")
+        for t in ("f16", "bf16")
+        for n in ptx.GROUP_COLUMNS
+    },
 }
 """By function: the condition, the instruction and what its operands are, for every statement in order."""
-BY_TARGET = ("te_matrices", "te_mma", "te_tf32", "te_zero")
+PINNED = "te_pinned[N]"
+"""The one function with inline assembly of no instruction: what it names, a compiler takes to be read and written there."""
+BY_TARGET = ("te_matrices", "te_mma", "te_tf32", "te_zero", "te_group", "te_ptx_group", "te_hand_over")
 """Functions that kernels call only where the target multiplies so; the others must do without where a machine lacks the instruction."""
 WORDS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
     "te_float_of_bits": (("__uint_as_float", ("bits",)),),
@@ -92,7 +113,7 @@ def faults(text: str, arch: int) -> list[str]:
 
 def _faults(found: list[Function], arch: int) -> Iterator[str]:
     here = {f.key for f in found}
-    for name in (*WRAPPERS, *WORDS, *_BY_EXCHANGE, *_natives()):
+    for name in (*WRAPPERS, PINNED, *WORDS, *_BY_EXCHANGE, *_natives()):
         if name not in here:
             yield f"{name}: not there"
     for f in found:
@@ -107,6 +128,10 @@ def _natives() -> set[str]:
 def function_faults(f: Function, asm: list[Asm], arch: int) -> Iterator[str]:
     """What is wrong with a function that has these statements of inline PTX."""
     by_target = f.name.startswith(BY_TARGET)
+    if f.key == PINNED:
+        right = len(asm) == 1 and replace(asm[0], when="") == Asm("", (("+f", "c[k]"),), (), ("memory",), True, "")
+        yield from [] if right else [f"{f.key}: {asm} does not pin what it is given"]
+        return
     wanted = [row for row in WRAPPERS.get(f.key, ()) if ptx.INSTRUCTIONS[row[1]].sm <= arch or by_target]
     if len(asm) != len(wanted):
         yield f"{f.key}: sm_{arch}: {len(asm)} statements of PTX, not {len(wanted)}"
@@ -168,7 +193,7 @@ def asm_faults(one: Asm, f: Function) -> Iterator[str]:
     if used := set(re.findall(r"%(\d+)", one.template)) ^ {str(k) for k in range(len(bound))}:
         yield f"operands {sorted(used)} are bound to nothing, or stand nowhere"
         return
-    read = {n for o, w in zip(row.operands, written, strict=True) if not _is_result(o) for n in re.findall(r"%(\d+)", w)}
+    read = {n for o, w in zip(row.operands, written, strict=True) if not _is_result(o) or _is_kept(o) for n in re.findall(r"%(\d+)", w)}
     for operand, text in zip(row.operands, written, strict=True):
         yield from _operand_faults(operand, text, one, f, read)
     if row.memory and not (one.volatile and one.clobbers == ("memory",)):
@@ -179,6 +204,10 @@ def asm_faults(one: Asm, f: Function) -> Iterator[str]:
 
 def _is_result(operand: ptx.Operand) -> bool:
     return isinstance(operand, ptx.Register) and operand.written
+
+
+def _is_kept(operand: ptx.Operand) -> bool:
+    return isinstance(operand, ptx.Register) and operand.kept
 
 
 def _operand_faults(operand: ptx.Operand, text: str, one: Asm, f: Function, read: set[str]) -> Iterator[str]:

@@ -61,6 +61,19 @@ def test_a_copy_of_rows_to_columns(dtype: dtypes.DType, side: int, back: bool, w
         assert np.array_equal(got, columns.T)
 
 
+@pytest.mark.parametrize("step", [15, 16, 24])
+def test_rows_along_one_axis_are_turned_where_they_do_not_overlap(step: int) -> None:
+    """Both indices are in the one index of the target: i next to each other, j so far apart; rows that overlap keep their order."""
+    x, y = buffer("X", dtypes.float32, 16, 16), buffer("Y", dtypes.float32, 15 * step + 16)
+    store = write(y, [apply("add", i, apply("mul", j, const(step)))], read(x, i, j))
+    made = nest([x, y], [y], (loop("i", 16, loop("j", 16, store, kind="vectorize"), kind="unroll"),))
+    assert ("scatter" in emit(made, host())) == (step < 16)
+    data, want = np.arange(256, dtype=np.float32).reshape(16, 16), np.zeros(15 * step + 16, np.float32)
+    for a, b in itertools.product(range(16), range(16)):
+        want[a + b * step] = data[a, b]
+    np.testing.assert_array_equal(run(made, {"X": data})["Y"], want)
+
+
 @pytest.mark.parametrize("back", [False, True])
 def test_rows_that_leave_the_buffer_are_read_under_a_mask(back: bool) -> None:
     """The pages around are protected."""

@@ -169,6 +169,28 @@ def test_accumulators_stay_in_registers() -> None:
     assert np.array_equal(run(tiled, {"A": x, "B": y}, {"n": 9})["C"], x @ y)
 
 
+@pytest.mark.parametrize("rows", [5, 8, 16])
+def test_iterations_that_begin_with_a_test_stay_a_loop(rows: int) -> None:
+    """Rows of a tile at a border: copies of a copy would be as many branches and as much code."""
+    x, y = buffer("X", F, 2, rows, 16), buffer("Y", F, 2, rows, 16)
+    there, none = (loop("j", 16, write(y, [k, i, j], value), kind="vectorize") for value in (read(x, k, i, j), ZERO))
+    test = If(apply("lt", apply("add", i, apply("mul", k, const(rows))), const(rows)), (there,), (none,))
+    made = nest([x, y], [y], (loop("k", 2, loop("i", rows, test, kind="unroll")),))
+    assert emit(made, host()).count("load <16 x float>") == (1 if rows >= 8 else rows)
+    given = arange(2, rows, 16)
+    want = np.where(np.arange(2 * rows)[:, None] < rows, given.reshape(2 * rows, 16), 0).reshape(given.shape)
+    np.testing.assert_array_equal(run(made, {"X": given})["Y"], want)
+
+
+def test_iterations_without_vectors_stay_a_loop() -> None:
+    """What lanes store may be one element, so they run one after the other, and so do the rows."""
+    x, y = buffer("X", F, 16, 16), buffer("Y", F, 16, 8)
+    store = write(y, [i, apply("floordiv", j, const(2))], read(x, i, j))
+    made = nest([x, y], [y], (loop("i", 16, loop("j", 16, store, kind="vectorize"), kind="unroll"),))
+    assert emit(made, host()).count("= load float") == 1
+    np.testing.assert_array_equal(run(made, {"X": arange(16, 16)})["Y"], arange(16, 16)[:, 1::2])
+
+
 def test_workspace_constants_and_several_kernels() -> None:
     """K0: W = X + c; K1: V = 2 W; K2: Y = V - X, with symbolic and constant shapes, the last two of which share bytes."""
     x, y, w = buffer("X", F, n), buffer("Y", F, n), buffer("W", F, n, memory="workspace")

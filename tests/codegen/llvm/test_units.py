@@ -76,6 +76,27 @@ def test_equal_kernels_are_one_unit(in_units: None) -> None:
     np.testing.assert_array_equal(function(value), te.build(z, [x2])(value))
 
 
+def test_squares_are_turned_by_a_function_that_is_there_once(in_units: None) -> None:
+    tensors = [te.placeholder((32 * n, 48), name=f"x{n}") for n in (1, 2, 3)]
+    turned = []
+    for n, x in zip((1, 2, 3), tensors, strict=True):
+        y = te.compute((48, 32 * n), lambda i, j, x=x: x[j, i])
+        s = te.schedule(y)
+        s[y].split("j", 16)
+        s[y].split("i", 16)
+        s[y].reorder("i_o", "j_o", "j_i", "i_i")
+        s[y].unroll("j_i")
+        s[y].vectorize("i_i")
+        turned.append(s)
+    codes = [native.nest_code(s.nest) for s in turned]
+    for s, code in zip(turned, codes, strict=True):
+        called = [image for image in code.others if b"te.turned.float.16" in image]
+        assert len(code.others) == len(called) == 2  # the kernel and what it calls
+        value = np.random.default_rng(0).standard_normal(s.program.inputs[0].type.shape[0].value * 48).astype(np.float32).reshape(-1, 48)
+        np.testing.assert_array_equal(te.build(s)(value), value.T)
+    assert len(set.intersection(*(set(code.others) for code in codes))) == 1
+
+
 def test_many_calls_have_functions_of_some(in_units: None, monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = chain(12)
     value = np.random.default_rng(0).standard_normal((33, 33)).astype(np.float32)

@@ -1,4 +1,7 @@
 // Both gradients of a convolution of stride 2.
+// s['w_bar'].split('y', 1, 'peel')
+// s['w_bar'].rfactor('y_o')
+// s['w_bar_parts'].stage('x', (0, 2, 3, 1))
 // s['x_bar'].split('n', 8, 'peel')
 // s['x_bar'].unroll('n_i')
 // s['x_bar'].reorder('n_o', 'c', 'p', 'q', 'k', 'y', 'z', 'n_i')
@@ -6,7 +9,34 @@
 // s['x_bar'].fuse('n_o_c', 'p')
 // s['x_bar'].fuse('n_o_c_p', 'q')
 // s['x_bar'].parallel('n_o_c_p_q')
-// s['w_bar'].reorder('k', 'c', 'r', 's', 'n', 'y', 'z')
+// s['x_staged'].split('a3', 32, 'guard')
+// s['x_staged'].split('a3_i', 32, 'peel')
+// s['x_staged'].split('a3_i_i', 8, 'peel')
+// s['x_staged'].reorder('a0', 'a2', 'a3_o', 'a3_i_o', 'a3_i_i_o', 'a3_i_i_i', 'a1')
+// s['x_staged'].fuse('a3_i_i_i', 'a1')
+// s['x_staged'].unroll('a3_i_i_o')
+// s['x_staged'].vectorize('a3_i_i_i_a1')
+// s['x_staged'].fuse('a0', 'a2')
+// s['x_staged'].fuse('a0_a2', 'a3_o')
+// s['x_staged'].parallel('a0_a2_a3_o')
+// s['x_staged'].cache('x', 'a3_i_o', (0, 1, 2, 3))
+// s['w_bar_parts'].split('k', 32, 'guard')
+// s['w_bar_parts'].split('k_i', 2, 'peel')
+// s['w_bar_parts'].split('c', 2, 'peel')
+// s['w_bar_parts'].split('z', 8, 'guard')
+// s['w_bar_parts'].reorder('y_o', 'r', 's', 'k_o', 'n', 'y_i', 'z_o', 'z_i', 'k_i_i', 'c_i', 'k_i_o', 'c_o')
+// s['w_bar_parts'].fuse('k_i_o', 'c_o')
+// s['w_bar_parts'].unroll('z_i')
+// s['w_bar_parts'].unroll('k_i_i')
+// s['w_bar_parts'].unroll('c_i')
+// s['w_bar_parts'].vectorize('k_i_o_c_o')
+// s['w_bar_parts'].fuse('y_o', 'r')
+// s['w_bar_parts'].fuse('y_o_r', 's')
+// s['w_bar_parts'].fuse('y_o_r_s', 'k_o')
+// s['w_bar_parts'].parallel('y_o_r_s_k_o')
+// s['w_bar_parts'].cache('g', 'z_o', (0, 2, 3, 1))
+// s['w_bar_parts'].cache('x_staged', 'z_o', (0, 1, 2, 3))
+// s['w_bar'].reorder('k', 'c', 'r', 's', 'y_o')
 // s['w_bar'].fuse('k', 'c')
 // s['w_bar'].fuse('k_c', 'r')
 // s['w_bar'].fuse('k_c_r', 's')
@@ -39,19 +69,145 @@ extern "C" __global__ void __launch_bounds__(256) k0_x_bar(
   }
 }
 
-extern "C" __global__ void __launch_bounds__(256) k1_w_bar(
+extern "C" __global__ void __launch_bounds__(256) k1_x_staged(
     const float *__restrict__ x,
+    float *__restrict__ x_staged) {
+  const int block = (int)blockIdx.x;
+  __shared__ __align__(16) float x_tile[2][1][32][1][36];
+  {
+    const int lane = (int)threadIdx.x;
+    #pragma unroll
+    for (int step = 0; step < 4; ++step) {
+      te_copy_async<4>(&x_tile[0][0][step * 8 + lane / 32][(lane + step * 256) / 32 % 1][lane % 32], &x[block * 32 + lane + step * 8712 + block / 66 * 33759 + lane / 32 * 1057 - block / 2 * 31], block / 2 - block / 66 * 33 >= 0 && block / 2 - block / 66 * 33 < 33 && block % 2 * 32 + lane % 32 < 33 ? 4 : 0);
+    }
+  }
+  te_copies_commit();
+  te_copies_wait_all();
+  __syncthreads();
+  te_copies_commit();
+  te_copies_wait_all();
+  __syncthreads();
+  #pragma unroll
+  for (int a3_i_i_o = 0; a3_i_i_o < 4; ++a3_i_i_o) {
+    {
+      const int thread = (int)threadIdx.x;
+      if (a3_i_i_o * 8 + thread / 32 + block % 2 * 32 < 33) {
+        x_staged[block * 528 + thread + a3_i_i_o * 256 + block % 2 * 496] = x_tile[0][0][thread % 32][0][a3_i_i_o * 8 + thread / 32];
+      }
+    }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(256) k2_w_bar_parts(
     const float *__restrict__ g,
-    float *__restrict__ w_bar) {
+    const float *__restrict__ x_staged,
+    float *__restrict__ w_bar_parts) {
+  const int block = (int)blockIdx.x;
+  float w_bar_parts_sum[2][2];
+  #pragma unroll
+  for (int k_i_i = 0; k_i_i < 2; ++k_i_i) {
+    #pragma unroll
+    for (int c_i = 0; c_i < 2; ++c_i) {
+      {
+        const int thread = (int)threadIdx.x;
+        w_bar_parts_sum[k_i_i][c_i] = 0.0f;
+      }
+    }
+  }
+  for (int n = 0; n < 8; ++n) {
+    float g_next[1][4];
+    __shared__ __align__(16) float x_staged_tile[2][1][1][15][36];
+    {
+      const int lane_1 = (int)threadIdx.x;
+      if (lane_1 < 64) {
+        float t0[4];
+        te_load(t0, &g[lane_1 * 4 + n * 16384 + lane_1 / 2 * 248 + lane_1 / 64 * 8192 + block / 18 * 16 + block % 2 * 8192]);
+        #pragma unroll
+        for (int part_1 = 0; part_1 < 4; ++part_1) {
+          g_next[0][part_1] = t0[part_1];
+        }
+      }
+    }
+    __syncthreads();
+    {
+      const int lane_2 = (int)threadIdx.x;
+      if (lane_2 < 120) {
+        te_copy_async<16>(&x_staged_tile[0][lane_2 / 8 / 15][lane_2 / 8 / 15 % 1][lane_2 / 8 % 15][lane_2 % 8 * 4], &x_staged[lane_2 * 4 + n * 34848 + lane_2 / 120 * 34368 + block / 2 * 32 + block / 6 * 960 - block / 18 * 1056]);
+      }
+    }
+    te_copies_commit();
+    for (int z_o = 0; z_o < 2; ++z_o) {
+      __shared__ __align__(16) float g_tile[1][1][8][36];
+      te_copies_wait_all();
+      __syncthreads();
+      {
+        const int lane_1 = (int)threadIdx.x;
+        if (lane_1 < 64) {
+          #pragma unroll
+          for (int part_1 = 0; part_1 < 4; ++part_1) {
+            g_tile[lane_1 / 2 / 32][lane_1 / 2 % 1][part_1 + lane_1 % 2 * 4][lane_1 / 2 % 32] = g_next[0][part_1];
+          }
+        }
+      }
+      if (z_o + 1 < 2) {
+        {
+          const int lane_1 = (int)threadIdx.x;
+          if (lane_1 < 64) {
+            float t1[4];
+            te_load(t1, &g[lane_1 * 4 + n * 16384 + z_o * 8 + lane_1 / 2 * 248 + lane_1 / 64 * 8192 + block / 18 * 16 + block % 2 * 8192 + 8]);
+            #pragma unroll
+            for (int part_1 = 0; part_1 < 4; ++part_1) {
+              g_next[0][part_1] = t1[part_1];
+            }
+          }
+        }
+      }
+      if (z_o + 1 < 2) {
+        {
+          const int lane_2 = (int)threadIdx.x;
+          if (lane_2 < 120) {
+            te_copy_async<16>(&x_staged_tile[(z_o + 1) % 2][lane_2 / 8 / 15][lane_2 / 8 / 15 % 1][lane_2 / 8 % 15][lane_2 % 8 * 4], &x_staged[lane_2 * 4 + n * 34848 + z_o * 512 + lane_2 / 120 * 34368 + block / 2 * 32 + block / 6 * 960 - block / 18 * 1056 + 512]);
+          }
+        }
+      }
+      te_copies_commit();
+      te_copies_wait<1>();
+      __syncthreads();
+      #pragma unroll
+      for (int z_i = 0; z_i < 8; ++z_i) {
+        #pragma unroll
+        for (int k_i_i = 0; k_i_i < 2; ++k_i_i) {
+          #pragma unroll
+          for (int c_i = 0; c_i < 2; ++c_i) {
+            {
+              const int thread = (int)threadIdx.x;
+              w_bar_parts_sum[k_i_i][c_i] = w_bar_parts_sum[k_i_i][c_i] + g_tile[0][0][z_i][k_i_i + thread / 16 * 2] * x_staged_tile[z_o][0][0][z_i * 2][c_i + thread % 16 * 2];
+            }
+          }
+        }
+      }
+    }
+  }
+  #pragma unroll
+  for (int k_i_i = 0; k_i_i < 2; ++k_i_i) {
+    #pragma unroll
+    for (int c_i = 0; c_i < 2; ++c_i) {
+      {
+        const int thread = (int)threadIdx.x;
+        w_bar_parts[c_i * 9 + k_i_i * 288 + thread * 18 + block * 9216 + thread / 16 * 288 + block / 18 * 18423 - block / 2 * 18431] = w_bar_parts_sum[k_i_i][c_i];
+      }
+    }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(256) k3_w_bar(
+    float *__restrict__ w_bar,
+    const float *__restrict__ w_bar_parts) {
   const int k_c_r_s = (int)(blockIdx.x * 256u + threadIdx.x);
   float w_bar_sum;
   w_bar_sum = 0.0f;
-  for (int n = 0; n < 8; ++n) {
-    for (int y = 0; y < 16; ++y) {
-      for (int z = 0; z < 16; ++z) {
-        w_bar_sum = w_bar_sum + g[n * 16384 + y * 16 + z + k_c_r_s / 288 * 256] * x[k_c_r_s + n * 34848 + y * 66 + z * 2 + k_c_r_s / 3 * 30 + k_c_r_s / 9 * 990 - k_c_r_s / 288 * 34848];
-      }
-    }
+  for (int y_o = 0; y_o < 16; ++y_o) {
+    w_bar_sum = w_bar_sum + w_bar_parts[k_c_r_s + y_o * 18432];
   }
   w_bar[k_c_r_s] = w_bar_sum;
 }

@@ -7,8 +7,9 @@ import json
 import pytest
 
 import tensorexpr as te
-from tensorexpr import kernels
 from tensorexpr.benchmarks.gpu import resources as cuda_resources
+from tensorexpr.benchmarks.gpu import workloads as gpu_workloads
+from tensorexpr.benchmarks.gpu.resources import limit_of
 from tensorexpr.cli.main import main
 from tensorexpr.codegen.auto import gpus
 from tensorexpr.codegen.auto.gpus import A100, H200, facts_of
@@ -111,7 +112,7 @@ def test_launches_of_a_scan_are_counted_and_looked_at_once():
 @with_nvrtc
 def test_instructions_are_about_those_of_the_machine():
     """Main loops as the assembler has them: instructions of the model to one multiplication against those of the machine."""
-    for name, arch in (("gemm 4096 float32", "sm_90"), ("gemm 4096 tf32", "sm_90")):
+    for name, arch in (("gemm 4096^3 fp32", "sm_90"), ("gemm 4096^3 tf32", "sm_90")):
         row = next(cuda_resources.listing(arch, [name]))
         if "main loop" not in row:
             pytest.skip("no cuobjdump to print machine code")
@@ -138,7 +139,8 @@ def test_show_explains(tmp_path, capsys):
 
 @with_nvrtc
 def test_the_bench_prints_shares_of_peak(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(cuda_resources, "WORKLOADS", {"softmax": lambda: cuda_resources._with_gradient(kernels.softmax, (1024, 1024))})
+    loads = [load for load in gpu_workloads.all_of(True) if load.spec.name in ("softmax 5x40", "copy 2^6", "gemm any size bf16")]
+    monkeypatch.setattr(gpu_workloads, "all_of", lambda tiny: loads)
 
     def none(made):
         raise TargetError("none")
@@ -146,10 +148,30 @@ def test_the_bench_prints_shares_of_peak(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(nvrtc.Compiled, "sass", none)  # it goes without machine code
     assert main(["bench", "cuda-resources", "--json", str(tmp_path / "rows.json")]) == 0
     out = capsys.readouterr().out
-    assert "sm_90: softmax: k0_" in out and "% of peak; " in out and "predicted " in out
+    assert "sm_90: softmax 5x40, gradient: k0_" in out and "% of peak; " in out and "predicted " in out
     document = json.loads((tmp_path / "rows.json").read_text())
     assert document["facts"]["sm_90"]["source"] == H200.source
-    assert all(0 < row["predicted"]["share of peak"] <= 1 and row["predicted"]["us"] > 0 for row in document["rows"])
+    kernels_ = [row for row in document["rows"] if "kernel" in row]
+    assert all(0 < row["predicted"]["share of peak"] <= 1 and row["predicted"]["us"] > 0 for row in kernels_)
+    whole = {row["workload"]: row["whole"] for row in document["rows"] if "whole" in row}
+    assert list(whole) == [f"{load.spec.name}{end}" for load in loads for end in ("", ", gradient")[: 1 + load.spec.differentiable]]
+    assert all(0 < row["share of the limit"] <= 1 for row in whole.values())
+    for name, row in whole.items():
+        mine = [one for one in kernels_ if one["workload"] == name]
+        assert sum(one["times"] for one in mine) == row["launches"]
+        gaps = (row["launches"] - 1) * H200.launch / 1e3
+        assert row["us"] == pytest.approx(sum(one["times"] * one["predicted"]["us"] for one in mine) + gaps, rel=1e-4)
+
+
+def test_limits_of_workloads():
+    """Operations at the rate of the unit that may do them, or what goes in and out at the rate of copies."""
+    loads = {load.spec.name: load for load in gpu_workloads.all_of(False)}
+    peak = {kind: H200.cores * H200.clock * H200.tensor[gpus.KINDS.index(kind)] for kind in gpus.KINDS}
+    assert limit_of(loads["gemm 4096^3 bf16"], False, H200) == pytest.approx(2 * 4096**3 / peak["bf16"])
+    assert limit_of(loads["gemm 4096^3 tf32"], True, H200) == pytest.approx(3 * 2 * 4096**3 / peak["tf32"])
+    assert limit_of(loads["gemm 4096^3 fp32"], False, H200) == pytest.approx(2 * 4096**3 / (256 * H200.cores * H200.clock))
+    assert limit_of(loads["gemm 16 rows bf16"], False, H200) == pytest.approx(2 * (2 * 16 * 4096 + 4096**2) / H200.memory)
+    assert limit_of(loads["layer norm 16384x8192"], True, H200) == pytest.approx(4 * (4 * 16384 * 8192 + 2 * 8192) / H200.memory, rel=1e-3)
 
 
 def test_facts_of_gpus(tmp_path, monkeypatch):

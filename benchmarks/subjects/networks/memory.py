@@ -23,11 +23,10 @@ from typing import Any
 from tensorexpr.benchmarks import keeping, peers
 from tensorexpr.benchmarks.harness import machine
 from tensorexpr.benchmarks.subjects.memory import peak, resident
-from tensorexpr.benchmarks.subjects.models import BACKENDS, calls_of, chosen
+from tensorexpr.benchmarks.subjects.networks import BACKENDS, NETWORKS, calls_of, chosen
 from tensorexpr.benchmarks.worker import limits, take_cores
 from tensorexpr.cli import output
 
-_NETWORKS = "tensorexpr.benchmarks.networks"
 HEADS = ("network", "direction", "threads", "MiB", "eager MiB", "Inductor MiB", "eager / ours")
 
 
@@ -43,7 +42,7 @@ class Peak:
 
 def measured(name: str, small: bool, threads: int, backend: str) -> dict[str, int | None]:
     """The peak of each direction."""
-    torch, networks = importlib.import_module("torch"), importlib.import_module(_NETWORKS)
+    torch, networks = importlib.import_module("torch"), importlib.import_module(NETWORKS)
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     network, arguments = networks.made(name, small)
@@ -85,7 +84,7 @@ def main(threads: Sequence[int], path: str | None = None, parts: Sequence[str] =
         found: dict[str, dict[str, int]] = {}
         for backend in BACKENDS:
             request = {"network": name, "small": small, "threads": count, "backend": backend}
-            command = [sys.executable, "-m", "tensorexpr.benchmarks.subjects.networks_memory", json.dumps(request)]
+            command = [sys.executable, "-m", "tensorexpr.benchmarks.subjects.networks.memory", json.dumps(request)]
             environment = os.environ | limits(count) | {"TENSOREXPR_MEMORY_POOL": "0"}
             done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment, check=False)
             line = next((line for line in reversed(done.stdout.splitlines()) if line.startswith("{")), None)

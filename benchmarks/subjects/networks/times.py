@@ -14,7 +14,6 @@ from __future__ import annotations
 import copy
 import datetime
 import importlib
-import importlib.util
 import json
 import os
 import statistics
@@ -28,14 +27,13 @@ from typing import Any
 
 from tensorexpr.benchmarks import keeping, peers
 from tensorexpr.benchmarks.harness import Effort, interleaved, machine
+from tensorexpr.benchmarks.subjects.networks import BACKENDS, NETWORKS, calls_of, chosen
 from tensorexpr.benchmarks.worker import limits, take_cores
 from tensorexpr.cli import output
 
 CLOSE, FARTHER, DRAWS = 1e-3, 2.0, 5
 """How far results and gradients may be apart, relatively to the largest of each tensor's: both round in their own order. Beyond it, how
 many times as far from the float64 result ours may be as those of eager mode, in the middle of so many draws of the inputs."""
-_NETWORKS = "tensorexpr.benchmarks.networks"
-BACKENDS = ("eager", "inductor", "tensorexpr")
 
 
 @dataclass(frozen=True)
@@ -63,36 +61,6 @@ class Row:
         """The time of the faster peer over ours."""
         times = [t for t in (self.eager, self.inductor) if t is not None]
         return min(times) / self.ours if self.ours and times else None
-
-
-def result_of(found: Any) -> Any:
-    """The tensor that a network computes: its logits, where it gives several things."""
-    return found.logits if hasattr(found, "logits") else found
-
-
-def loss_of(found: Any) -> Any:
-    """What is differentiated: the loss of the network's own, or the mean of squares."""
-    own = getattr(found, "loss", None)
-    return result_of(found).square().mean() if own is None else own
-
-
-def calls_of(torch: Any, network: Any, call: Any, arguments: dict[str, Any]) -> dict[str, Callable[[], Any]]:
-    """Inference and a training step: functions without arguments that give tensors."""
-
-    def inference() -> list[Any]:
-        network.eval()
-        with torch.no_grad():
-            return [result_of(call(**arguments))]
-
-    def training() -> list[Any]:
-        network.train()
-        network.zero_grad(set_to_none=True)
-        torch.manual_seed(1)
-        loss = loss_of(call(**arguments))
-        loss.backward()
-        return [loss.detach(), *(p.grad for p in network.parameters() if p.grad is not None)]
-
-    return {"inference": inference, "training": training}
 
 
 def apart(ours: Sequence[Any], theirs: Sequence[Any]) -> float:
@@ -129,7 +97,7 @@ def farther(torch: Any, network: Any, arguments: dict[str, Any], direction: str,
 
 def measured(name: str, small: bool, threads: int, effort: Effort | None, backends: Sequence[str] = BACKENDS) -> list[Row]:
     """Compiles a network, compares it with eager mode, and times it beside the others (not without `effort`)."""
-    torch, networks = importlib.import_module("torch"), importlib.import_module(_NETWORKS)
+    torch, networks = importlib.import_module("torch"), importlib.import_module(NETWORKS)
     torch.set_num_threads(threads)
     torch._dynamo.config.recompile_limit = 1 << 10  # several backends and directions of the same code
     torch.manual_seed(0)
@@ -208,15 +176,6 @@ HEADS = (
 )
 
 
-def chosen(parts: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The networks whose names have one of `parts` in them, and those among them that need a package that is not installed."""
-    full = importlib.import_module(_NETWORKS).FULL
-    names = [name for name in full if not parts or any(part.lower() in name for part in parts)]
-    there = importlib.util.find_spec("transformers") is not None
-    absent = [name for name in names if full[name][0].startswith("language") and not there]
-    return [name for name in names if name not in absent], absent
-
-
 def main(
     threads: Sequence[int], rounds: int = 9, path: str | None = None, parts: Sequence[str] = (), small: bool = False, prepare: bool = False
 ) -> int:
@@ -233,7 +192,7 @@ def main(
         effort = None if prepare else asdict(Effort(rounds=rounds) if count > 1 else Effort(rounds=rounds, settle=0.0))
         for name in names:
             request = {"network": name, "small": small, "threads": count, "effort": effort, "backends": BACKENDS}
-            command = [sys.executable, "-m", "tensorexpr.benchmarks.subjects.models", json.dumps(request)]
+            command = [sys.executable, "-m", "tensorexpr.benchmarks.subjects.networks.times", json.dumps(request)]
             with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | limits(count)) as process:
                 assert process.stdout is not None
                 rows += [Row(**json.loads(line)) for line in process.stdout if line.startswith("{")]

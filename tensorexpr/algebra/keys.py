@@ -1,0 +1,152 @@
+"""Reductions over the points that have a key, for each key, send each point to its key.
+
+    t[s, d] = sum(x[i, d] for i in range(n) if key[i] == s)   -->   t = scatter({(key[i], d): x[i, d]}) for the keys that are in range
+
+A reduction goes over all points for every key, and finds each of them once. Points come in the same order for each key, so sums add up in
+the same order. It pays where there are more keys than a machine has lanes: points are sent one by one, or by rows where another index
+stands behind the key, and compared many at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tensorexpr.dtypes import int64
+from tensorexpr.ir import (
+    Access,
+    Apply,
+    Axis,
+    Const,
+    Define,
+    Definition,
+    Expr,
+    Index,
+    Program,
+    Reduce,
+    Scatter,
+    TensorType,
+    apply,
+    conjunction,
+    conjuncts,
+    const,
+)
+from tensorexpr.records import record, replace
+from tensorexpr.simplify import simplify_indices
+from tensorexpr.traversal import bottom_up, free_names, fresh_name, tensors_read, walk
+
+KEYS = 64
+"""Keys from which it pays to send each point: four vectors of float32 in the time of a load, an addition and a store that wait for each
+other."""
+KEYS_OF_ROWS = 8
+"""Keys from which it pays to send rows, whose elements are many at a time in both forms."""
+
+
+@record
+class Keyed:
+    """A reduction over the points that have a key: the axis of the definition that is the key, the axes of the scatter, and its indices."""
+
+    axes: tuple[Axis, ...]
+    shape: tuple[Expr, ...]
+    indices: tuple[Expr, ...]
+    where: Expr
+    read: tuple[Expr, ...]
+
+
+def with_sums_by_key(program: Program) -> Program:
+    """The program with scatters for reductions that look for the points of each key.
+
+    Requires: a simplified program. Ensures: every value is kept; what is read is read at the same points.
+    """
+    taken = {*program.types, *program.sizes, *(n for d in program.definitions for n, _ in d.results)}
+    definitions: list[Definition] = []
+    for d in program.definitions:
+        definitions += _parts(d, taken) if isinstance(d, Define) else (d,)
+    same = all(a is b for a, b in zip(definitions, program.definitions, strict=False)) and len(definitions) == len(program.definitions)
+    return program if same else simplify_indices(replace(program, definitions=tuple(definitions)))
+
+
+def _parts(d: Define, taken: set[str]) -> Iterator[Definition]:
+    """A definition after the scatters that it reads; the scatter that it is."""
+    found: dict[Expr, Expr] = {}
+    for e in walk(d.value):
+        keyed = _keyed(e, d.axes) if isinstance(e, Reduce) and e not in found else None
+        if keyed is None:
+            continue
+        assert isinstance(e, Reduce)
+        whole = e is d.value and keyed.read == tuple(Index(a.index) for a in d.axes)
+        name = d.name if whole else fresh_name(f"{d.name}_keys", taken)
+        type_ = TensorType(keyed.shape, e.dtype)
+        sent = Scatter(name, type_, keyed.axes, keyed.indices, e.values[0], keyed.where, e.combiner.name, location=d.location)
+        yield sent
+        if whole:
+            return
+        found[e] = Access(name, keyed.read, e.dtype)
+    yield replace(d, value=bottom_up(d.value, lambda e: found.get(e, e))) if found else d
+
+
+def _keyed(e: Reduce, around: tuple[Axis, ...]) -> Keyed | None:
+    """How a reduction in a definition of these axes looks for the points of a key; None where it does not, or where that costs less."""
+    if e.where is None or not e.combiner.is_builtin or e.combiner.name not in ("sum", "prod", "max", "min") or e.dtype.bits < 32:
+        return None
+    if any(isinstance(n, Reduce) for v in (*e.values, e.where) for n in walk(v)) or not all(map(_is_plain, (*around, *e.axes))):
+        return None
+    own = {axis.index for axis in e.axes}
+    conditions = list(conjuncts(e.where))
+    for at, condition in enumerate(conditions):
+        for axis, key in _equal(condition):
+            place = next((k for k, a in enumerate(around) if a.index == axis), None)
+            rest = [*conditions[:at], *conditions[at + 1 :], *e.values]
+            if (
+                place is None
+                or not tensors_read(key)
+                or own.isdisjoint(free_names(key))
+                or any(axis in free_names(r) for r in (key, *rest))
+            ):
+                continue
+            used = {n for part in (key, *rest) for n in free_names(part)}
+            before, behind = ([a for a in axes if a.index in used] for axes in (around[:place], around[place + 1 :]))
+            if not _pays(around[place], behind) or not used <= {a.index for a in (*before, *e.axes, *behind)}:
+                continue
+            extent = around[place].stop
+            inside = [apply("ge", key, const(0)), apply("lt", key, extent)]
+            where = conjunction([*conditions[:at], *inside, *conditions[at + 1 :]])
+            own_axes = (*before, around[place], *behind)
+            read = tuple(Index(a.index) for a in own_axes)
+            indices = tuple(key if a.index == axis else Index(a.index) for a in own_axes)
+            return Keyed((*before, *e.axes, *behind), tuple(a.stop for a in own_axes), indices, where, read)
+    return None
+
+
+def _equal(condition: Expr) -> Iterator[tuple[str, Expr]]:
+    """The indices that a condition says are equal to something else."""
+    if isinstance(condition, Apply) and condition.op.name == "eq" and condition.args[0].dtype is int64:
+        left, right = condition.args
+        terms = [*_terms(left, 1), *_terms(right, -1)]
+        for sign, term in terms:
+            if isinstance(term, Index) and sum(term == other for _, other in terms) == 1:
+                added = [e for s, e in terms if s != sign]
+                key = added[0] if added else const(0)
+                for e in added[1:]:
+                    key = apply("add", key, e)
+                for s, e in terms:
+                    key = apply("sub", key, e) if s == sign and e != term else key
+                yield term.name, key
+
+
+def _terms(e: Expr, sign: int) -> Iterator[tuple[int, Expr]]:
+    """The terms of index arithmetic, each with its sign."""
+    if isinstance(e, Apply) and e.op.name in ("add", "sub"):
+        yield from _terms(e.args[0], sign)
+        yield from _terms(e.args[1], sign if e.op.name == "add" else -sign)
+    else:
+        yield sign, e
+
+
+def _is_plain(axis: Axis) -> bool:
+    """Whether an axis begins at 0 and has an extent of its own."""
+    return axis.start == const(0) and not free_names(axis.stop) and not tensors_read(axis.stop)
+
+
+def _pays(keys: Axis, behind: list[Axis]) -> bool:
+    rows = bool(behind) and isinstance(behind[-1].stop, Const) and int(behind[-1].stop.value) >= KEYS_OF_ROWS
+    return not isinstance(keys.stop, Const) or int(keys.stop.value) >= (KEYS_OF_ROWS if rows else KEYS)

@@ -1,0 +1,48 @@
+"""Values that take functions are computed in lanes before they are sent one by one.
+
+    t = scatter({key[i]: exp(x[i] - m[key[i]])})   -->   v[i] = exp(x[i] - m[key[i]]);  t = scatter({key[i]: v[i]})
+
+Points whose keys may be equal are sent one after the other, each with its function; a definition has lanes. What computes the same later
+on reads it.
+"""
+
+from __future__ import annotations
+
+from tensorexpr.ir import Axis, Define, Definition, Index, Program, Scatter, const
+from tensorexpr.records import replace
+from tensorexpr.simplify.passes.amounts import cost
+from tensorexpr.simplify.passes.sharing import Made, form_of_expression, with_reads_of
+from tensorexpr.traversal import free_names, fresh_name, tensors_read
+
+FUNCTION = 12
+"""What a function costs at least, in additions (`Op.cost`): with sixteen lanes less than storing and loading what it gives."""
+
+
+def with_sent_values(program: Program) -> Program:
+    """The program with definitions for costly values that scatters send point by point.
+
+    Requires: a simplified program. Ensures: every value is kept, and each is computed at the same points or at some of them.
+    """
+    taken = {*program.types, *program.sizes, *(n for d in program.definitions for n, _ in d.results)}
+    made: Made = {}
+    definitions: list[Definition] = []
+    for d in program.definitions:
+        if isinstance(d, Scatter) and _goes_one_by_one(d) and cost(d.value) >= FUNCTION:
+            form, names = form_of_expression(d.value)
+            if form not in made and set(names) == {a.index for a in d.axes}:
+                made[form] = Define(fresh_name(f"{d.name}_sent", taken), d.axes, d.value, d.location), names
+                definitions.append(made[form][0])
+        if made and isinstance(d, Define | Scatter):
+            value = with_reads_of(d.value, {a.index: a for a in d.axes}, made)
+            d = d if value is d.value else replace(d, value=value)
+        definitions.append(d)
+    return program if not made else replace(program, definitions=tuple(definitions))
+
+
+def _goes_one_by_one(d: Scatter) -> bool:
+    """Whether a scatter, over all points of a box, sends none of them by rows."""
+    return bool(d.axes) and d.where is None and all(map(_is_whole, d.axes)) and Index(d.axes[-1].index) not in d.indices
+
+
+def _is_whole(axis: Axis) -> bool:
+    return axis.start == const(0) and not free_names(axis.stop) and not tensors_read(axis.stop)

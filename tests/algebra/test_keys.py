@@ -1,0 +1,102 @@
+"""Points that are looked for by key are sent to their keys, and costly values that are sent are computed before: the same values."""
+
+import numpy as np
+import pytest
+
+from tensorexpr.algebra import with_sent_values, with_sums_by_key
+from tensorexpr.codegen.compile import build_program
+from tensorexpr.interpret import evaluate_program
+from tensorexpr.ir import Define, Program, Scatter
+from tensorexpr.parse import parse_program
+from tensorexpr.simplify import simplify
+from tensorexpr.text import print_program
+from tensorexpr.verify import verify
+from tests.random_programs import random_inputs, random_program, random_sizes
+from tests.seeds import share_of
+
+INPUTS = "x: f32[7, 9] = input()\nt: i32[7] = input()\nu: i32[3, 7] = input()\n"
+BY_KEY = {
+    "rows": "y[s, d]: f32[20, 9] = sum(x[i, d] for i in range(7) if i64(t[i]) == s)\nreturn y\n",
+    "rows behind other axes": "y[d, s]: f32[9, 70] = sum(x[i, d] for i in range(7) if i64(t[i]) == s)\nreturn y\n",
+    "points": "y[s]: f32[80] = sum(x[i, 2] for i in range(7) if i64(t[i]) == s)\nreturn y\n",
+    "points of two axes": "y[s]: f32[80] = sum(x[i, j] for i in range(7) for j in range(9) if s == i64(t[i]) + j)\nreturn y\n",
+    "a maximum": "y[s]: f32[80] = max(x[i, 2] for i in range(7) if i64(t[i]) == s)\nreturn y\n",
+    "a product in an expression": "y[s]: f32[80] = 1.0 + 2.0 * prod(x[i, 2] for i in range(7) if i64(t[i]) == s)\nreturn y\n",
+    "a masked term": "y[s]: f32[80] = sum(where(i64(t[i]) == s, x[i, 2], 0.0) for i in range(7))\nreturn y\n",
+    "keys of a batch": "y[b, s]: f32[3, 80] = sum(x[i, b] for i in range(7) if i64(u[b, i]) == s)\nreturn y\n",
+    "another condition": "y[s, d]: f32[20, 9] = sum(x[i, d] for i in range(7) if x[i, 0] > 0.0 and i64(t[i]) == s and i < 5)\nreturn y\n",
+    "results that are alike": "y[s, d]: f32[80, 4] = sum(x[i, 1] for i in range(7) if i64(t[i]) == s)\nreturn y\n",
+}
+NOT_BY_KEY = {
+    "few keys": "y[s]: f32[9] = sum(x[i, 2] for i in range(7) if i64(t[i]) == s)\nreturn y\n",
+    "a term that depends on the key": "y[s]: f32[80] = sum(x[i, s % 9] for i in range(7) if i64(t[i]) == s)\nreturn y\n",
+    "no key": "y[s]: f32[80] = sum(x[i, 2] for i in range(7) if i64(t[i]) < s)\nreturn y\n",
+    "a position": "y[s]: i64[80] = argmax(x[i, 2] for i in range(7) if i64(t[i]) == s)\nreturn y\n",
+    "a key that the points do not have": "y[s]: f32[80] = sum(x[i, 2] for i in range(7) if i64(t[0]) == s)\nreturn y\n",
+}
+SENT = (
+    "x: f32[50] = input()\nt: i32[50] = input()\nm: f32[10] = scatter({i64(t[i]): x[i] for i in range(50)}, combine='max')\n".replace(
+        "'", '"'
+    )
+    + "z: f32[10] = scatter({i64(t[i]): exp(x[i] - m[i64(t[i])]) for i in range(50)})\n"
+    "y[j]: f32[50] = exp(x[j] - m[i64(t[j])]) / z[i64(t[j])]\nreturn y\n"
+)
+
+
+def check(before: Program, after: Program, arrays: dict[str, np.ndarray]) -> None:
+    verify(after)
+    for one, other in zip(evaluate_program(before, arrays).values(), evaluate_program(after, arrays).values(), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("name", BY_KEY)
+def test_points_that_are_looked_for_by_key_are_sent(name: str) -> None:
+    program = simplify(parse_program(INPUTS + BY_KEY[name]))
+    found = with_sums_by_key(program)
+    assert sum(isinstance(d, Scatter) for d in found.definitions) == 1, print_program(found)
+    rng = np.random.default_rng(0)
+    for high in (5, 100):  # keys beyond the last one have no place
+        keys = {"t": rng.integers(-2, high, 7).astype(np.int32), "u": rng.integers(-2, high, (3, 7)).astype(np.int32)}
+        check(program, found, {"x": rng.standard_normal((7, 9)).astype(np.float32), **keys})
+
+
+@pytest.mark.parametrize("name", NOT_BY_KEY)
+def test_what_has_no_key_or_few_of_them_stays(name: str) -> None:
+    program = simplify(parse_program(INPUTS + NOT_BY_KEY[name]))
+    assert with_sums_by_key(program) is program
+
+
+def test_what_takes_a_function_is_computed_before_it_is_sent_and_once() -> None:
+    program = simplify(parse_program(SENT))
+    found = with_sent_values(program)
+    (made,) = [d for d in found.definitions if isinstance(d, Define) and d.name == "z_sent"]
+    assert print_program(found).count("exp(") == 1 and [a.index for a in made.axes] == ["i"], print_program(found)
+    rng = np.random.default_rng(0)
+    arrays = {"x": rng.standard_normal(50).astype(np.float32), "t": rng.integers(0, 10, 50).astype(np.int32)}
+    check(program, found, arrays)
+    np.testing.assert_allclose(build_program(program, single=True)(*arrays.values()), evaluate_program(program, arrays)["y"], rtol=1e-5)
+
+
+def test_cheap_values_and_rows_are_sent_as_they_are() -> None:
+    cheap = "x: f32[50] = input()\nt: i32[50] = input()\nz: f32[10] = scatter({i64(t[i]): x[i] * 2.0 for i in range(50)})\nreturn z\n"
+    rows = (
+        "x: f32[50, 9] = input()\nt: i32[50] = input()\n"
+        "z: f32[10, 9] = scatter({(i64(t[i]), d): exp(x[i, d]) for i in range(50) for d in range(9)})\nreturn z\n"
+    )
+    for text in (cheap, rows):
+        program = simplify(parse_program(text))
+        assert with_sent_values(program) is program
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_random_programs_keep_their_values(block: int) -> None:
+    for seed in share_of(range(91000 + 100 * block, 91000 + 100 * block + 30)):
+        program = simplify(random_program(seed))
+        found = with_sent_values(with_sums_by_key(program))
+        if found is not program:
+            sizes = random_sizes(program, seed)
+            inputs = random_inputs(program, seed, sizes=sizes)
+            verify(found)
+            expected = evaluate_program(program, inputs, sizes)
+            for name, value in evaluate_program(found, inputs, sizes).items():
+                np.testing.assert_array_equal(value, expected[name], err_msg=f"seed {seed}: {name} of\n{print_program(found)}")
