@@ -58,7 +58,7 @@ def without_logarithms(program: Program) -> Program:
                 for divisor in quotient.divisors:
                     value = apply("div", value, divisor)
                 found[e] = value
-            d = replace(d, value=bottom_up(d.value, lambda e, found=found: found.get(e, e))) if found else d
+            d = replace(d, value=_replaced(d.value, found)) if found else d
         definitions.append(d)
     if not made:
         return program
@@ -83,7 +83,11 @@ def _apart(d: Definition, taken: set[str]) -> Iterator[Definition]:
                 one = Define(fresh_name("total", taken), tuple(ranges[name] for name in names), e.args[0])
                 yield one
                 found[e] = apply("log", Access(one.name, tuple(map(Index, names)), e.dtype))
-    yield replace(d, value=bottom_up(d.value, lambda e: found.get(e, e))) if isinstance(d, Define) and found else d
+    yield replace(d, value=_replaced(d.value, found)) if isinstance(d, Define) and found else d
+
+
+def _replaced(value: Expr, found: Mapping[Expr, Expr]) -> Expr:
+    return bottom_up(value, lambda e: found.get(e, e))
 
 
 def _fits(
