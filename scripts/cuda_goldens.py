@@ -51,6 +51,12 @@ def gemm_bfloat16() -> Outputs:
     return [te.compute((1024, 1024), lambda i, j: te.sum(lambda k: a[i, k] * b[k, j], 1024), name="c")], [a, b]
 
 
+def gemm_hopper() -> Outputs:
+    """The same by warpgroups, for sm_90a."""
+    a, b = te.placeholder((4096, 4096), "bfloat16", name="a"), te.placeholder((4096, 4096), "bfloat16", name="b")
+    return [te.compute((4096, 4096), lambda i, j: te.sum(lambda k: a[i, k] * b[k, j], 4096), name="c")], [a, b]
+
+
 def convolution() -> Outputs:
     """Both gradients of a convolution of stride 2."""
     x, w = te.placeholder((8, 32, 33, 33), name="x"), te.placeholder((64, 32, 3, 3), name="w")
@@ -80,13 +86,13 @@ def open_extents() -> Outputs:
     return [te.compute((n,), lambda i: te.sum(lambda j: x[i, j] * x[i, j], m), name="y")], [x]
 
 
-GOLDENS = (elementwise, softmax, short_rows, gemm, gemm_bfloat16, convolution, segments, column_sums, open_extents)
+GOLDENS = (elementwise, softmax, short_rows, gemm, gemm_bfloat16, gemm_hopper, convolution, segments, column_sums, open_extents)
 
 
 def golden(make) -> str:
     """The CUDA text of a program on the default schedule, under its schedule as a remark."""
     outputs, inputs = make()
-    s = autoschedule(simplify(te.program_of(outputs, inputs)), H200)
+    s = autoschedule(simplify(te.program_of(outputs, inputs)), H200.running("sm_90a") if make is gemm_hopper else H200)
     steps = "".join(f"// {line}\n" for line in s.as_python().strip().splitlines() if line.startswith("s["))
     return f"// {make.__doc__}\n{steps}\n{emit(verify_nest(lower(s))).text}"
 

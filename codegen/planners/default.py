@@ -14,11 +14,11 @@ from math import prod
 from tensorexpr import dtypes
 from tensorexpr.codegen.planners.gpu.grid import plan_gpu
 from tensorexpr.codegen.planners.programs.again import plan_again
+from tensorexpr.codegen.planners.programs.alike import join_alike
 from tensorexpr.codegen.planners.programs.batches import plan_batches
 from tensorexpr.codegen.planners.programs.crossed import crossed_sums
 from tensorexpr.codegen.planners.programs.flat import share_elementwise
 from tensorexpr.codegen.planners.programs.pairs import pair_terms, plan_nested, repeats, sharing
-from tensorexpr.codegen.planners.programs.passes import Pass, join_alike, join_passes, one_pass, plan_passes
 from tensorexpr.codegen.planners.programs.rows import kept_near, plan_rows
 from tensorexpr.codegen.planners.programs.small import plan_small
 from tensorexpr.codegen.planners.programs.together import run_together
@@ -66,14 +66,13 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
     repeated = without_lost_checks(s.state.program, repeated)
     if repeated:
         s.inline(*repeated)
-    passes, planned = _in_rows(s)
+    planned = _in_rows(s)
     partial_results(s)
     sweep_scans(s)
     shapes = shapes_of(s.state.program)
     if not isinstance(s.target, Gpu):
         planned |= plan_batches(s, shapes)
         planned |= plan_small(s, shapes)
-    planned |= plan_passes(s, passes)
     flat = share_elementwise(s)
     _share_loops(s)
     if isinstance(s.target, Gpu):
@@ -99,7 +98,6 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
         elif isinstance(definition, Scatter):
             plan_scatter(s, definition, shapes)
     skew_scans(s)
-    join_passes(s, passes)
     join_alike(s)
     for name in s.stages:
         _parallelize(s, name)
@@ -107,9 +105,9 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
     return s
 
 
-def _in_rows(s: Planned) -> tuple[tuple[Pass, ...], set[str]]:
-    """Pairwise terms computed again, definitions written into their readers, and what leads to rows in blocks of them; gives what is to run
-    in one pass, and whose loops are made. A term is not computed again where blocks of rows keep it near; where they do not, it is."""
+def _in_rows(s: Planned) -> set[str]:
+    """Pairwise terms computed again, definitions written into their readers, and what leads to rows in blocks of them; gives the
+    definitions whose loops are made. A term is not computed again where blocks of rows keep it near; where they do not, it is."""
     terms = [name for name in pair_terms(s.state) if s.decisions.wanted(f"{name}: recompute")]
     near = set() if isinstance(s.target, Gpu) else kept_near(s) & set(terms)
     before = s.state
@@ -122,14 +120,13 @@ def _in_rows(s: Planned) -> tuple[tuple[Pass, ...], set[str]]:
         redirect_copies(s)
         if not isinstance(s.target, Gpu):
             take_scatters_apart(s)
-        passes = one_pass(s)
         planned = crossed_sums(s, shapes_of(s.state.program))
         if not isinstance(s.target, Gpu):
             shapes = shapes_of(s.state.program)
             planned |= plan_again(s, shapes)
             planned |= plan_rows(s, shapes)
         if all(s.state.stage(name).place is not None for name in near if name in s.state.table):
-            return passes, planned
+            return planned
         s.state, near = before, set()
 
 

@@ -118,8 +118,13 @@ def around(nest: LoopNest, path: Path) -> Around:
 
 def walk_nest(nest: LoopNest) -> Iterator[tuple[Path, Stmt]]:
     """Every statement with its path, in the order of the text, those around before those inside."""
-    for number, kernel in enumerate(nest.kernels):
-        yield from walk_block(kernel.body, (number,))
+    for number in range(len(nest.kernels)):
+        yield from walk_kernel(nest, number)
+
+
+def walk_kernel(nest: LoopNest, number: int) -> Iterator[tuple[Path, Stmt]]:
+    """Every statement of one kernel with its path in the nest."""
+    return walk_block(nest.kernels[number].body, (number,))
 
 
 def walk_block(block: Block, path: Path = ()) -> Iterator[tuple[Path, Stmt]]:

@@ -28,15 +28,16 @@ class Node:
     _tensors: tuple[str, ...]
 
     def _key(self) -> tuple[Any, ...]:
-        return _compared(type(self))(self)  # type: ignore[arg-type]
+        return _compared(type(self))(self)
 
     def __hash__(self) -> int:
         try:
             return self._hash
         except AttributeError:
-            value = hash((type(self).__name__, self._key()))
-            object.__setattr__(self, "_equal_to", None)
-            object.__setattr__(self, "_hash", value)
+            kind = type(self)
+            value = hash((kind.__name__, (_KEYS.get(kind) or _key_of(kind))(self)))
+            _set_equal(self, None)
+            _set_hash(self, value)
             return value
 
     def __eq__(self, other: object) -> bool:
@@ -87,7 +88,8 @@ def _are_equal(first: Node, second: Node) -> bool:
                 left, right = _representative(left), _representative(right)
                 if left is not right and (id(left), id(right)) not in met:
                     met[id(left), id(right)] = (left, right)
-                    pending.append((left._key(), right._key()))
+                    key = _KEYS.get(type(left)) or _key_of(type(left))
+                    pending.append((key(left), key(right)))
             elif type(left) is tuple and type(right) is tuple:
                 if len(left) != len(right):
                     return False
@@ -98,10 +100,21 @@ def _are_equal(first: Node, second: Node) -> bool:
         left, right = _representative(left), _representative(right)
         # Always from the greater identity to the lesser, so that threads that compare at once make no cycle.
         if id(left) > id(right):
-            object.__setattr__(left, "_equal_to", right)
+            _set_equal(left, right)
         elif id(left) < id(right):
-            object.__setattr__(right, "_equal_to", left)
+            _set_equal(right, left)
     return True
+
+
+_set_equal: Callable[[Node, Node | None], None] = Node._equal_to.__set__  # type: ignore[attr-defined]
+_set_hash: Callable[[Node, int], None] = Node._hash.__set__  # type: ignore[attr-defined]
+_KEYS: dict[type[Node], Callable[[Any], tuple[Any, ...]]] = {}
+"""What gives that by which nodes of a kind are told: without a call of `_key` where the kind has none of its own."""
+
+
+def _key_of(kind: type[Node]) -> Callable[[Any], tuple[Any, ...]]:
+    found = _KEYS[kind] = _compared(kind) if kind._key is Node._key else kind._key
+    return found
 
 
 @cache

@@ -27,6 +27,7 @@ from tensorexpr.simplify.passes.factors import factor_sums
 from tensorexpr.simplify.passes.inline import cheap_names, inline_cheap, inline_definitions
 from tensorexpr.simplify.passes.shapes import with_plain_shapes
 from tensorexpr.simplify.passes.sharing import share_reductions
+from tensorexpr.simplify.passes.splits import split_reductions
 from tensorexpr.simplify.passes.terms import keep_terms
 
 MOST_ROUNDS = 12
@@ -52,6 +53,7 @@ def simplify(program: Program, *, inline: bool = True, signed_zeros: bool = True
     if inline:
         passes.insert(2, inline_cheap)
         passes.insert(1, write_out_cases)
+        passes.insert(1, split_reductions)
         passes += [slice_definitions, keep_terms]
     program = run_passes(program, [drop_stop_gradients])
     for _ in range(MOST_ROUNDS):
@@ -81,6 +83,7 @@ __all__ = [
     "simplify_expr",
     "simplify_indices",
     "slice_definitions",
+    "split_reductions",
     "with_plain_shapes",
     "write_out_cases",
 ]

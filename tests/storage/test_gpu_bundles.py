@@ -18,10 +18,14 @@ import pytest
 
 import tensorexpr as te
 import tensorexpr_runtime
-from tensorexpr.codegen import gpu_code
+from tensorexpr.codegen import compile, gpu_code
+from tensorexpr.codegen.auto.gpus import shipped
+from tensorexpr.codegen.bundle.gpus import gpu_part
 from tensorexpr.codegen.compiled.gpu_function import GpuFunction
+from tensorexpr.codegen.cuda.emitter.source import Source
 from tensorexpr.codegen.cuda.nvidia import nvrtc
 from tensorexpr.codegen.cuda.nvidia.cubin import parameters_of
+from tensorexpr.records import replace
 from tensorexpr_runtime import ArgumentError, BundleError, DeviceArray, OutOfBoundsError, cuda, on_gpu
 from tensorexpr_runtime.cuda import stream_of
 from tensorexpr_runtime.device_array import _Managed, view
@@ -423,6 +427,29 @@ def test_what_no_code_is_made_for_is_refused(tmp_path: Path, monkeypatch: pytest
 
 def _launches(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [launch for step in steps for launch in (_launches(step["steps"]) if "steps" in step else [step])]
+
+
+@needs_compiler
+@pytest.mark.parametrize("here", ["sm_90", "sm_90a"])
+def test_only_code_for_hopper_alone_multiplies_by_warpgroups(monkeypatch, here):
+    """Whichever GPU the function was compiled for: code for several, or for others, is one text that all of them run."""
+    texts: dict[str, str] = {}
+
+    def compiled(source: Source, arch: str) -> nvrtc.Compiled:
+        texts[arch] = source.text
+        return nvrtc.Compiled(arch, b"", "", "", {})
+
+    monkeypatch.setattr(gpu_code, "compiled_text", compiled)
+    monkeypatch.setattr(compile, "_current_facts", lambda: replace(shipped(here), arch=here))
+    a, b = (te.placeholder((2048, 2048), "bfloat16", name=name) for name in "ab")
+    f = te.compile(te.compute((2048, 2048), lambda i, j: te.sum(lambda k: a[i, k] * b[k, j], 2048), name="c"), [a, b], target="cuda")
+    assert ("te_group_bf16<" in f.source("cuda")) == (here == "sm_90a")
+    for gpus in (["sm_90a"], ["sm_90"], ["sm_80"], ["sm_90a", "sm_80"], ["sm_90a", "sm_90"], ["sm_100"]):
+        texts.clear()
+        gpu_part(f, gpus)
+        assert set(texts) == set(gpus) and len(set(texts.values())) == 1
+        (text,) = set(texts.values())
+        assert ("te_group_bf16<" in text, "te_mma_bf16(" in text) == ((True, False) if gpus == ["sm_90a"] else (False, True)), gpus
 
 
 @pytest.mark.skipif(not nvrtc.available(), reason="no NVRTC to compile CUDA kernels")

@@ -3,9 +3,10 @@ faster.
 
 Both are predicted by one model, whatever runs now: clearly faster on one thread, and no slower on several. What is chosen, and with it the
 order of sums, may not depend on how many threads a process has. Nothing is searched where the planners' nest is close to what no nest goes
-below, where there are microseconds to gain, which a search pays back after thousands of calls, where scatters have rows whose length is
-data, or where sizes are open: rests of unknown length still run without vectors. A search may take the time that it can save in some ten
-thousand calls, and no more than some seconds; what it does is counted (`auto.candidate`), so that the winner does not hang on the clock.
+below, as a whole and in what it waits for memory, which is all that counts on many threads; where there are microseconds to gain, which a
+search pays back after thousands of calls; where scatters have rows whose length is data, or where sizes are open: rests of unknown length
+still run without vectors. A search may take the time that it can save in some ten thousand calls, and no more than some seconds; what it
+does is counted (`auto.candidate`), so that the winner does not hang on the clock.
 """
 
 from __future__ import annotations
@@ -15,11 +16,10 @@ from math import prod
 
 from tensorexpr.codegen.auto.candidate import UNIT, Candidate, Spent, effort
 from tensorexpr.codegen.auto.cost import Model
-from tensorexpr.codegen.auto.machine import Facts
 from tensorexpr.codegen.auto.measure import facts_here
 from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.auto.search.searching import begun, searched
-from tensorexpr.codegen.auto.tiles.bound import least
+from tensorexpr.codegen.auto.tiles.bound import least, least_from_memory
 from tensorexpr.codegen.auto.tiles.one_pass import in_one_pass
 from tensorexpr.codegen.auto.tiles.pieces import cut_up
 from tensorexpr.codegen.nest import Buffer, LoopNest
@@ -30,8 +30,13 @@ from tensorexpr.traversal import tensors_read
 
 MARGIN = 1.3
 """How much faster a nest has to be predicted: the model's error on one nest beside another of the same program (`bench model`)."""
+SURE, LEVEL = 1.08, 0.02
+"""The same where it takes no more of any port or level of memory, give or take a part of all: it does not matter then what these cost."""
 CLOSE = 1.4
 """How far above the least a nest is still as good as it gets: real nests have loops, rests, and loads beside their arithmetic."""
+CLOSER, QUICK = 1.12, 1600
+"""The same of several kernels, which may be one pass, where a search is expected to take no more than so many units of effort, a quarter
+of a second."""
 SEVERAL = 8
 """Threads of the second prediction: enough that a nest that leaves cores without work is seen."""
 WORTH = 10_000.0
@@ -67,14 +72,22 @@ def faster(program: Program, planned: LoopNest) -> Candidate | None:
     if now < WORTH:
         return None
     start = begun(program)
-    bound = _least(start, facts)
-    if now <= CLOSE * bound or now - bound < WORTH:
-        return None
-    most = min((now - bound) * 1e-9 * PAID_BACK, MOST_SECONDS) / UNIT
     statements = [statements_of(kernel.body) for kernel in start.nest.kernels]
+    for kernel in range(len(start.nest.kernels)):  # whichever branches of choices are left out, however many sums share what they add up
+        start = cut_up(in_one_pass(start, kernel), kernel)
+    kept = {b.name for b in start.nest.parameters}
+    bound = least(start.nest, facts, kept)
+    expected = (A_PAIR if now <= FAR * bound else LEAST_A_PAIR) * sum(statements) ** 2
+    close = CLOSER if len(statements) > 1 and expected <= QUICK else CLOSE
+    gain, waits = _gain(now, bound, close), float(theirs.explained().levels[-1].sum())
+    if SEVERAL * waits > now:  # that is then what several threads take
+        gain = max(gain, _gain(waits, least_from_memory(start.nest, facts, kept), close))
+    if not gain:
+        return None
+    most = min(gain * 1e-9 * PAID_BACK, MOST_SECONDS) / UNIT
     if max(statements, default=0) > MOST_STATEMENTS and now <= FAR * bound:
         return None
-    if (A_PAIR if now <= FAR * bound else LEAST_A_PAIR) * sum(statements) ** 2 > most:
+    if expected > most:
         return None
     try:
         with effort(most):
@@ -85,14 +98,20 @@ def faster(program: Program, planned: LoopNest) -> Candidate | None:
         return None
     ours = Model(summary_of(in_memory(found.nest)), facts)
     alone, together = (float(theirs.times(None, n)[0]) / float(ours.times(None, n)[0]) for n in (1, SEVERAL))
-    return found if alone >= MARGIN and together >= 1.0 else None
+    return found if alone >= (SURE if _takes_no_more(ours, theirs) else MARGIN) and together >= 1.0 else None
 
 
-def _least(start: Candidate, facts: Facts) -> float:
-    """What no nest goes below, whichever branches of choices it leaves out, and however many sums share what they add up."""
-    for kernel in range(len(start.nest.kernels)):
-        start = cut_up(in_one_pass(start, kernel), kernel)
-    return least(start.nest, facts, {b.name for b in start.nest.parameters})
+def _gain(now: float, bound: float, close: float) -> float:
+    """Nanoseconds that there are to gain; none where a nest is as close to the least as it gets, or where they are too few."""
+    return 0.0 if now <= close * bound or now - bound < WORTH else now - bound
+
+
+def _takes_no_more(ours: Model, theirs: Model) -> bool:
+    """Whether a nest keeps no port busy for longer than another one, and waits no longer for any level of memory."""
+    mine, other = ours.explained(), theirs.explained()
+    spare = LEVEL * float(other.total[0])
+    by_port, by_level = mine.ports.sum(axis=0) - other.ports.sum(axis=0), mine.levels.sum(axis=1) - other.levels.sum(axis=1)
+    return bool(max(by_port.max(), by_level.max()) <= spare)
 
 
 def _bytes(buffers: Sequence[Buffer]) -> int:

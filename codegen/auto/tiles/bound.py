@@ -26,13 +26,7 @@ from tensorexpr.traversal import free_names
 def least(nest: LoopNest, facts: Facts, buffers: Container[str]) -> float:
     """Nanoseconds on one thread that no nest of the same work goes below, of whose buffers those are in memory."""
     summary = summary_of(nest)
-    touched: dict[int, float] = {}
-    for touch in summary.touches:
-        memory = summary.buffers[touch.buffer]
-        if not memory.local and memory.name in buffers:
-            whole = prod(memory.extents)
-            touched[touch.buffer] = min(whole, touched.get(touch.buffer, 0.0) + _elements(summary, touch))
-    size = sum(elements * summary.buffers[buffer].size for buffer, elements in touched.items())
+    size = _bytes(summary, buffers)
     moved = size / LINE * (0.0, *facts.lines)[sum(size > level for level in facts.caches)]
     arithmetic = 0.0
     for work in summary.work:
@@ -40,6 +34,23 @@ def least(nest: LoopNest, facts: Facts, buffers: Container[str]) -> float:
             often = prod(summary.loops[loop].extent for loop in work.path if loop in work.changed or summary.loops[loop].extent < 1)
             arithmetic += often * work.share * work.instructions * work.size * 8 / facts.vector_bits * facts.arithmetic
     return max(moved, arithmetic - _repeated(nest) * 8 / facts.vector_bits * facts.arithmetic)
+
+
+def least_from_memory(nest: LoopNest, facts: Facts, buffers: Container[str]) -> float:
+    """Nanoseconds that any nest of the same work waits for memory beyond the caches."""
+    size = _bytes(summary_of(nest), buffers)
+    return size / LINE * facts.lines[-1] if size > facts.caches[-1] else 0.0
+
+
+def _bytes(summary: Summary, buffers: Container[str]) -> float:
+    """What is touched of some buffers, each element once."""
+    touched: dict[int, float] = {}
+    for touch in summary.touches:
+        memory = summary.buffers[touch.buffer]
+        if not memory.local and memory.name in buffers:
+            whole = prod(memory.extents)
+            touched[touch.buffer] = min(whole, touched.get(touch.buffer, 0.0) + _elements(summary, touch))
+    return sum(elements * summary.buffers[buffer].size for buffer, elements in touched.items())
 
 
 def _elements(summary: Summary, touch: Touch) -> float:

@@ -14,7 +14,7 @@ from tensorexpr.codegen.nest import For, If, LoopNest
 from tensorexpr.codegen.rewrites.cuts import statements_of
 from tensorexpr.codegen.rewrites.expressions import expressions_in
 from tensorexpr.codegen.rewrites.names import fresh
-from tensorexpr.codegen.rewrites.paths import around, walk_block, walk_nest
+from tensorexpr.codegen.rewrites.paths import around, walk_block, walk_kernel, walk_nest
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Apply
 from tensorexpr.records import replace
@@ -225,7 +225,7 @@ class _Making:
 
     def _present(self) -> list[str]:
         nest = self.candidate.nest
-        return list(dict.fromkeys(s.index for path, s in walk_nest(nest) if path[0] == self.kernel and isinstance(s, For)))
+        return list(dict.fromkeys(s.index for _, s in walk_kernel(nest, self.kernel) if isinstance(s, For)))
 
     def _sink(self, sunk: list[str]) -> None:
         """Loops inside of all others, in their order."""
@@ -246,8 +246,8 @@ def _wanted(order: list[str], sunk: list[str]) -> list[str]:
 def _paths(nest: LoopNest, kernel: int) -> list[list[str]]:
     """The loops around each innermost loop, itself last."""
     found = []
-    for path, s in walk_nest(nest):
-        if path[0] == kernel and isinstance(s, For) and not any(isinstance(x, For) for _, x in walk_block(s.body)):
+    for path, s in walk_kernel(nest, kernel):
+        if isinstance(s, For) and not any(isinstance(x, For) for _, x in walk_block(s.body)):
             found.append([*(x.index for x in around(nest, path).loops), s.index])
     return found
 
@@ -264,9 +264,9 @@ def bordered(candidate: Candidate, kernel: int, judge: Callable[[LoopNest, int],
     """The candidate with its loops cut where tests inside change, as long as that is faster, and its time: between borders nothing is
     asked."""
     time = judge(candidate.nest, kernel)
-    inner = {s.index for path, s in walk_nest(candidate.nest) if path[0] == kernel and isinstance(s, For) and s.kind != "serial"}
+    inner = {s.index for _, s in walk_kernel(candidate.nest, kernel) if isinstance(s, For) and s.kind != "serial"}
     for name in dict.fromkeys(x for order in _paths(candidate.nest, kernel) for x in order if x not in inner):
-        if not any(_is_asked(s) for path, s in walk_nest(candidate.nest) if path[0] == kernel and isinstance(s, For) and s.index == name):
+        if not any(_is_asked(s) for _, s in walk_kernel(candidate.nest, kernel) if isinstance(s, For) and s.index == name):
             continue
         if statements_of(candidate.nest.kernels[kernel].body) > MOST_STATEMENTS:
             break

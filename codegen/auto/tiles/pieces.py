@@ -21,7 +21,7 @@ from tensorexpr.codegen.nest import For, LoopNest
 from tensorexpr.codegen.rewrites.cuts import cuts_of, statements_of, tests_in
 from tensorexpr.codegen.rewrites.expressions import buffers_written, stores_in
 from tensorexpr.codegen.rewrites.facts import Facts
-from tensorexpr.codegen.rewrites.paths import walk_nest
+from tensorexpr.codegen.rewrites.paths import walk_kernel
 from tensorexpr.errors import ScheduleError
 from tensorexpr.traversal import free_names
 
@@ -35,7 +35,7 @@ MOST = 64
 
 def cut_up(candidate: Candidate, kernel: int) -> Candidate:
     """The candidate with the loops of a kernel cut at the choices inside, from the outermost in."""
-    names = dict.fromkeys(s.index for path, s in walk_nest(candidate.nest) if path[0] == kernel and isinstance(s, For))
+    names = dict.fromkeys(s.index for _, s in walk_kernel(candidate.nest, kernel) if isinstance(s, For))
     made = candidate
     for name in names:
         at = _points(made.nest, name, kernel)
@@ -49,7 +49,7 @@ def cut_up(candidate: Candidate, kernel: int) -> Candidate:
 
 def _with_stores_behind(made: Candidate, name: str, kernel: int) -> Candidate:
     """The candidate with a loop over residue classes taken apart, so that its pieces store side by side, behind what they compute."""
-    loops = [s for path, s in walk_nest(made.nest) if path[0] == kernel and isinstance(s, For)]
+    loops = [s for _, s in walk_kernel(made.nest, kernel) if isinstance(s, For)]
     stores = [store.indices[-1] for s in loops if s.index == name for store in stores_in(s.body) if store.indices]
     steps = [move_of(index, {}).steps for index in stores]
     lengths = [constant(sub(s.stop, s.start)) for s in loops if s.index == name]
@@ -82,8 +82,8 @@ def points_of(nest: LoopNest, name: str, kernel: int) -> tuple[int, ...]:
 
 def _cuts(nest: LoopNest, name: str, kernel: int) -> Iterator[tuple[int | None, int | None, list[int]]]:
     """The ends of each copy of a loop, where these are known, and the points between them at which tests of its index alone change."""
-    for path, s in walk_nest(nest):
-        if path[0] == kernel and isinstance(s, For) and s.index == name:
+    for path, s in walk_kernel(nest, kernel):
+        if isinstance(s, For) and s.index == name:
             start, stop, facts = constant(s.start), constant(s.stop), Facts.at(nest, path)
             own = (test for test, _, _ in tests_in(s.body, facts.loop(name, s.start, s.stop)) if free_names(test) == (name,))
             cuts = {n for cut in cuts_of(s, facts, frozenset(own))[0] if (n := constant(cut.point)) is not None}

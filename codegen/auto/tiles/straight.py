@@ -23,7 +23,7 @@ from tensorexpr.codegen.nest import For
 from tensorexpr.codegen.rewrites.cuts import moduli_of
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.names import fresh
-from tensorexpr.codegen.rewrites.paths import walk_nest
+from tensorexpr.codegen.rewrites.paths import walk_kernel
 from tensorexpr.errors import ScheduleError
 from tensorexpr.traversal import free_names
 
@@ -81,8 +81,8 @@ def _straight(made: Candidate, survey: Survey, name: str, kernel: int) -> Candid
 
 def _bounded(made: Candidate, parts: Sequence[str], kernel: int) -> Iterator[For]:
     """The loops whose bounds change with one of some loops."""
-    for path, s in walk_nest(made.nest):
-        if path[0] == kernel and isinstance(s, For) and any(x in parts for e in (s.start, s.stop) for x in free_names(e)):
+    for _, s in walk_kernel(made.nest, kernel):
+        if isinstance(s, For) and any(x in parts for e in (s.start, s.stop) for x in free_names(e)):
             yield s
 
 
@@ -108,8 +108,8 @@ def _over_one_range(made: Candidate, inner: str, parts: Sequence[str], kernel: i
 def _growth(made: Candidate, inner: str, outer: str, kernel: int) -> list[int]:
     """By how much bounds of a loop may grow with each iteration of one around it."""
     found = {0: None}
-    for path, s in walk_nest(made.nest):
-        if path[0] == kernel and isinstance(s, For) and s.index == inner:
+    for path, s in walk_kernel(made.nest, kernel):
+        if isinstance(s, For) and s.index == inner:
             facts = Facts.at(made.nest, path)
             forms = (form for e, above in ((s.start, False), (s.stop, True)) for bound in facts.bounds(e, above) for form in bound)
             found.update(dict.fromkeys(form.coefficient(outer) for form in forms))
@@ -119,8 +119,8 @@ def _growth(made: Candidate, inner: str, outer: str, kernel: int) -> list[int]:
 def _most(made: Candidate, inner: str, kernel: int) -> int:
     """The most iterations that a loop has, as far as the ranges of what is around say."""
     most = 0
-    for path, s in walk_nest(made.nest):
-        if path[0] == kernel and isinstance(s, For) and s.index == inner:
+    for path, s in walk_kernel(made.nest, kernel):
+        if isinstance(s, For) and s.index == inner:
             known = constant(sub(s.stop, s.start))
             facts = Facts.at(made.nest, path)
             high = facts.interval(facts.form(sub(s.stop, s.start)))[1] if known is None else known

@@ -1,7 +1,8 @@
 """Emitted CUDA kernels on a CPU: for tests, and for whoever wants to look into a kernel without a GPU.
 
 The unchanged text is compiled by the machine's C++ compiler against `host.h`, which stands in for CUDA, and run by `runtime.cpp`,
-where threads are fibers; what the PTX ISA says of instructions comes from its table (`ptx.py`). Nothing here is about speed.
+where threads are fibers, and `asynchronous.cpp`, what goes on beside them; what the PTX ISA says of instructions comes from its table
+(`ptx.py`). Nothing here is about speed.
 
 With `checked` memory every access is looked at (`checker.cpp`): two threads or two blocks that meet without a barrier, reads of what
 nothing has been written to, accesses outside of all arguments, copies that nobody waited for.
@@ -43,7 +44,7 @@ _CHECKED = (
 )
 """What calls the checker at each access; only the compiler's part of it is used, not its run-time. What a thread has not set is no number
 that is likely, in place of what the thread before it left there, which is right too often."""
-_RUNTIME = ("runtime.h", "runtime.cpp", "checker.cpp")
+_RUNTIME = ("runtime.h", "fibers.h", "runtime.cpp", "asynchronous.cpp", "checker.cpp")
 _TEXT = "kernels.cpp"
 ORDERS = {"forward": 0, "backward": 1}
 """Orders in which the threads of a block run; any greater number is the seed of a permutation."""

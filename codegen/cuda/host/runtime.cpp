@@ -1,6 +1,6 @@
 // The run-time of CUDA kernels on a CPU: the threads of a block are fibers, blocks run one after the other. A fiber runs until it
 // waits; barriers, exchanges within a warp and products of a warpgroup are meetings, and who cannot meet is reported with its line.
-#include "runtime.h"
+#include "fibers.h"
 #include <algorithm>
 #include <cstdarg>
 #include <cstdio>
@@ -8,84 +8,29 @@
 #include <cstring>
 #include <sys/mman.h>
 #include <vector>
-#if !defined(__x86_64__)
-#include <ucontext.h>
-#endif
 
 namespace {
 
 constexpr std::size_t kStack = 256 << 10;
 constexpr std::size_t kArena = 256 << 10;  // more than any device has
 
-constexpr unsigned kGroup = 128;  // threads of a warpgroup
-
-enum State { kReady, kBarrier, kWarp, kProduct, kLeft };
-
-// An asynchronous copy that is under way, and in which group of its thread.
-struct Copy {
-  char *to;
-  const char *from;
-  int bytes, filled;
-  unsigned group;
-};
-
-// As `te_group_work` of host.h.
-struct Work {
-  void (*run)(float **sums, uint64_t a, uint64_t b);
-  void (*chunks)(uint64_t a, uint64_t b, void (*visit)(char *chunk));
-  float *const *sums;
-  int count;
-  uint64_t a, b;
-};
-
-// A product of a warpgroup that is under way: the sums of all its lanes, and how many batches its threads had committed before.
-struct Product {
-  Work work;
-  std::vector<float *> sums;
-  unsigned batch;
-};
-
-struct Fiber {
-  te_place place;
-  unsigned number = 0;
-  State state = kReady;
-  int line = 0;
-  unsigned mask = 0;
-  uint64_t value = 0, result = 0;
-  int lane = 0;
-  void (*combine)(void **) = nullptr;  // of a collective operation of the warp: what it makes of the operands
-  void *operands = nullptr;
-  bool orders = false;  // whether the meeting is a barrier of the warp
-  unsigned group = 0;   // of asynchronous copies
-  std::vector<Copy> copies;
-  const Work *work = nullptr;  // the product of its warpgroup that it waits at
-  bool entered = false;        // whether its sums are the machine's
-  unsigned batches = 0, waited = 0;  // of products: committed, and waited for
-  uint32_t handed = 0;
-  char *stack = nullptr;
-#if defined(__x86_64__)
-  void *sp = nullptr;
-#else
-  ucontext_t context;
-#endif
-};
-
-std::vector<Fiber> fibers;
 std::vector<char *> stacks;
-Fiber *current = nullptr;
 void (*entry)(void **) = nullptr;
 void **arguments = nullptr;
 char report[512];
-te_grid grid;
 te::Clock now;
 std::vector<uint32_t> warps;  // the interval between barriers that each warp is in
-std::vector<std::vector<Product>> products;  // under way, of each warpgroup
 bool asked = false, answered = false;  // at the barrier that threads wait at, and at the last one
 uint32_t serial = 0;
 
 }  // namespace
 
 namespace te {
+
+std::vector<Fiber> fibers;
+Fiber *current = nullptr;
+te_grid grid;
+std::vector<std::vector<Product>> products;
 
 void complain(const char *format, ...) {
   if (report[0]) return;
@@ -105,7 +50,7 @@ uint32_t handed(unsigned thread) { return thread < fibers.size() ? fibers[thread
 
 }  // namespace te
 
-using te::complain;
+using namespace te;
 
 extern "C" {
 __attribute__((visibility("default"))) te_place *te_here = nullptr;
@@ -179,15 +124,19 @@ void prepare(Fiber &f) {
 }  // namespace
 #endif
 
+void te::wait_as(State state, int line) {
+  current->state = state;
+  current->line = line;
+  to_scheduler();
+}
+
 void te::fail() {
   current->state = kLeft;
   for (;;) to_scheduler();
 }
 
 TE_EXPORT void te_host_barrier(int line) {
-  current->state = kBarrier;
-  current->line = line;
-  to_scheduler();
+  wait_as(kBarrier, line);
 }
 
 // A barrier at which every thread learns whether one of them said yes: there is no next before all have gone on.
@@ -199,10 +148,8 @@ TE_EXPORT int te_host_vote(int value, int line) {
 
 namespace {
 void meet_at(int line, unsigned mask) {
-  current->state = kWarp;
-  current->line = line;
   current->mask = mask;
-  to_scheduler();
+  wait_as(kWarp, line);
 }
 }  // namespace
 
@@ -247,118 +194,6 @@ TE_EXPORT uint64_t te_host_exchange(void *address, int size, uint64_t compare, u
   std::memcpy(&old, address, size);
   if (old == compare) std::memcpy(address, &value, size);
   return old;
-}
-
-// Asynchronous copies, at one of two extremes: they arrive as soon as they are asked for, so that overwriting what is still read
-// shows, or as late as they may, so that reading without a wait does.
-namespace {
-void arrive(const Copy &copy) {
-  std::memcpy(copy.to, copy.from, (std::size_t)copy.filled);
-  std::memset(copy.to + copy.filled, 0, (std::size_t)(copy.bytes - copy.filled));
-}
-}  // namespace
-
-TE_EXPORT void te_host_copy_async(void *to, const void *from, int bytes, int filled) {
-  if ((uintptr_t)to % bytes || (filled && (uintptr_t)from % bytes)) te_host_misaligned(to, bytes, 0);
-  if (te::checking) {
-    if (filled) te::touch(from, (std::size_t)filled, te::kRead, __builtin_return_address(0));
-    te::touch(to, (std::size_t)bytes, te::kBegin, __builtin_return_address(0));
-  }
-  Copy copy = {(char *)to, (const char *)from, bytes, filled, current->group};
-  if (grid.late) std::memset(to, 0xff, (std::size_t)bytes);
-  else arrive(copy);
-  current->copies.push_back(copy);
-}
-
-TE_EXPORT void te_host_copies_commit() { ++current->group; }
-
-TE_EXPORT void te_host_copies_wait(int allowed) {
-  std::vector<Copy> kept;
-  for (const Copy &copy : current->copies) {
-    if (copy.group + (unsigned)allowed >= current->group) {
-      kept.push_back(copy);
-      continue;
-    }
-    if (grid.late) arrive(copy);
-    if (te::checking) te::touch(copy.to, (std::size_t)copy.bytes, te::kFinish, __builtin_return_address(0));
-  }
-  current->copies = kept;
-}
-
-// Addresses in shared memory as a GPU has them: what the launch asked for, then what is declared; each begins at a multiple of the 1024 bytes
-// of a pattern of the swizzle.
-namespace {
-unsigned declared() { return (grid.asked + 1023u) / 1024u * 1024u; }
-}  // namespace
-
-TE_EXPORT unsigned te_host_shared(const void *place) {
-  const char *at = (const char *)place;
-  if (grid.asked && at >= te_host_arena && at < te_host_arena + grid.asked) return (unsigned)(at - te_host_arena);
-  if (at >= grid.shared && at < grid.shared_end) return declared() + (unsigned)(at - grid.shared);
-  complain("an address in shared memory of what lies elsewhere");
-  te::fail();
-}
-
-TE_EXPORT char *te_host_place(unsigned address) {
-  return address < declared() ? te_host_arena + address : grid.shared + (address - declared());
-}
-
-TE_EXPORT void te_host_hand_over() { ++current->handed; }
-
-TE_EXPORT void te_host_group_enter() { current->entered = true; }
-
-TE_EXPORT void te_host_group_commit() { ++current->batches; }
-
-namespace {
-
-void done(Product &product) {
-  const bool checking = te::checking;
-  te::checking = false;  // it looks into the lanes' own variables
-  product.work.run(product.sums.data(), product.work.a, product.work.b);
-  te::checking = checking;
-}
-
-void hold(char *chunk) { te::hold(chunk, 16, true); }
-void release(char *chunk) { te::hold(chunk, 16, false); }
-void *reader = nullptr;  // the instruction that reads
-void look(char *chunk) { te::touch(chunk, 16, te::kProxy, reader); }
-
-}  // namespace
-
-// A product of all 128 threads of a warpgroup, at one of two extremes: it is done when they have met, so that sums and factors that are not
-// there yet show, or when the first of them waits for it, so that factors that are overwritten do.
-TE_EXPORT void te_host_group_product(const Work *work, int line) {
-  if (!current->entered) {
-    complain("line %d: a product of a warpgroup whose sums are still those of thread %u", line, current->number);
-    te::fail();
-  }
-  current->state = kProduct;
-  current->line = line;
-  current->work = work;
-  void *from = __builtin_return_address(0);
-  to_scheduler();
-  if (!te::checking || current->number % kGroup) return;
-  reader = from;
-  work->chunks(work->a, work->b, look);
-  work->chunks(work->a, work->b, hold);
-}
-
-// Batches of products that a thread has committed: all but the last few have been waited for behind this; where that is all, its sums are
-// its own again.
-TE_EXPORT void te_host_group_wait(int allowed) {
-  std::vector<Product> kept;
-  for (Product &product : products[current->number / kGroup]) {
-    if (product.batch + (unsigned)allowed >= current->batches) {
-      kept.push_back(product);
-      continue;
-    }
-    if (grid.late) done(product);
-    if (te::checking) product.work.chunks(product.work.a, product.work.b, release);
-  }
-  products[current->number / kGroup] = kept;
-  if (allowed) return;
-  current->waited = current->batches;
-  current->entered = false;
 }
 
 namespace {
@@ -415,31 +250,6 @@ bool meet(unsigned first, unsigned count) {
     any = true;
   }
   return any;
-}
-
-// The threads of a warpgroup that have all come to one product go on.
-bool multiply(unsigned first, unsigned count) {
-  unsigned there = 0;
-  for (unsigned k = 0; k < count; ++k) there += fibers[first + k].state == kProduct;
-  if (there < kGroup) return false;
-  const Fiber &f = fibers[first];
-  Product product = {*f.work, {}, f.batches};
-  for (unsigned k = 0; k < kGroup; ++k) {
-    const Fiber &g = fibers[first + k];
-    if (g.line != f.line || g.work->run != f.work->run) {
-      complain("threads of one warpgroup wait at different products: lines %d and %d", f.line, g.line);
-      return false;
-    }
-    if (g.work->a != f.work->a || g.work->b != f.work->b) {
-      complain("line %d: threads %u and %u of one warpgroup describe the factors of their product differently", f.line, f.number, g.number);
-      return false;
-    }
-    product.sums.insert(product.sums.end(), g.work->sums, g.work->sums + g.work->count);
-  }
-  if (!grid.late) done(product);
-  products[first / kGroup].push_back(product);
-  for (unsigned k = 0; k < kGroup; ++k) fibers[first + k].state = kReady;
-  return true;
 }
 
 bool run_block(unsigned threads, const std::vector<unsigned> &order) {

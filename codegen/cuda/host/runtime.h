@@ -23,6 +23,8 @@ struct te_grid {
 };
 
 extern "C" char *te_host_arena;
+// Reports an address at which a GPU would fault.
+TE_EXPORT void te_host_misaligned(const void *address, int size, int line);
 
 namespace te {
 

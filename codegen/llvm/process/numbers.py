@@ -39,7 +39,7 @@ MOST_MEMBERS = 64
 """Members that a new form is made to fit."""
 _KEPT = 1024
 _NUMBER = re.compile(
-    r"(?:(?:add|sub|mul)(?: nsw)? i64 [^,\n]+, "
+    r"((?:add|sub|mul)(?: nsw)? i64 [^,\n]+, "
     r"|icmp \w+ i64 [^,\n]+, "
     r"|sub i64 (?=-?\d+, %)"
     r"|getelementptr(?: inbounds)? \w+, ptr [^,\n]+, i64 "
@@ -104,8 +104,8 @@ _lock = threading.RLock()
 
 def unit_of(told: Sequence[str], text: str, checked: bool, machine: Machine, passes: str, beside: tuple[Job, ...] = ()) -> Unit:
     """The unit of a text, whose symbol is `UNIT` there; `told` is what the text follows from, without names, and `beside` what it calls."""
-    numbers = tuple(map(int, _NUMBER.findall(text)))
-    key = disk.digest(passes, repr(machine), str(len(numbers)), *(_NUMBER.sub(_without, part) for part in told))
+    numbers = tuple([int(number) for _, number in _NUMBER.findall(text)])
+    key = disk.digest(passes, repr(machine), str(len(numbers)), *map(_without, told))
     family = _families.get(key, _Family)
     with _lock:
         unit = family.units.get(numbers)
@@ -118,8 +118,11 @@ def unit_of(told: Sequence[str], text: str, checked: bool, machine: Machine, pas
         return unit
 
 
-def _without(number: re.Match[str]) -> str:
-    return number[0][: number.start(1) - number.start()] + "#"
+def _without(text: str) -> str:
+    """A text with the same word for all numbers."""
+    parts = _NUMBER.split(text)
+    parts[2::3] = ["#"] * (len(parts) // 3)
+    return "".join(parts)
 
 
 def _code(text: str, digest: str, machine: Machine, passes: str) -> Code:
@@ -193,7 +196,7 @@ def _general(text: str, terms: dict[int, tuple[int, int]]) -> tuple[str, int] | 
             if times != 1:
                 single, name = name, f"{name}..{times}".replace("-", "m")
                 needed[name] = f"mul i64 {single}, {times}"
-            return found[0][: found.start(1) - found.start()] + name
+            return found[1] + name
 
         def site(found: re.Match[str], needed: dict[str, str] = needed) -> str:
             return f"ptr {_loaded(needed, count + sites.setdefault(found[1], len(sites)), 'ptr')})"

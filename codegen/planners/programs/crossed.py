@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from math import prod
 
-from tensorexpr.codegen.planners.programs.passes import is_plain
 from tensorexpr.codegen.planners.tiles.parts import LEAST_WORK
 from tensorexpr.codegen.schedule.analysis.reductions import Group, Parts
 from tensorexpr.codegen.schedule.analysis.strides import reaches
@@ -98,7 +97,7 @@ def _depend(s: Planned, one: str, other: str) -> bool:
 def _sums(s: Planned, definition: Define, shapes: Mapping[str, tuple[Expr, ...]]) -> Iterator[Sum]:
     """The sums that a definition is made of, if each is one over pairs."""
     name = definition.name
-    if name not in s.state.table or not is_plain(s, name):
+    if name not in s.state.table or not _is_plain(s, name):
         return
     parts = s.state.stage(name).parts
     top = {g.axes[0].index: g for g in parts.groups if g.scope is None and _is_plain_sum(g)}
@@ -149,6 +148,20 @@ def _over_pairs(s: Planned, definition: Define, node: Reduce, loop: Axis, shapes
         return None  # a matrix of pairs is read along its rows; and what finds no register is read again for each pair
     straight, turned = (frozenset(_canonical(e, {index: Index(a), over: Index(b)}) for e in found) for a, b in (("a", "b"), ("b", "a")))
     return Sum(definition.name, axes[index], loop, straight, turned)
+
+
+def _is_plain(s: Planned, name: str) -> bool:
+    stage = s.state.table.get(name)
+    if (
+        stage is None
+        or stage.place is not None
+        or stage.relations
+        or stage.scan is not None
+        or stage.parts.unproved
+        or stage.sweep is not None
+    ):
+        return False
+    return not s.state.placed_in(name)
 
 
 def _is_plain_sum(group: Group) -> bool:

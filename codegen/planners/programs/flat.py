@@ -36,7 +36,7 @@ def share_elementwise(s: Planned) -> frozenset[str]:
     """Computes definitions in the one loop of the last of them that reads them there; gives the names of those that have their loops."""
     program = s.state.program
     types = program.types
-    table = {d.name: d for d in program.definitions if isinstance(d, Define) and d.name in s.state.table and is_elementwise(d, types)}
+    table = {d.name: d for d in program.definitions if isinstance(d, Define) and d.name in s.state.table and _is_elementwise(d, types)}
     fixed = {n for d in program.definitions if isinstance(d, Scan) for n in reads(d)}
     planned: dict[str, None] = {}
     for host in reversed(table.values()):
@@ -61,7 +61,7 @@ def _has_short_rows(s: Planned, definition: Define) -> bool:
     return isinstance(s.target, Gpu) or len(definition.axes) == 1 or integer(definition.axes[-1].stop) < SHORT * lanes
 
 
-def is_elementwise(definition: Define, types: Mapping[str, TensorType]) -> bool:
+def _is_elementwise(definition: Define, types: Mapping[str, TensorType]) -> bool:
     """Whether all that a definition reads is the element at hand of tensors of its own shape, or the one element of a scalar, and its axes
     matter for nothing else."""
     own, shape = tuple(Index(a.index) for a in definition.axes), _shape(definition)

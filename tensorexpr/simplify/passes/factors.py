@@ -4,11 +4,12 @@
     sum(w[i] * x[i, k] * c[k, j] for k)            -->   w[i] * sum(x[i, k] * c[k, j] for k)
     sum(x[i, a] * c[a, b] * x[i, b] for a for b)   -->   sum(x[i, b] * sum(x[i, a] * c[a, b] for a) for b)
 
-The distributive law. What depends on no axis leaves first, where that makes fewer operations at each point. Then one axis at a time: the
-axis whose sum, over the factors that depend on it, takes the fewest operations goes inside, as long as all loops together then take `GAIN`
-times fewer (the inner sum is computed once for the indices that it depends on: where that leaves out indices of the outer sum, `terms`
-makes a tensor of it). Where all loops stay and each point has fewer factors, no two of them may make a smaller tensor: that one is
-cheaper. Finding the best order is a matrix chain problem in general; greedy elimination is what einsum libraries do.
+The distributive law; a sum of sums is one sum to begin with. What depends on no axis leaves first, where that makes fewer operations at
+each point. Then one axis at a time: the axis whose sum, over the factors that depend on it, takes the fewest operations goes inside, as
+long as all loops together then take `GAIN` times fewer (the inner sum is computed once for the indices that it depends on: where that
+leaves out indices of the outer sum, `terms` makes a tensor of it). Where all loops stay and each point has fewer factors, no two of them
+may make a smaller tensor: that one is cheaper. Finding the best order is a matrix chain problem in general; greedy elimination is what
+einsum libraries do.
 
 Integers are a ring modulo 2**bits. Floats round differently, as they do where a sum adds in another order, and another sum may overflow;
 those of 16 bits never are taken apart. Only sums over literal ranges that have points: over none, a factor that is infinite would be
@@ -68,9 +69,23 @@ def _with_factors(node: Expr, axes: tuple[Axis, ...], types: Mapping[str, Tensor
     node = map_children(node, lambda child: _with_factors(child, inner, types, floats, ends))
     if isinstance(node, Reduce) and node.combiner.name == "sum" and node.combiner.is_builtin and node.where is None:
         exact = node.dtype.is_integer or (floats and node.dtype.bits >= 32)
+        node = _joined(node) if exact else node
         if exact and all(map(_has_points, node.axes)):
             return _apart(node, axes, types, ends)
     return node
+
+
+def _joined(node: Reduce) -> Reduce:
+    """sum(sum(e for k in range(n)) for i) -> sum(e for k in range(n) for i), where the bounds of k do not depend on i"""
+    inner = node.values[0]
+    if not isinstance(inner, Reduce) or inner.combiner.name != "sum" or not inner.combiner.is_builtin or inner.where is not None:
+        return node
+    own = {axis.index for axis in node.axes}
+    if not own <= set(free_names(inner)):
+        return node  # it is the same for several of its turns
+    if any(not own.isdisjoint(free_names(bound)) for axis in inner.axes for bound in (axis.start, axis.stop)):
+        return node
+    return replace(node, axes=(*inner.axes, *node.axes), values=inner.values)
 
 
 def _has_points(axis: Axis) -> bool:

@@ -4,7 +4,8 @@
 repeated (every element is read at most once, or there are no more reads than elements), or where the work is so small that
 repeating it costs less than storing it. Reductions stay where they are, but for sums of a few components that another sum reads once each
 (`k[i, j] = exp(-sum((x[i, e] - y[j, e])**2 for e in range(3)))` under a sum over j); so do outputs, the inits of scans and whatever a
-scatter or a scan makes.
+scatter or a scan makes. What only rearranges elements (the windows of a convolution as rows of a matrix) goes where its readers put
+together what it took apart.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ from tensorexpr.ir import (
     conjuncts,
 )
 from tensorexpr.records import replace
+from tensorexpr.regions import affine_of
+from tensorexpr.simplify.expressions import simplify_expr
 from tensorexpr.simplify.facts.sort_ranges import ranges_of
+from tensorexpr.simplify.passes.amounts import points
 from tensorexpr.simplify.passes.definitions import with_definitions
 from tensorexpr.simplify.passes.inline_checks import Checked, Place, checked_axes, unchecked
 from tensorexpr.traversal import (
@@ -45,6 +49,7 @@ from tensorexpr.traversal import (
     reads,
     rename_bound,
     substitute,
+    tensors_read,
     walk,
 )
 
@@ -54,6 +59,8 @@ MOST_READS = 4
 """A cheap definition that is read in more places than this is kept; one that only renames an element is never."""
 FEW = 4
 """Points of a reduction that goes where it is read, inside another one: components of a vector in space, whose sum takes no loop."""
+ONCE = 1.5
+"""Points of loops for each element that count as one read of each: borders count as if there were none."""
 MOST_NODES = 200
 """No definition grows beyond this many nodes by inlining."""
 MOST_DEPTH = 60
@@ -322,8 +329,8 @@ def _parts(expr: Expr) -> tuple[Expr, ...]:
 
 def _worth_inlining(definition: Define, places: list[Place]) -> bool:
     if any(isinstance(node, Reduce) for node in walk(definition.value)):
-        return len(places) == 1 and _is_summed_away(definition, places[0])
-    if _renames_only(definition):
+        return len(places) == 1 and (_is_summed_away(definition, places[0]) or _sums_in_order(definition, places[0]))
+    if _renames_only(definition) or (_rearranges(definition) and all(_in_order(definition, place) for place in places)):
         return True
     cost = sum(node.op.cost for node in walk(definition.value) if isinstance(node, Apply))
     loads = sum(1 for node in walk(definition.value) if isinstance(node, Access))
@@ -362,6 +369,41 @@ def _renames_only(definition: Define) -> bool:
     if isinstance(value, Access):
         return all(isinstance(e, Index | Const) for e in value.indices)
     return isinstance(value, Const | Index)
+
+
+def _rearranges(definition: Define) -> bool:
+    """Whether the value is one element of a tensor at subscripts that divide: rows taken apart, windows behind one another."""
+    return (
+        isinstance(definition.value, Access) and tensors_read(definition.value) == (definition.value.tensor,) and _divides(definition.value)
+    )
+
+
+def _divides(e: Expr) -> bool:
+    return any(isinstance(n, Apply) and n.op.name in ("floordiv", "mod") and n.dtype.is_integer for n in walk(e))
+
+
+def _sums_in_order(definition: Define, place: Place) -> bool:
+    """Whether a sum whose terms stand at subscripts that divide is read about once, by a sum that puts together what was divided."""
+    value = definition.value
+    if not isinstance(value, Reduce) or value.where is not None or not _divides(value):
+        return False
+    if (
+        not isinstance(place.reader, Define)
+        or len(place.axes) == len(place.reader.axes)
+        or points(place.axes) > ONCE * points(definition.axes)
+    ):
+        return False
+    taken = {axis.index for axis in place.axes}
+    found = substitute(rename_bound(value, taken), {a.index: e for a, e in zip(definition.axes, place.access.indices, strict=True)})
+    return not _divides(simplify_expr(found, place.axes, place.guards))
+
+
+def _in_order(definition: Define, place: Place) -> bool:
+    """Whether a place, which puts together what was divided, reads the element at subscripts that are affine."""
+    value = substitute(definition.value, {a.index: e for a, e in zip(definition.axes, place.access.indices, strict=True)})
+    found = simplify_expr(value, place.axes, place.guards)
+    forms = [affine_of(e) for e in found.indices] if isinstance(found, Access) else [None]
+    return all(form is not None and not form.has_division() for form in forms)
 
 
 def _reads_each_once(access: Access, axes: tuple[Axis, ...]) -> bool:

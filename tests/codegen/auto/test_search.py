@@ -84,6 +84,16 @@ def test_builds_take_what_is_clearly_faster():
     assert again == s and te.build(again, [x]).source("nest") == f.source("nest")
 
 
+def test_builds_look_for_fewer_passes_where_arithmetic_hides_memory_from_one_thread():
+    """The gradients of a scale and an offset behind a hyperbolic tangent: one thread hardly waits for what several would wait for."""
+    x, a, b = te.placeholder((1 << 19,), name="x"), te.placeholder((), name="a"), te.placeholder((), name="b")
+    y = te.compute(x.shape, lambda i: te.tanh(te.tanh(a[()] * x[i] + b[()])))
+    h = te.placeholder(y.shape, name="h")
+    s = te.autoschedule(list(te.gradient([y], [x, a, b], [h])), inputs=[x, a, b, h])
+    large = [b for b in s.nest.workspace if len(b.shape) == 1 and b.shape[0].value > 256]
+    assert s.origin == SEARCH and not large
+
+
 def test_what_is_made_of_the_elements_of_a_sum_runs_in_its_loops():
     """A result and what a gradient needs of it read a sum each at its own element: the sum is not stored."""
     kept = Kept.of_text("""

@@ -79,6 +79,20 @@ def test_results_are_those_of_the_interpreter(text, tile, words):
 
 
 @needs_compiler
+@pytest.mark.parametrize("seed", range(6))
+def test_random_products(seed):
+    """Extents, dtypes, tiles, and which operands lie turned, at random."""
+    rng = np.random.default_rng(seed)
+    rows, columns = (int(n) for n in np.array([(128, 256), (256, 128), (128, 128), (128, 64), (64, 128), (64, 64)])[seed])
+    m, n, k = (int(rng.integers(low, high)) for low, high in ((rows * 3 // 4, rows + 1), (columns * 3 // 4, columns + 1), (64, 400)))
+    text = matmul(m, n, k, ["f16", "bf16"][seed % 2], b=["B[j, k]", "B[k, j]"][seed // 2 % 2])
+    if seed % 3 == 1:
+        text = text.replace(f"[{m}, {k}]", f"[{k}, {m}]").replace("A[i, k]", "A[k, i]")
+    made = assert_means(planned(text, tile=f"{rows} i, {columns} j"))
+    assert "te_group_" in made and "te_mma" not in made
+
+
+@needs_compiler
 def test_open_extents_have_tiles_too():
     m, k, n = te.dim("m"), te.dim("k"), te.dim("n")
     a, b = te.placeholder((m, k), "bfloat16", name="a"), te.placeholder((k, n), "bfloat16", name="b")

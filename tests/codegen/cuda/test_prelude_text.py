@@ -209,7 +209,16 @@ def test_kernels_say_nothing_of_cuda_but_by_the_prelude():
         assert names_of(text) <= said | own, name
         assert {int(n) for n in re.findall(r"te_copy_async<(\d+)>", text)} <= set(ptx.COPY_SIZES["ca"]), name
         spoken |= names_of(text)
-    for word in ("te_copy_async", "te_matrices", "te_mma_bf16", "te_atomic_add", "te_shuffle_down", "te_fail"):
+    for word in (
+        "te_copy_async",
+        "te_matrices",
+        "te_mma_bf16",
+        "te_group_bf16",
+        "te_hand_over",
+        "te_atomic_add",
+        "te_shuffle_down",
+        "te_fail",
+    ):
         assert word in spoken
 
 

@@ -1,6 +1,5 @@
 """Definitions in the same loops compute what they compute in loops of their own; the default schedule finds them."""
 
-import random
 import re
 
 import numpy as np
@@ -10,11 +9,9 @@ from tensorexpr.codegen.llvm import compile_nest, workspace_size
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Alloc, For, Store
 from tensorexpr.codegen.planners import autoschedule
-from tensorexpr.codegen.planners.programs import passes as auto_passes
 from tensorexpr.codegen.schedule import schedule
 from tensorexpr.codegen.target import H200
 from tensorexpr.errors import ScheduleError
-from tensorexpr.interpret import evaluate_program
 from tensorexpr.parse import parse_program
 from tensorexpr.records import replace
 from tests.codegen.programs import WIDE, assert_means, loops, plain, statements
@@ -111,27 +108,6 @@ def test_a_gpu_is_refused():
         s["R"].compute_with("Y")
 
 
-SMALL = replace(WIDE, l1_bytes=1 << 9, l2_bytes=1 << 11)
-"""Caches so small that arrays of a few thousand elements come from memory."""
-
-
-def gradients(seed: int) -> str:
-    """Element by element over rows or single elements, beside sums over them of what is made of the same: gradients of parameters."""
-    rng = random.Random(seed)
-    columns = rng.choice((None, 3, 24))
-    rows = rng.choice((1000, 1021, 4096, 6144))
-    shape, at, end = (f"{rows}, {columns}", "i, j", "[j]") if columns else (f"{rows}", "i", "[()]")
-    column = f"{columns}" if columns else "()"
-    lines = [f"X: f64[{shape}] = input()", f"H: f64[{shape}] = input()", f"W: f64[{column}] = input()"]
-    lines.append(f"Y[{at}]: f64[{shape}] = {rng.choice(('exp', 'tanh'))}(X[{at}] * W{end})")
-    lines.append(f"G[{at}]: f64[{shape}] = H[{at}] * tanh(X[{at}] * W{end}) + {rng.choice(('1.0', f'H[{at}]'))}")
-    lines.append(f"D[{at}]: f64[{shape}] = G[{at}] * W{end}")
-    for name in ("S", "T"):
-        value = rng.choice((f"G[{at}] * X[{at}]", f"G[{at}]", f"H[{at}] * X[{at}]", f"Y[{at}] * 2.0"))
-        lines.append(f"{name}{'[j]' if columns else '[()]'}: f64[{column}] = sum({value} for i in range({rows}))")
-    return "\n".join((*lines, f"return {rng.choice(('Y, D', 'D'))}, S, T"))
-
-
 def run(s, inputs):
     nest = lower(s)
     results = {b.name: np.zeros([e.value for e in b.shape], b.dtype.numpy) for b in nest.parameters if b.name in nest.writes}
@@ -139,41 +115,6 @@ def run(s, inputs):
     workspace = np.zeros(workspace_size(nest, {}) + 64, np.uint8)
     assert compile_nest(nest)([arrays[b.name].ctypes.data for b in nest.parameters], [], -(-workspace.ctypes.data // 64) * 64) is None
     return results
-
-
-def test_default_schedules_with_sums_beside_mean_the_same(monkeypatch):
-    monkeypatch.setattr(auto_passes, "LEAST_WORK", 1 << 8)
-    passes = 0
-    for seed in (0, 2, 4, 5, 8, 11):
-        program = parse_program(gradients(seed))
-        s = autoschedule(program, SMALL)
-        again = schedule(program, SMALL)
-        exec(s.as_python(), {"s": again})
-        assert again == s
-        passes += "compute_with" in s.as_python()
-        inputs = random_inputs(program, seed, exact=False)
-        alone = s.copy()
-        alone.state = replace(s.state, table={stage.name: replace(stage, joins=None) for stage in s.state.stages})
-        together, apart = run(s, inputs), run(alone, inputs)
-        for name in program.outputs:
-            np.testing.assert_allclose(together[name], apart[name], rtol=1e-12, atol=1e-10)  # multiply-adds may be fused otherwise
-        if seed in (0, 5):
-            want = evaluate_program(program, inputs)
-            for name in program.outputs:
-                np.testing.assert_allclose(together[name], want[name], rtol=1e-9, atol=1e-9)
-    assert passes == 5
-
-
-def test_a_scale_and_a_bias_are_summed_in_the_pass_over_the_elements():
-    """The gradient of each is there when that of the input is, and nothing between is stored."""
-    program = parse_program(
-        "X: f32[1048576] = input()\nH: f32[1048576] = input()\nA: f32[()] = input()\nG[i]: f32[1048576] = H[i] * tanh(X[i] * A[()])\n"
-        "D[i]: f32[1048576] = G[i] * A[()]\nS[()]: f32[()] = sum(G[i] * X[i] for i in range(1048576))\n"
-        "T[()]: f32[()] = sum(G[i] for i in range(1048576))\nreturn D, S, T"
-    )
-    nest = lower(autoschedule(program, SMALL))
-    assert nest.kernels[0].name == "D S_parts T_parts"
-    assert [b.name for b in nest.workspace] == ["S_parts", "T_parts"]
 
 
 def test_two_results_of_pairs_share_the_value_of_each_pair():
