@@ -11,6 +11,7 @@ was rounded as a difference of x and m, the other as one of x and l.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from tensorexpr.ir import Access, Apply, Axis, Const, Define, Definition, Expr, Index, Program, Reduce, apply, const
 from tensorexpr.records import record, replace
@@ -58,7 +59,7 @@ def without_logarithms(program: Program) -> Program:
                 for divisor in quotient.divisors:
                     value = apply("div", value, divisor)
                 found[e] = value
-            d = replace(d, value=bottom_up(d.value, lambda e, found=found: found.get(e, e))) if found else d
+            d = replace(d, value=bottom_up(d.value, partial(_put, found))) if found else d
         definitions.append(d)
     if not made:
         return program
@@ -127,6 +128,10 @@ def _terms(e: Expr, sign: int, defined: Mapping[str, Define]) -> Iterator[tuple[
             yield from ((s, substitute(t, {a.index: i for a, i in zip(source.axes, e.indices, strict=True)})) for s, t in own)
             return
     yield sign, e
+
+
+def _put(found: Mapping[Expr, Expr], e: Expr) -> Expr:
+    return found.get(e, e)
 
 
 def _certain(e: Expr) -> Iterator[Expr]:

@@ -7,7 +7,7 @@ Terms at single places of an index are equal where each is one formula of the in
 
     where(p == 0, x[i, 0] - y[j, 0], 0) + where(p == 1, x[i, 1] - y[j, 1], 0)   -->   where(p == 0 or p == 1, x[i, p] - y[j, p], 0)
 
-That is what a sum over coordinates gives that was written out.
+That is what a sum over coordinates gives that was written out. The same formula stands for a choice of one for each place (`passes.cases`).
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _one_formula(first: Apply, second: Apply, context: Context) -> Expr | None:
     ours, theirs = _places(first.args[0], context), _places(second.args[0], context)
     if ours is None or theirs is None or ours[0] != theirs[0] or not ours[1] or not theirs[1] or not set(ours[1]).isdisjoint(theirs[1]):
         return None
-    value = _rises(first.args[1], second.args[1], ours[0], ours[1], theirs[1])
+    value = one_formula(first.args[1], second.args[1], ours[0], ours[1], theirs[1])
     return None if value is None or ours[0] in bound_names(value) else value
 
 
@@ -104,13 +104,13 @@ def _places(condition: Expr, context: Context) -> tuple[str, list[int]] | None:
     return names[0], [low + k for k, is_there in enumerate(at) if not context.assuming([condition, is_there]).is_empty()]
 
 
-def _rises(a: Expr, b: Expr, name: str, ours: list[int], theirs: list[int]) -> Expr | None:
+def one_formula(a: Expr, b: Expr, name: str, ours: list[int], theirs: list[int]) -> Expr | None:
     """One expression that is `a` where the index is at `ours`, and `b` where it is at `theirs`: they differ in subscripts alone."""
     if a == b:
         return a
     if type(a) is not type(b) or len(children(a)) != len(children(b)) or not children(a):
         return None
-    inside = _subscript if isinstance(a, Access) else _rises
+    inside = _subscript if isinstance(a, Access) else one_formula
     found = [inside(x, y, name, ours, theirs) for x, y in zip(children(a), children(b), strict=True)]
     parts = [part for part in found if part is not None]
     if len(parts) < len(found):

@@ -410,6 +410,10 @@ def test_a_sum_of_cases_is_a_formula_for_each_place_and_one_where_they_are_alike
         "return y",
     )
     assert body(write_out_cases(alike)) == "y[i, c]: f32[4, 3] = exp(a[i, c]) * b[0, c]\nreturn y"
+    shifted = program_of(
+        "a: f32[4, 5] = input()", "y[i, c]: f32[4, 3] = where(c == 0, a[i, 2], where(c == 1, a[i, 3], a[i, 4]))", "return y"
+    )
+    assert body(write_out_cases(shifted)) == "y[i, c]: f32[4, 3] = a[i, c + 2]\nreturn y"
     other = program_of(*PLACES[:2], "y[i, c]: f32[4, 3] = where(c == 0, a[i, 1], where(c == 1, a[i, 2], a[i, 0]))", "return y")
     assert write_out_cases(other) is other
     data = program_of(

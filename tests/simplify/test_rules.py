@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from tensorexpr.errors import DefinitionError
 from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, apply, const
 from tensorexpr.ops import OPS
 from tensorexpr.rewrite import Rule
+from tensorexpr.simplify.rules import common, floats, integers, reduce
 from tensorexpr.simplify.rules.common import COMMON_RULES
 from tensorexpr.simplify.rules.floats import DERIVED_RULES, FLOAT_RULES, REASSOCIATION_RULES, ZERO_SIGN_RULES
 from tensorexpr.simplify.rules.integers import INTEGER_RULES
@@ -176,3 +178,11 @@ ALL_RULES = (*COMMON_RULES, *INTEGER_RULES, *REASSOCIATION_RULES, *DERIVED_RULES
 @pytest.mark.parametrize("rule", ALL_RULES, ids=lambda r: r.__name__)
 def test_docstring_states_the_equation(rule: Rule) -> None:
     assert rule.__doc__ is not None and "->" in rule.__doc__
+
+
+@pytest.mark.parametrize("module", (common, floats, integers, reduce), ids=lambda module: module.__name__.rpartition(".")[2])
+def test_every_rule_stands_in_a_list(module: ModuleType) -> None:
+    """What is left out of the lists would never fire, and no other test would notice."""
+    made = [rule for rule in vars(module).values() if hasattr(rule, "heads") and rule.__module__ == module.__name__]
+    lists = [value for value in vars(module).values() if isinstance(value, tuple) and value and all(map(callable, value))]
+    assert made and not [rule.__name__ for rule in made if not any(rule in rules for rules in lists)]

@@ -12,6 +12,7 @@ from tensorexpr.text import print_program
 from tensorexpr.traversal import expressions, walk
 from tensorexpr.verify import verify
 from tests.random_programs import random_inputs, random_program, random_sizes
+from tests.seeds import share_of
 
 
 def reductions(program: Program) -> int:
@@ -79,7 +80,7 @@ def test_the_gradient_of_a_softmax_sums_its_exponentials_once() -> None:
     assert reductions(program) == 2, print_program(program)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", share_of(range(30)))
 def test_random_programs_keep_their_values(seed: int) -> None:
     program = random_program(seed)
     shared = share_reductions(program)

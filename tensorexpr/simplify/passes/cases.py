@@ -16,13 +16,13 @@ from collections.abc import Iterator
 from tensorexpr.ir import Access, Apply, Axis, Const, Define, Definition, Expr, Index, Program, Reduce, Scatter, apply, integer
 from tensorexpr.records import replace
 from tensorexpr.simplify.passes.definitions import with_definitions
+from tensorexpr.simplify.pieces import one_formula
 from tensorexpr.traversal import (
     bottom_up,
-    children,
+    bound_names,
     expressions,
     free_names,
     fresh_name,
-    map_children,
     map_expressions,
     reads,
     substitute,
@@ -73,31 +73,10 @@ def _rolled(value: Expr, axis: Axis) -> Expr | None:
             return None
         formulas.append(value.args[1])
         value = value.args[2]
-    first, *others = [*formulas, value]
-    rolled = _alike(first, others[0], places[0], places[1], Index(axis.index))
-    if rolled is None or any(substitute(rolled, {axis.index: p}) != f for p, f in zip(places[1:], others, strict=True)):
-        return None
-    return rolled
-
-
-def _alike(one: Expr, other: Expr, place: Const, next_place: Const, index: Index) -> Expr | None:
-    """The formula that is one at a place of an index and the other at the next place, where they differ in subscripts alone."""
-    if one == other:
-        return one
-    if isinstance(one, Access) and isinstance(other, Access) and one.tensor == other.tensor:
-        pairs = zip(one.indices, other.indices, strict=True)
-        return replace(one, indices=tuple(index if pair == (place, next_place) else pair[0] for pair in pairs))
-    parts, beside = children(one), children(other)
-    if type(one) is not type(other) or not parts or len(parts) != len(beside):
-        return None
-    found: list[Expr] = []
-    for part, next_part in zip(parts, beside, strict=True):
-        alike = _alike(part, next_part, place, next_place, index)
-        if alike is None:
-            return None
-        found.append(alike)
-    rest = iter(found)
-    return map_children(one, lambda _: next(rest))
+    rolled: Expr | None = formulas[0]
+    for at, formula in enumerate([*formulas[1:], value], 1):
+        rolled = None if rolled is None else one_formula(rolled, formula, axis.index, list(range(at)), [at])
+    return None if rolled is None or axis.index in bound_names(rolled) else rolled
 
 
 def _terms(value: Expr, index: str) -> list[Expr]:

@@ -18,6 +18,7 @@ from tests.codegen.cuda.device import Program, compiled_together, needs_compiler
 from tests.codegen.programs import WIDE
 from tests.random_programs import assert_agrees, meaning, random_inputs, random_program, random_sizes
 from tests.random_programs.schedules import shuffled
+from tests.seeds import share_of
 
 pytestmark = needs_compiler
 TEAMS = Target("test", vector_bits=32 * 64, registers=32, cores=64)
@@ -76,26 +77,26 @@ def nest_of(s: Planned) -> LoopNest:
     return verify_nest(lower(s))
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize("block", share_of(range(4)))
 def test_random_schedules(block):
     seeds = range(3000 + 12 * block, 3012 + 12 * block)
     programs = {seed: (random_program(seed), WIDE if seed % 2 else TEAMS) for seed in seeds}
     assert_means(*((k, p, nest_of(shuffled(schedule(p, target), random.Random(k)))) for k, (p, target) in programs.items()))
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize("block", share_of(range(4)))
 def test_default_schedules(block):
     programs = {seed: random_program(seed) for seed in range(4000 + 12 * block, 4012 + 12 * block)}
     assert_means(*((k, p, nest_of(autoschedule(p, TEAMS))) for k, p in programs.items()))
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize("block", share_of(range(4)))
 def test_schedules_for_a_gpu(block):
     programs = {seed: random_program(seed) for seed in range(5000 + 12 * block, 5012 + 12 * block)}
     assert_means(*((k, p, nest_of(autoschedule(p, H200))) for k, p in programs.items()))
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize("block", share_of(range(4)))
 def test_bound_schedules(block):
     given = []
     for seed in range(6200 + 12 * block, 6212 + 12 * block):
@@ -107,7 +108,7 @@ def test_bound_schedules(block):
     assert_means(*given)
 
 
-@pytest.mark.parametrize("block", range(2))
+@pytest.mark.parametrize("block", share_of(range(2)))
 def test_schedules_in_the_lanes_of_warps(block):
     given = []
     for seed in range(7000 + 12 * block, 7012 + 12 * block):

@@ -15,6 +15,7 @@ from tensorexpr.codegen.llvm.process.numbers import Code, Numbers
 from tensorexpr.codegen.memo import forget
 from tensorexpr.errors import OutOfBoundsError
 from tests.random_programs import random_inputs, random_program
+from tests.seeds import share_of
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +60,7 @@ def test_code_of_several_gives_the_bits_of_code_of_its_own(monkeypatch: pytest.M
     assert not shared()
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", share_of(range(12)))
 def test_programs_at_several_sizes_share_code(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Random programs behind each other in one process, each as code of its own and as what others have left."""
     for number in range(seed * 3, seed * 3 + 3):

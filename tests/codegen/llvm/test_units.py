@@ -23,6 +23,7 @@ from tensorexpr.codegen.llvm.process.compilers import free_compiler
 from tensorexpr.codegen.memo import forget
 from tensorexpr.errors import InternalError, OutOfBoundsError
 from tests.random_programs import random_inputs, random_program
+from tests.seeds import share_of
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def chain(count: int, name: str = "x") -> tuple[te.Tensor, te.Tensor]:
     return x, y
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", share_of(range(16)))
 def test_units_compute_what_one_module_does(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     program = random_program(seed, most=5)
     inputs = random_inputs(program, seed)

@@ -120,8 +120,8 @@ def test_results_of_a_contraction_get_what_is_done_with_them_in_the_same_loops()
 
 @pytest.mark.parametrize("condition, stored", [("m[i, j] > 0.0", True), ("j <= i", False)])
 def test_a_product_that_data_select_keeps_its_tile(condition: str, stored: bool):
-    text = matmul(64, 64, 64).replace(
-        "return C", f"m: f32[64, 64] = input()\nD[i, j]: f32[64, 64] = where({condition}, C[i, j], 0.0)\nreturn D"
+    text = matmul(32, 16, 64).replace(
+        "return C", f"m: f32[32, 64] = input()\nD[i, j]: f32[32, 64] = where({condition}, C[i, j], 0.0)\nreturn D"
     )
     s = auto("\n".join(sorted(text.splitlines(), key=lambda line: "input()" not in line)))
     assert ("C" in s.stages) == stored

@@ -21,6 +21,7 @@ from tests.codegen.schedule.test_laws import assert_same_meaning
 from tests.codegen.schedule.test_own import POINTERS
 from tests.random_programs import random_program
 from tests.random_programs.schedules import shuffled
+from tests.seeds import share_of
 
 MATRIX = """
 p: i64[8] = input()
@@ -77,7 +78,7 @@ def test_axes_by_themselves_stay_and_points_without_one_are_left_out():
     assert again == s
 
 
-@pytest.mark.parametrize("block", range(3))
+@pytest.mark.parametrize("block", share_of(range(3)))
 def test_random_scatters(block):
     done = 0
     for seed in range(7000 + 60 * block, 7060 + 60 * block):
