@@ -11,7 +11,7 @@ _ENTRY = re.compile(r"\.entry (\w+)\(")
 _SHARED = re.compile(r"\.shared \.align (\d+) \.b8 (\w+)\[(\d*)\]")
 _LOCAL = re.compile(r"\.local \.align (\d+) \.b8 (\w+)\[(\d+)\]")
 _LABEL = re.compile(r"(\$\w+):")
-_PARAMETER = re.compile(r"\.param \.\w+(?: \.\w+)* (\w+)")
+_PARAMETER = re.compile(r"\.param(?: \.\w+(?: \d+)?)+ (\w+)")  # of pointers as ".u64 .ptr .align 1" for sm_100 and later
 _PIECE = re.compile(r"\{[^}]*\}|\[[^\]]*\]|\([^)]*\)|[^,\s]+")
 SHARED_BEGIN = 1024
 """Where shared memory begins: the first KiB is the system's."""

@@ -70,6 +70,15 @@ def test_what_bounds_kernels_whose_limits_are_known():
 
 
 @with_nvrtc
+@pytest.mark.parametrize("facts", gpus.SHIPPED, ids=lambda facts: facts.arch)
+def test_no_gpu_moves_bytes_faster_than_its_memory(facts):
+    """The PTX of some architectures says more of parameters that are pointers: bytes are counted there, too."""
+    x = te.placeholder((1 << 26,), name="x")
+    (copy,) = predicted([te.compute((1 << 26,), lambda i: x[i] * 2.0, name="y")], [x], facts.arch)
+    assert copy.least_bytes == pytest.approx(8 << 26) and copy.nanoseconds >= (8 << 26) / facts.memory * 0.999
+
+
+@with_nvrtc
 def test_a_transposition_is_scattered_and_a_kernel_of_one_thread_waits():
     x = te.placeholder((4096, 4096), name="x")
     (turned,) = predicted([te.compute((4096, 4096), lambda i, j: x[j, i], name="y")], [x])
