@@ -28,7 +28,8 @@ class Node:
     _tensors: tuple[str, ...]
 
     def _key(self) -> tuple[Any, ...]:
-        return _compared(type(self))(self)
+        kind: Any = type(self)
+        return _compared(kind)(self)
 
     def __hash__(self) -> int:
         try:
@@ -106,13 +107,14 @@ def _are_equal(first: Node, second: Node) -> bool:
     return True
 
 
-_set_equal: Callable[[Node, Node | None], None] = Node._equal_to.__set__  # type: ignore[attr-defined]
-_set_hash: Callable[[Node, int], None] = Node._hash.__set__  # type: ignore[attr-defined]
+_set_equal: Callable[[Node, Node | None], None] = vars(Node)["_equal_to"].__set__
+_set_hash: Callable[[Node, int], None] = vars(Node)["_hash"].__set__
 _KEYS: dict[type[Node], Callable[[Any], tuple[Any, ...]]] = {}
 """What gives that by which nodes of a kind are told: without a call of `_key` where the kind has none of its own."""
 
 
-def _key_of(kind: type[Node]) -> Callable[[Any], tuple[Any, ...]]:
+def _key_of(kind: Any) -> Callable[[Any], tuple[Any, ...]]:
+    found: Callable[[Any], tuple[Any, ...]]
     found = _KEYS[kind] = _compared(kind) if kind._key is Node._key else kind._key
     return found
 
