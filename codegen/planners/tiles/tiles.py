@@ -90,7 +90,9 @@ def apply_plan(
             far, near = handle.split(blocks, count, "guard")
             outer = [*batch, far, columns, near]
     elif operand <= whole or columns is None:
-        outer = [*batch, *others, columns, blocks]
+        # All that lanes read stays in the second level: what rows read from memory goes by once, for all lanes.
+        once = blocks is not None and not others and row_bytes * lengths[chosen.row] > model.target.last_level
+        outer = [*batch, blocks, columns] if once else [*batch, *others, columns, blocks]
     elif blocks is not None and not others and row_bytes * lengths[chosen.row] > whole:
         count = max(1, whole // max(1, row_bytes * chosen.rows))
         count = min(count, max(1, total // (2 * model.target.cores)))

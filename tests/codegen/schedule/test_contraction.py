@@ -101,6 +101,13 @@ def test_few_rows_read_a_large_operand_as_it_lies():
     assert "stage('B'" not in found and "s['C_parts'].vectorize('j_i')" in found
 
 
+@pytest.mark.parametrize(("columns", "outermost"), [(8192, "j_o"), (1024, "i_o_j_o")])
+def test_an_operand_from_memory_goes_by_once_where_the_other_one_stays_in_the_caches(columns, outermost):
+    """Few rows in lanes, many columns: all rows meet a tile of columns while it is near; where both stay near, any order does."""
+    s = autoschedule(parse_program(product(128, 768, columns)), replace(SERVER, l2_bytes=1 << 20))
+    assert s["C"].loops[0] == outermost and "s['C'].vectorize('i_i')" in s.as_python()
+
+
 def test_an_operand_across_the_lanes_is_turned_around_in_squares():
     found = lines(product(256, 256, 256, b="B[j, k]"))
     assert "s['C'].stage('B', ((0, " in found
