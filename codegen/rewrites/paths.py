@@ -123,8 +123,9 @@ def walk_nest(nest: LoopNest) -> Iterator[tuple[Path, Stmt]]:
 
 
 def walk_kernel(nest: LoopNest, number: int) -> Iterator[tuple[Path, Stmt]]:
-    """Every statement of one kernel with its path in the nest."""
-    return walk_block(nest.kernels[number].body, (number,))
+    """Every statement of one kernel with its path in the nest; none where rewrites found that it never runs and took it out."""
+    kernels = nest.kernels[number : number + 1]
+    return walk_block(kernels[0].body, (number,)) if kernels else iter(())
 
 
 def walk_block(block: Block, path: Path = ()) -> Iterator[tuple[Path, Stmt]]:

@@ -56,7 +56,7 @@ class _Ready(NamedTuple):
 
 
 @native_calls
-class Op(Entered, Bound):
+class Op(Bound, Entered):
     """An operation: see `op`.
 
     `name`; `parameters`, the names of its tensor arguments; `rest`, the stem of the names of further ones (of a transform
