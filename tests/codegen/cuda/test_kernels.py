@@ -19,7 +19,7 @@ from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.lowering.scatters import digits
 from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.planners import autoschedule
-from tensorexpr.codegen.planners.gpu import grid as auto_gpu
+from tensorexpr.codegen.planners.gpu import parts as auto_gpu_parts
 from tensorexpr.codegen.planners.gpu import scatters as auto_gpu_scatters
 from tensorexpr.codegen.planners.tiles import threads as auto_gpu_rows
 from tensorexpr.codegen.target import H200
@@ -77,7 +77,7 @@ def compiled(module: str) -> list[tuple[str, Program, dict[str, np.ndarray], tup
 def as_if_large(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a true parameter short rows have blocks of threads, few points are sorted by many, and few rows own what they add to."""
     if request.param:
-        monkeypatch.setattr(auto_gpu, "LONG", 3)
+        monkeypatch.setattr(auto_gpu_parts, "LONG", 3)
         monkeypatch.setattr(auto_gpu_rows, "LONG", 3)
         monkeypatch.setattr(auto_gpu_scatters, "LEAST_POINTS", 4)
         monkeypatch.setattr(auto_gpu_scatters, "LEAST_ROWS", 2)
