@@ -32,6 +32,8 @@ NOT_BY_KEY = {
     "a term that depends on the key": "y[s]: f32[80] = sum(x[i, s % 9] for i in range(7) if i64(t[i]) == s)\nreturn y\n",
     "no key": "y[s]: f32[80] = sum(x[i, 2] for i in range(7) if i64(t[i]) < s)\nreturn y\n",
     "a position": "y[s]: i64[80] = argmax(x[i, 2] for i in range(7) if i64(t[i]) == s)\nreturn y\n",
+    "a choice without which it reads beyond a border": "y[b, s]: f32[9, 80] = "
+    "where(b < 3, sum(x[i, b] for i in range(7) if i64(u[b, i]) == s), 0.0)\nreturn y\n",
     "a key that the points do not have": "y[s]: f32[80] = sum(x[i, 2] for i in range(7) if i64(t[0]) == s)\nreturn y\n",
 }
 SENT = (
