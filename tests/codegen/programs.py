@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import pytest
 
 from tensorexpr.algebra import with_narrow_sums, with_recurrences
 from tensorexpr.codegen.compile import fold_constants, machine_of, program_from
@@ -16,12 +19,14 @@ from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.schedule import Planned, schedule
 from tensorexpr.codegen.target import Target
 from tensorexpr.codegen.tuning.lookup import scheduled, simplified
+from tensorexpr.errors import ArgumentError, OutOfBoundsError
 from tensorexpr.interpret import evaluate_program, extent_value
 from tensorexpr.ir import Expr, Program
 from tensorexpr.language import Tensor, names_of
 from tensorexpr.parse import parse_program
 from tensorexpr.simplify import simplify
 from tests.random_programs import random_inputs
+from tests.random_programs.sample import arrays_for, sizes_of
 
 Outputs = Tensor | Sequence[Tensor]
 
@@ -77,6 +82,22 @@ def outputs(nest: LoopNest, program: Program, inputs: Mapping[str, np.ndarray], 
     found = run_nest(verify_nest(nest), given, sizes)
     types = program.types
     return {name: shaped(found[one], types[name].shape, sizes) for name, one in zip(program.outputs, nest.writes, strict=True)}
+
+
+def assert_means_sample(nest: LoopNest, program: Program, sample: Any, rng: random.Random, seed: int, most: int) -> None:
+    """Checks that a nest computes what a random program means at up to `most` draws of its sizes, and refuses what is out of bounds."""
+    for sizes in sizes_of(sample, program, rng, 1)[:most]:
+        arrays = arrays_for(program, sample.traced().below, sizes, seed, True, False)
+        try:
+            expected = evaluate_program(program, arrays, sizes)
+        except ArgumentError:
+            continue  # an extent below zero
+        except OutOfBoundsError:
+            with pytest.raises(OutOfBoundsError):
+                outputs(nest, program, arrays, sizes)
+            continue
+        for name, found in outputs(nest, program, arrays, sizes).items():
+            np.testing.assert_allclose(found, expected[name], rtol=1e-5, err_msg=f"{name} of\n{program}\n{nest}")
 
 
 def shaped(array: np.ndarray, shape: Sequence[Expr], sizes: Mapping[str, int]) -> np.ndarray:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 
-import numpy as np
 import pytest
 
 import tensorexpr as te
@@ -14,12 +13,9 @@ from tensorexpr.codegen.nest.order import sparing
 from tensorexpr.codegen.nest.parse import parse_nest
 from tensorexpr.codegen.nest_proofs import prove
 from tensorexpr.codegen.target import host_target
-from tensorexpr.errors import OutOfBoundsError
-from tensorexpr.interpret import evaluate_program
 from tensorexpr.records import replace
-from tests.codegen.programs import outputs
+from tests.codegen.programs import assert_means_sample
 from tests.random_programs import Options, random_sample
-from tests.random_programs.sample import arrays_for, sizes_of
 from tests.seeds import share_of
 
 N = 1 << 19
@@ -96,15 +92,4 @@ def test_random_programs_keep_their_values_and_their_proof(seed, monkeypatch):
         return
     _, nest = stages.made_of_program(program, host_target(), lambda found: found.nest)
     assert not prove(nest).refuted
-    for sizes in sizes_of(sample, program, rng, 1)[:1]:
-        arrays = arrays_for(program, sample.traced().below, sizes, seed, True, False)
-        try:
-            expected = evaluate_program(program, arrays, sizes)
-        except te.ArgumentError:
-            continue  # an extent below zero
-        except OutOfBoundsError:
-            with pytest.raises(OutOfBoundsError):
-                outputs(nest, program, arrays, sizes)
-            continue
-        for name, found in outputs(nest, program, arrays, sizes).items():
-            np.testing.assert_allclose(found, expected[name], rtol=1e-5, err_msg=f"{name} of\n{program}\n{nest}")
+    assert_means_sample(nest, program, sample, rng, seed, 1)

@@ -15,13 +15,10 @@ from tensorexpr.codegen.memo import forget
 from tensorexpr.codegen.nest_proofs import prove
 from tensorexpr.codegen.pieces import cut, pieces_of
 from tensorexpr.codegen.target import host_target
-from tensorexpr.errors import OutOfBoundsError
-from tensorexpr.interpret import evaluate_program
 from tensorexpr.language import program_of
 from tensorexpr.simplify import simplify
-from tests.codegen.programs import outputs
+from tests.codegen.programs import assert_means_sample
 from tests.random_programs import Options, random_sample
-from tests.random_programs.sample import arrays_for, sizes_of
 from tests.seeds import share_of
 
 
@@ -54,18 +51,7 @@ def test_random_programs_in_pieces_mean_the_same(seed, small):
     verdict = prove(nest)
     assert not verdict.refuted, f"{program}\n{nest}\n{verdict}"
     assert emit(nest, host())
-    for sizes in sizes_of(sample, program, rng, 1)[:2]:
-        arrays = arrays_for(program, sample.traced().below, sizes, seed, True, False)
-        try:
-            expected = evaluate_program(program, arrays, sizes)
-        except te.ArgumentError:
-            continue  # an extent below zero
-        except OutOfBoundsError:
-            with pytest.raises(OutOfBoundsError):
-                outputs(nest, program, arrays, sizes)
-            continue
-        for name, found in outputs(nest, program, arrays, sizes).items():
-            np.testing.assert_allclose(found, expected[name], rtol=1e-5, err_msg=f"{name} of\n{program}\n{nest}")
+    assert_means_sample(nest, program, sample, rng, seed, 2)
 
 
 def layers(count, size=8):

@@ -14,9 +14,11 @@ class Operators:
     __slots__ = ()
 
     def _of_operator(self, name: str, left: Any, right: Any) -> Scalar:
+        """What an operator of arithmetic or bits gives; each class that has operators says it."""
         raise NotImplementedError
 
     def _compared(self, name: str, other: Any) -> Scalar:
+        """What a comparison gives; each class that has operators says it."""
         raise NotImplementedError
 
     # -- arithmetic ----------------------------------------------------------------------------------------------------
