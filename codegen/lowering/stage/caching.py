@@ -19,25 +19,22 @@ itself); else those for the next one into registers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from itertools import product as points
+from collections.abc import Callable, Mapping
 from math import prod
 from operator import is_
-from types import MappingProxyType
 
 from tensorexpr.codegen.lowering.context.arithmetic import ZERO, add, constant, mul, reads_data
 from tensorexpr.codegen.lowering.context.rests import Limit, Rest, limits_of, without
 from tensorexpr.codegen.lowering.context.settled import mapped, with_names, with_values
+from tensorexpr.codegen.lowering.stage.boxes import Box, Source, box_of, lanes_of, loops_of, reads_of, sums_of
 from tensorexpr.codegen.lowering.stage.panels import Panel, filled
-from tensorexpr.codegen.nest import Ahead, Alloc, Block, Buffer, Check, For, If, Stmt, Store
+from tensorexpr.codegen.nest import Ahead, Alloc, Block, Buffer, For, If, Stmt, Store
 from tensorexpr.codegen.planners.gpu.zeros import zero_beyond
-from tensorexpr.dtypes import DType
 from tensorexpr.integers import Affine
-from tensorexpr.integers.forms.affine import Atom
 from tensorexpr.ir import Access, Apply, Const, Expr, Index, Size, apply, conjunction, const
-from tensorexpr.records import record, replace
+from tensorexpr.records import replace
 from tensorexpr.regions import affine_of, expression_of
-from tensorexpr.traversal import bottom_up, children, free_names, walk
+from tensorexpr.traversal import bottom_up, walk
 
 TEAM = 32
 """Lanes from which on a loop is run by the threads of a block."""
@@ -64,8 +61,6 @@ AT_ONCE = 8
 """Threads that write packs to shared memory at once."""
 ALONE = (4, 8)
 """Bytes of an element that can be copied by itself."""
-MOST_POINTS = 1 << 14
-"""Points of the loops inside at which an index with quotients is looked at."""
 
 
 class Ends(If):
@@ -94,50 +89,17 @@ def _unmarked(s: Stmt) -> Stmt:
     return s
 
 
-@record
-class Source:
-    """What is read: the buffer that holds a tensor, its shape, and the order of its axes in a tile; or the name of a panel, the extents
-    of its loops, and where in a tensor its elements lie."""
-
-    buffer: str
-    shape: tuple[Expr, ...]
-    order: tuple[int, ...]
-    panel: Panel | None = None
-
-
-@record
-class _Read:
-    access: Access
-    loops: dict[str, tuple[int, int] | None]
-    certain: bool
-
-
-@record
-class _Box:
-    """What it holds; per axis where the box begins (without what the loops inside add), the least that these add, and how long it is;
-    whether it is certain to lie in the tensor."""
-
-    dtype: DType
-    outer: tuple[Affine, ...]
-    low: tuple[int, ...]
-    extents: tuple[int, ...]
-    certain: bool
-
-    def start(self, axis: int) -> Affine:
-        return self.outer[axis] + self.low[axis]
-
-
 def with_tiles(loop: For, sources: tuple[Source, ...], fresh: Callable[[str], str], shared: int = DECLARED) -> Block:
     """The loop with the parts of some tensors copied in each iteration; a block of a GPU may ask for so many `shared` bytes."""
-    lanes = max((_lanes(s) for s in _loops(loop.body) if s.kind == "vectorize"), default=1)
-    alone = lanes >= TEAM and _sums(loop.body) >= SUMS_ALONE
+    lanes = max((lanes_of(s) for s in loops_of(loop.body) if s.kind == "vectorize"), default=1)
+    alone = lanes >= TEAM and sums_of(loop.body) >= SUMS_ALONE
     room = max(DECLARED - OTHER, shared // (1 if alone else BLOCKS) - SYSTEM)
     made: list[_Tile] = []
     body, numbers = with_names(loop.body, fresh) if lanes >= TEAM else (loop.body, {})
-    boxes = [(source, _box(body, source, LARGEST_ALONE if alone else LARGEST)) for source in sources]
+    boxes = [(source, box_of(body, source, LARGEST_ALONE if alone else LARGEST)) for source in sources]
     dropped, limits = limits_of(body, frozenset(source.buffer for source, box in boxes if box is not None))
     for source, box in boxes:
-        sizes = tuple(dict.fromkeys(n.name for r in _reads(body, source.buffer, {}, True) for n in walk(r.access) if isinstance(n, Size)))
+        sizes = tuple(dict.fromkeys(n.name for r in reads_of(body, source.buffer, {}, True) for n in walk(r.access) if isinstance(n, Size)))
         if box is not None:
             made.append(_Tile(source, box, limits.get(source.buffer, ()), sizes, lanes, fresh, loop.index, room // 2))
     body = _in_place(body, {source.buffer: source.panel for source, box in boxes if box is None and source.panel is not None})
@@ -194,7 +156,7 @@ class _Tile:
     def __init__(
         self,
         source: Source,
-        box: _Box,
+        box: Box,
         limits: tuple[Limit, ...],
         sizes: tuple[str, ...],
         lanes: int,
@@ -347,147 +309,6 @@ class _Tile:
         return found[::-1]
 
 
-# ------------------------------------------------------------------------------------------------------- what is read
-
-
-def _lanes(loop: For) -> int:
-    start, stop = constant(loop.start), constant(loop.stop)
-    return 1 if start is None or stop is None else stop - start
-
-
-def _loops(block: Block) -> Iterator[For]:
-    for s in block:
-        match s:
-            case For():
-                yield s
-                yield from _loops(s.body)
-            case Alloc():
-                yield from _loops(s.body)
-            case If():
-                yield from _loops((*s.then, *s.otherwise))
-
-
-def _sums(block: Block, around: Mapping[str, int] = MappingProxyType({})) -> int:
-    """How many elements statements add to, in the iterations of loops of constant length around them."""
-    most = 0
-    for s in block:
-        match s:
-            case For():
-                most = max(most, _sums(s.body, {**around, s.index: _lanes(s)}))
-            case Alloc():
-                most = max(most, _sums(s.body, around))
-            case If():
-                most = max(most, _sums((*s.then, *s.otherwise), around))
-            case Store() if Access(s.buffer, s.indices, s.value.dtype) in walk(s.value):
-                most = max(most, prod(around.get(name, 1) for name in {n for i in s.indices for n in free_names(i)}))
-    return most
-
-
-def _box(body: Block, source: Source, largest: int) -> _Box | None:
-    """What of a tensor is read in statements; None where that is no box of constant size, or a large one, or they also write it."""
-    reads = list(_reads(body, source.buffer, {}, True))
-    if not reads or any(isinstance(s, Store) and s.buffer == source.buffer for s in _statements(body)):
-        return None
-    outer: list[Affine] = []
-    lows: list[int] = []
-    highs: list[int] = []
-    for axis in range(len(source.shape)):
-        for read in reads:
-            found = _range(read.access.indices[axis], read.loops)
-            if found is None:
-                return None
-            begin, low, high = found
-            if len(outer) == axis:
-                outer.append(begin)
-                lows.append(low)
-                highs.append(high)
-            elif begin != outer[axis]:
-                return None
-            lows[axis], highs[axis] = min(lows[axis], low), max(highs[axis], high)
-    extents = tuple(high - low + 1 for low, high in zip(lows, highs, strict=True))
-    if prod(extents) * reads[0].access.dtype.itemsize > largest:
-        return None
-    return _Box(reads[0].access.dtype, tuple(outer), tuple(lows), extents, all(r.certain for r in reads))
-
-
-def _range(index: Expr, loops: dict[str, tuple[int, int] | None]) -> tuple[Affine, int, int] | None:
-    """An index as what the loops outside say, and the least and the greatest that those inside add: both occur."""
-    form = affine_of(index)
-    if form is None:
-        return None
-    inner = [(atom, factor) for atom, factor in form.terms if set(Affine.of(atom).names()) & set(loops)]
-    outer = [(atom, factor) for atom, factor in form.terms if (atom, factor) not in inner]
-    names = tuple(dict.fromkeys(n for atom, _ in inner for n in Affine.of(atom).names()))
-    if any(loops.get(n) is None for n in names):
-        return None
-    low = high = form.constant
-    for group in _connected(inner):
-        mine = [n for n in names if n in set(group.names())]
-        ends = [loops[n] or (0, 0) for n in mine]
-        ranges = [range(*end) if group.has_division() else dict.fromkeys((end[0], end[1] - 1)) for end in ends]
-        if prod(stop - start for start, stop in ends) > MOST_POINTS and group.has_division():
-            return None
-        values = [group.evaluate(dict(zip(mine, at, strict=True))) for at in points(*ranges)]
-        low, high = low + min(values), high + max(values)
-    return Affine(outer), low, high
-
-
-def _connected(terms: list[tuple[Atom, int]]) -> list[Affine]:
-    """Sums of terms that have no name in common."""
-    found: list[Affine] = []
-    for atom, factor in terms:
-        term = Affine([(atom, factor)])
-        shared = [g for g in found if set(g.names()) & set(term.names())]
-        found = [g for g in found if g not in shared]
-        for g in shared:
-            term = term + g
-        found.append(term)
-    return found
-
-
-def _statements(block: Block) -> Iterator[Stmt]:
-    for s in block:
-        yield s
-        match s:
-            case For() | Alloc():
-                yield from _statements(s.body)
-            case If():
-                yield from _statements((*s.then, *s.otherwise))
-
-
-def _reads(block: Block, name: str, loops: dict[str, tuple[int, int] | None], certain: bool) -> Iterator[_Read]:
-    """The reads of a buffer, each with the bounds of the loops around (None for those that are not constant) and whether it is made at
-    every point of them. In a loop of which it is not known that it runs none is certain: the tensor may be empty where it does not."""
-
-    def expressions(sure: bool, *exprs: Expr) -> Iterator[_Read]:
-        for e in exprs:
-            if isinstance(e, Access) and e.tensor == name:
-                yield _Read(e, loops, sure)
-            if isinstance(e, Apply) and e.op.name == "where":
-                yield from expressions(sure, e.args[0])
-                yield from expressions(False, *e.args[1:])
-            else:
-                yield from expressions(sure, *children(e))
-
-    for s in block:
-        match s:
-            case For():
-                yield from expressions(certain, s.start, s.stop)
-                start, stop = constant(s.start), constant(s.stop)
-                known = (start, stop) if start is not None and stop is not None and start < stop else None
-                yield from _reads(s.body, name, {**loops, s.index: known}, certain and known is not None)
-            case If():
-                yield from expressions(certain, s.condition)
-                yield from _reads((*s.then, *s.otherwise), name, loops, False)
-            case Alloc():
-                yield from _reads(s.body, name, loops, certain)
-            case Store():
-                yield from expressions(certain, *s.indices, s.value)
-            case Check():
-                yield from expressions(certain, s.index, s.extent)
-                certain = False
-
-
 # ------------------------------------------------------------------------------------------------------ reading the tile
 
 
@@ -542,7 +363,7 @@ def _in_place(block: Block, panels: Mapping[str, Panel]) -> Block:
 def _redirected(block: Block, tile: _Tile) -> Block:
     def place(axis: int, index: Expr) -> Expr:
         form = affine_of(index)
-        assert form is not None  # `_box` looked at it
+        assert form is not None  # `box_of` looked at it
         return expression_of(form - tile.box.start(axis), tile.sizes)
 
     def visit(n: Expr) -> Expr:
