@@ -50,8 +50,10 @@ def _known(error: Array) -> Array | None:
 class Arithmetic:
     """The operations of the language on `Near` values."""
 
-    def __init__(self, ideal: bool = False) -> None:
+    def __init__(self, ideal: bool = False, regrouped: bool = False) -> None:
         self.ideal = ideal
+        self.regrouped = regrouped
+        """Whether compiled code may do the steps in another order: what this one need not round, by chance, that one may."""
 
     def rounding(self, dtype: DType) -> float:
         """The largest relative error of one operation; of float64 twice that, as the values here are no more exact."""
@@ -68,13 +70,20 @@ class Arithmetic:
         return self.ideal or dtype is float64
 
     def fits(self, value: Array, dtype: DType) -> Array:
-        """Where a value is a number of this dtype, so that rounding leaves it as it is (of float64: small with few digits)."""
+        """Where a value is a number of this dtype, so that rounding leaves it (of float64, and in any order: small, of few digits)."""
         value = _reals(value)
         if self.wide(dtype):
-            scaled = value * _GRAIN
-            return ~(np.abs(value) >= _SAFE) & ~(scaled != np.rint(scaled)) | ~np.isfinite(value)
+            return self._short(value, _GRAIN, _SAFE)
+        if self.regrouped:
+            behind = _DIGITS[dtype.name] // 3
+            return self._short(value, 2.0**behind, 2.0 ** (_DIGITS[dtype.name] - 1 - behind))
         rounded = value.astype(np.float32 if dtype.name == "float32" else dtype.numpy).astype(np.float64)
         return (rounded == value) | np.isnan(value)
+
+    @staticmethod
+    def _short(value: Array, grain: float, safe: float) -> Array:
+        scaled = value * grain
+        return ~(np.abs(value) >= safe) & ~(scaled != np.rint(scaled)) | ~np.isfinite(value)
 
     def rounded(self, value: Array, error: Array | None, dtype: DType, factor: float = 1.0, among: tuple[Array, ...] = ()) -> Near:
         """The result of an operation on exact or inexact operands, rounded to `dtype`; `among` are operands that must be short as well."""
@@ -84,7 +93,7 @@ class Arithmetic:
         own = np.where(np.isfinite(value), size * (self.rounding(dtype) * factor) + least, 0.0)
         if factor == 1.0:
             exact = self.fits(value, dtype)
-            if self.wide(dtype):
+            if self.wide(dtype) or self.regrouped:
                 for operand in among:
                     exact = exact & self.fits(operand, dtype)
             own = np.where(exact & (_total(error) == 0), 0.0, own)  # of what is not the value itself rounding is none of the exact ones
@@ -297,9 +306,11 @@ class Arithmetic:
 
     # -------------------------------------------------------------------------------------------------- reductions
 
-    def total(self, values: Array, errors: Array | None, count: Array, dtype: DType, over: Callable[[Array], Array]) -> Near:
-        """The sum in any order, `over` adds up; `count` is how many terms there are at most."""
-        carried = float64 if self.ideal else accumulator(dtype)
+    def total(
+        self, values: Array, errors: Array | None, count: Array, dtype: DType, over: Callable[[Array], Array], wide: bool = True
+    ) -> Near:
+        """The sum in any order, `over` adds up; `count` is how many terms there are at most; `wide` where 16 bits are added in 32."""
+        carried = float64 if self.ideal else accumulator(dtype) if wide else dtype
         value, size = over(values), over(np.abs(values))
         _, greatest = self.limits(carried)
         error = np.zeros(np.shape(value)) if errors is None else over(errors)

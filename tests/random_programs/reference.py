@@ -279,8 +279,11 @@ class _Machine:
 class _Points:
     """Points at which expressions are computed: an array for every index, broadcast against each other to `rank` axes."""
 
-    def __init__(self, machine: _Machine, env: dict[str, Near], mask: np.ndarray | None, rank: int) -> None:
+    def __init__(
+        self, machine: _Machine, env: dict[str, Near], mask: np.ndarray | None, rank: int, arithmetic: Arithmetic | None = None
+    ) -> None:
         self.machine, self.env, self.mask, self.rank = machine, env, mask, rank
+        self.arithmetic = machine.arithmetic if arithmetic is None else arithmetic
         self.kept: dict[int, tuple[Expr, Near]] = {}
 
     def value(self, expr: Expr) -> Near:
@@ -290,7 +293,7 @@ class _Points:
         return kept[1]
 
     def made(self, expr: Expr) -> Near:
-        arithmetic = self.machine.arithmetic
+        arithmetic = self.arithmetic
         match expr:
             case Const(value, dtype):
                 return Near(np.asarray(value, np.float64 if dtype.is_float else dtype.numpy))
@@ -321,7 +324,7 @@ class _Points:
         sure = np.False_ if test.error is None else test.error > 0
         a = self.under(test.value | sure).value(taken)
         b = self.under(~np.asarray(test.value) | sure).value(otherwise)
-        return self.machine.arithmetic.where(test, a, b, expr.dtype.is_float)
+        return self.arithmetic.where(test, a, b, expr.dtype.is_float)
 
     def under(self, condition: Any) -> _Points:
         return _Points(self.machine, self.env, condition if self.mask is None else self.mask & condition, self.rank)
@@ -490,7 +493,15 @@ class _Points:
         return Near(position, np.where(doubtful, np.inf, 0.0))
 
     def fold(self, expr: Reduce, values: list[Near], flags: np.ndarray | None, outer: tuple[int, ...]) -> Near:
-        combiner, arithmetic = expr.combiner, self.machine.arithmetic
+        """By steps in one order, where compiled code may take another one: a sum of its own is bounded for all of them."""
+        combiner, arithmetic = expr.combiner, Arithmetic(self.arithmetic.ideal, regrouped=True)
+        near, own = values[expr.component], (combiner.left[expr.component], combiner.right[expr.component])
+        match combiner.results[expr.component]:
+            case Apply(op, args) if op.name == "add" and expr.dtype.is_float and args in (own, own[::-1]):
+                value = near.value if flags is None else np.where(flags, near.value, 0.0)
+                error = near.error if near.error is None or flags is None else np.where(flags, near.error, 0.0)
+                count = near.value.shape[-1] if flags is None else flags.sum(axis=-1)
+                return arithmetic.total(value, error, count, expr.dtype, lambda v: v.sum(axis=-1), wide=False)
         state = [_Points(self.machine, {}, None, 0).value(i) for i in combiner.identity]
         state = [Near(np.broadcast_to(s.value, outer)) for s in state]
         steps = values[0].value.shape[-1]
@@ -499,7 +510,7 @@ class _Points:
             env: dict[str, Near] = {p.name: s for p, s in zip(combiner.left, state, strict=True)}
             for p, v in zip(combiner.right, values, strict=True):
                 env[p.name] = Near(v.value[..., k], None if v.error is None else v.error[..., k])
-            points = _Points(self.machine, env, None, len(outer))
+            points = _Points(self.machine, env, None, len(outer), arithmetic)
             following = [points.value(r) for r in combiner.results]
             if flags is not None:
                 taken = Near(flags[..., k])

@@ -111,6 +111,15 @@ def test_what_depends_on_a_rounding_is_known_to():
     assert near.error.tolist() == [np.inf, 0.0, np.inf]
 
 
+def test_a_sum_by_a_combiner_rounds_in_some_orders():
+    x = te.placeholder((3,), "float32", name="x")
+    both = te.reduce(lambda a, b: (a[0] + b[0], a[1] + b[1]), (0.0, 0), lambda i: (x[i], 1), 3)
+    program = te.program_of([te.compute((), lambda: both[0], name="total")], [x])
+    rounds = evaluate(program, {"x": np.array([1, -1, 2.0**-30], np.float32)})["total"]
+    assert rounds.value == 2.0**-30 and 2.0**-26 < rounds.error < 2.0**-20
+    assert evaluate(program, {"x": np.array([1, -1, 0.25], np.float32)})["total"].error is None
+
+
 def test_nothing_times_what_may_be_infinite_is_anything():
     program = parse_program("""
 X: f32[400] = input()
