@@ -43,6 +43,8 @@ from tensorexpr.text import is_readable
 
 STAGES = ("nest", "llvm", "asm")
 _CUDA_STAGES = ("cuda", "ptx")
+MOST_LINKED = 16
+"""Sizes of a function of open sizes whose calls go through machine code: those of a call are compared with them one after the other."""
 _ndarray = np.ndarray
 _BYTES = np.dtype(np.uint8)
 _COUNTED, _EFFORT = 40, 200_000
@@ -109,18 +111,24 @@ class CompiledFunction(Callable):
         self._types = self._arguments.input_types
         self._find_layout = self._arguments.find_layout
         self._cost: Cost | None = None
+        self._linked: set[tuple[int, ...]] = set()
         self.plan = self._plan()
         if self.plan is not None:
             link(self, self.plan)
 
     def _plan(self) -> Plan | None:
-        """What calls through machine code are to do; None where extents are open, so that Python works them out, and where bytes need more
-        than machine integers, so that Python says so."""
+        """What calls through machine code are to do; None where extents are open (see `_link_at`), and where bytes need more than machine
+        integers, so that Python says so."""
         parameters = (*self.signature.inputs, *self.signature.outputs)
         if self.signature.sizes or not all(isinstance(extent, Const) for p in parameters for extent in p.shape):
             return None
-        rows = tuple(Row(p.dtype.numpy, tuple(int(extent_value(extent, {})) for extent in p.shape)) for p in parameters)
-        workspace = self._native.workspace_size(())
+        return self._plan_at([tuple(int(extent_value(extent, {})) for extent in p.shape) for p in parameters], ())
+
+    def _plan_at(self, shapes: Sequence[tuple[int, ...]], sizes: tuple[int, ...]) -> Plan | None:
+        """The same for inputs and outputs of these shapes, which say what the open sizes are."""
+        parameters = (*self.signature.inputs, *self.signature.outputs)
+        rows = tuple(Row(p.dtype.numpy, shape) for p, shape in zip(parameters, shapes, strict=True))
+        workspace = self._native.workspace_size(sizes)
         if max(workspace, *(row.bytes for row in rows)) > MOST_BYTES:
             return None
         inputs = len(self.signature.inputs)
@@ -135,7 +143,19 @@ class CompiledFunction(Callable):
             self.signature.single,
             self._executable.long,
             self._native,
+            sizes,
         )
+
+    def _link_at(self, arrays: Sequence[np.ndarray], layout: Layout) -> None:
+        """Lets calls with arrays of these shapes, which were just met, go through machine code."""
+        version = None if self.versions is None else self.versions.find(layout.sizes)
+        if isinstance(version, CompiledFunction):
+            plan = version.plan
+        else:
+            plan = self._plan_at([*(a.shape for a in arrays), *(shape for shape, _ in layout.outputs)], layout.sizes)
+        if plan is not None:
+            self._linked.add(layout.sizes)
+            link(self, plan)
 
     def call(self, *arrays: Any, out: Any = None, **keywords: Any) -> Any:
         """A call by way of Python: what `f(*arrays, out=out)` does where the arrays do not fit as they are, or a run has failed."""
@@ -171,6 +191,8 @@ class CompiledFunction(Callable):
         else:
             results, returned = self._arguments.results(out, layout, arrays, context is not None)
         self._run(inputs, results, layout, context)
+        if self.plan is None and inputs is arrays and len(self._linked) < MOST_LINKED and layout.sizes not in self._linked:
+            self._link_at(arrays, layout)
         if returned is not results:
             for target, result in zip(returned, results, strict=True):
                 if target is not result:

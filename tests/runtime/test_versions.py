@@ -8,6 +8,7 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr.codegen.compiled import versions
+from tensorexpr.codegen.compiled.function import MOST_LINKED
 from tensorexpr.codegen.compiled.versions import MOST, WORTH
 
 RNG = np.random.default_rng(5)
@@ -199,3 +200,39 @@ def test_facts_of_sizes_and_functions_of_graphs():
     x = floats(WORTH // 400 // 16 * 16 + 160, 100) + 3
     for found, wanted in zip(once([x]), step(x), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("versions_", ["0", "4"])
+def test_sizes_that_come_again_never_enter_python(versions_, monkeypatch):
+    """What is linked for one size is not taken for another, whatever was met in between; beyond `MOST_LINKED` calls go through Python."""
+    monkeypatch.setenv("TENSOREXPR_VERSIONS", versions_)
+    slow, entered = te.CompiledFunction.call, []
+
+    def counted(self, *arrays, **keywords):
+        entered.append(arrays)
+        return slow(self, *arrays, **keywords)
+
+    monkeypatch.setattr(te.CompiledFunction, "call", counted)
+    function = te.build(*blurred_gradient(te.dim("n"), te.dim("m")))
+    given = [at_extents(blurred_gradient, n, m) for n, m in ((0, 2), (3, 5), (5, 3), (200, 301), (1, 2), (301, 200))]
+    given += [at_extents(blurred_gradient, 7, m) for m in range(2, 2 + MOST_LINKED)]
+    first = [[function(*arrays) for arrays in given] for _ in range(2)][0]
+    entered.clear()
+    again = [function(*arrays) for arrays in given]
+    assert [len(arrays[0]) for arrays in entered] == [7] * (len(given) - MOST_LINKED)
+    out = tuple(np.empty_like(result) for result in again[3])
+    function(*given[3], out=out)
+    for before, after in zip([*first, first[3]], [*again, out], strict=True):
+        for a, b in zip(before, after, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_a_check_that_fails_at_a_size_that_came_before_is_an_error():
+    n, m = te.dim("n"), te.dim("m")
+    x, k = te.placeholder((n,), name="x"), te.placeholder((m,), "int64", name="k")
+    picked = te.build(te.compute((m,), lambda i: x[k[i]], name="picked"), [x, k])
+    data = np.arange(5, dtype=np.float32)
+    for _ in range(3):
+        np.testing.assert_array_equal(picked(data, np.array([4, 0])), [4, 0])
+    with pytest.raises(te.OutOfBoundsError, match="expected an index of x from 0 to 4, got 5"):
+        picked(data, np.array([4, 5]))

@@ -172,7 +172,7 @@ class Row:
 class Plan:
     """What `te_call` is to do: `rows` of inputs in calling order, then of outputs; `order`, where each input of the kernel stands.
 
-    `single`: the one result is given bare; `release`: the interpreter's lock is given up during the kernel; `workspace`: bytes;
+    `sizes`: what the kernel's open sizes are at these shapes; `single`: the one result is given bare; `release`: the interpreter's lock is given up during the kernel; `workspace`: bytes;
     `owner` keeps the code at `entry` and the constants alive.
     """
 
@@ -185,6 +185,7 @@ class Plan:
     single: bool
     release: bool
     owner: object
+    sizes: tuple[int, ...] = ()
 
 
 def link(instance: Any, plan: Plan) -> None:
@@ -197,7 +198,7 @@ def link(instance: Any, plan: Plan) -> None:
         for row, shape in zip(plan.rows, extents, strict=True)
         for word in (id(row.dtype), len(row.shape), row.bytes, ctypes.addressof(shape))
     ]
-    arguments, order, pointers = (_words(items) for items in (words, plan.order, plan.constants))
+    arguments, order, pointers, sizes = (_words(items) for items in (words, plan.order, plan.constants, plan.sizes))
     values = {
         "entry": plan.entry,
         "inputs": plan.inputs,
@@ -208,6 +209,7 @@ def link(instance: Any, plan: Plan) -> None:
         "block": 0,
         "constants": len(plan.constants),
         "pointers": ctypes.addressof(pointers),
+        "sizes": ctypes.addressof(sizes),
         "arguments": ctypes.addressof(arguments),
         "order": ctypes.addressof(order),
         "next": 0,
@@ -219,7 +221,7 @@ def link(instance: Any, plan: Plan) -> None:
     # The table is whole before anything leads to it: another thread may be calling.
     with _linking:
         links = instance.__dict__.setdefault("_links", [])
-        links.append((table, plan, extents, arguments, order, pointers, code))
+        links.append((table, plan, extents, arguments, order, pointers, sizes, code))
         if len(links) > 1:
             links[-2][0][WORDS.index("next")] = ctypes.addressof(table)
         else:

@@ -48,7 +48,9 @@ class Layouts:
     table: int
 
 
-WORDS = ("entry", "inputs", "outputs", "single", "release", "workspace", "block", "constants", "pointers", "arguments", "order", "next")
+WORDS = (
+    "entry", "inputs", "outputs", "single", "release", "workspace", "block", "constants", "pointers", "sizes", "arguments", "order", "next",
+)  # fmt: skip
 ARGUMENT_WORDS = ("descr", "rank", "bytes", "extents")
 
 
@@ -378,16 +380,18 @@ run:
   %workspace = inttoptr i64 %aligned to ptr
   %kernel.word = call i64 @word(ptr %table, i64 $AT_ENTRY$)
   %kernel = inttoptr i64 %kernel.word to ptr
+  %sizes.word = call i64 @word(ptr %table, i64 $AT_SIZES$)
+  %sizes = inttoptr i64 %sizes.word to ptr
   %release = call i64 @word(ptr %table, i64 $AT_RELEASE$)
   %long = icmp ne i64 %release, 0
   br i1 %long, label %unlocked, label %locked
 locked:
-  %status.locked = call i64 %kernel(ptr %buffers, ptr null, ptr %workspace, ptr %error)
+  %status.locked = call i64 %kernel(ptr %buffers, ptr %sizes, ptr %workspace, ptr %error)
   br label %ran
 unlocked:
   %state = call ptr @PyEval_SaveThread()
   call void @te_watch()
-  %status.own = call i64 %kernel(ptr %buffers, ptr null, ptr %workspace, ptr %error)
+  %status.own = call i64 %kernel(ptr %buffers, ptr %sizes, ptr %workspace, ptr %error)
   %interrupted = call i64 @te_watched()
   call void @PyEval_RestoreThread(ptr %state)
   ; What was interrupted has failed: the slow way raises what there is to raise.
