@@ -32,6 +32,7 @@ from tensorexpr.codegen.auto.summary import (
     Work,
 )  # fmt: skip
 from tensorexpr.codegen.llvm.emitter.dots import dot_in
+from tensorexpr.codegen.llvm.emitter.memory import LEAST_GATHERED
 from tensorexpr.codegen.llvm.emitter.rectangles import LANES as LANES_OF_SQUARES
 from tensorexpr.codegen.llvm.emitter.rectangles import MOST_COLUMNS
 from tensorexpr.codegen.llvm.emitter.squares import LEAST_ROWS
@@ -441,7 +442,7 @@ class _Reader(Accesses):
         if at.turned and at.lanes is not None:
             self._add(at, changed, operations.SHUFFLE, self._size(e.tensor), min(TURNED, log2(self.loops[at.lanes].extent)))
             stride = 1.0
-        elif at.lanes is not None and not at.masked and stride > 2 and stride * self._size(e.tensor) <= self.machine.spread:
+        elif at.lanes is not None and not at.masked and stride > 2 and self._are_rows_loaded(e, stride, at):
             # Rows are loaded whole and shared by those who read other elements of them: as many shuffles each, few loads.
             self._add(at, changed, operations.SHUFFLE, self._size(e.tensor), stride - 2.0)
             stride = 2.0
@@ -450,6 +451,22 @@ class _Reader(Accesses):
         self._add(at, changed, LOAD, self._size(e.tensor), 1.0, stride, aligned, () if e.tensor in self.written else self._meets(e, at))
         self._touch(e.tensor, e.indices, at, False)
         return changed
+
+    def _are_rows_loaded(self, e: Access, stride: float, at: Place) -> bool:
+        """Whether lanes that read one element each of short rows load the rows: where each row begins is known, whatever other loops do."""
+        size = self._size(e.tensor)
+        if stride * size > self.machine.spread or size < LEAST_GATHERED:
+            return False
+        if at.lanes is not None and self.loops[at.lanes].kind != VECTORIZE:
+            return True  # LLVM's own vectors begin at the element that is read first
+        for index, row in zip(e.indices, self._rows(e.tensor, e.indices)):
+            move = move_of(index, self.moves)
+            for name in move.steps.keys() | move.random | move.uneven:
+                copied = name in at.names and self.loops[at.names[name]].kind in (UNROLL, VECTORIZE)
+                step = row if name in move.uneven or name in move.random else move.steps[name] * row
+                if not copied and step % stride:
+                    return False
+        return True
 
     def _indexed(self, buffer: str, indices: tuple[Expr, ...], at: Place) -> frozenset[int]:
         """Counts what indices take; gives the loops that move them."""

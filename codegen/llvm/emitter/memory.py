@@ -16,7 +16,7 @@ from tensorexpr.codegen.llvm.text.values import Value, literal, mangle, ramp
 from tensorexpr.dtypes import DType
 from tensorexpr.records import record, replace
 
-_LEAST_GATHERED = 4  # bytes of an element
+LEAST_GATHERED = 4  # bytes of an element
 _ZERO = "te_zero"
 _LINE, _LEAST_STREAMED = 64, 16  # bytes of a cache line, and of the least vector that goes past the caches
 
@@ -164,8 +164,8 @@ def _load_vector(b: Builder, binding: Binding, offset: Value, lanes: int, mask: 
     if row is not None:
         return _load_column(b, binding, offset.stride, row[0], row[1], lanes)
     pointers = _addresses(b, binding, offset, lanes)
-    if mask is not None and binding.dtype.itemsize < _LEAST_GATHERED:
-        b.module.helper(_ZERO, lambda: f"@{_ZERO} = internal constant [{_LEAST_GATHERED} x i8] zeroinitializer, align {_LEAST_GATHERED}")
+    if mask is not None and binding.dtype.itemsize < LEAST_GATHERED:
+        b.module.helper(_ZERO, lambda: f"@{_ZERO} = internal constant [{LEAST_GATHERED} x i8] zeroinitializer, align {LEAST_GATHERED}")
         pointers, mask = _elsewhere(b, pointers, mask, Value(f"splat (ptr @{_ZERO})", "ptr", lanes)), None
     active = literal(True, "i1") if mask is None else mask
     active = b.vector(active, lanes)
@@ -233,7 +233,7 @@ def _row_start(b: Builder, binding: Binding, offset: Value) -> tuple[Value, int]
     short rows that lie side by side in the buffer; None where that is not known, or lanes are too far apart."""
     size, low, high, step = binding.size, offset.low, offset.high, offset.stride
     itemsize = binding.dtype.itemsize
-    if step < 3 or itemsize < _LEAST_GATHERED or step * itemsize > b.module.spread or size is None or low is None or high is None:
+    if step < 3 or itemsize < LEAST_GATHERED or step * itemsize > b.module.spread or size is None or low is None or high is None:
         return None
     at = b.rest(offset.base, step)
     if at is None or low < at or high - at + step > size:
@@ -419,7 +419,7 @@ def _fenced(b: Builder, value: Value) -> Value:
 
 def _scatter(b: Builder, binding: Binding, offset: Value, value: Value, lanes: int, mask: Value | None) -> None:
     pointers = _addresses(b, binding, offset, lanes)
-    if mask is not None and binding.dtype.itemsize < _LEAST_GATHERED:
+    if mask is not None and binding.dtype.itemsize < LEAST_GATHERED:
         pointers, mask = _elsewhere(b, pointers, mask, Value(b.slot(binding.element, binding.align), "ptr")), None
     active = b.vector(literal(True, "i1") if mask is None else mask, lanes)
     targets = f"<{lanes} x ptr> align {binding.align} {pointers.text}"

@@ -6,11 +6,13 @@ import pytest
 import tensorexpr as te
 from tensorexpr.codegen.auto import gpus, measure
 from tensorexpr.codegen.auto.cost import Model, cost_of, predict, spell
+from tensorexpr.codegen.auto.features import one_by_one
 from tensorexpr.codegen.auto.machine import AVX2, NEON, SAPPHIRE_RAPIDS, ZEN_4, of_gpu, shipped
 from tensorexpr.codegen.auto.measure import facts_here
 from tensorexpr.codegen.auto.operations import conversion, instructions
 from tensorexpr.codegen.auto.reading import summary_of
-from tensorexpr.codegen.auto.summary import PARALLEL, SERIAL, UNROLL, VECTORIZE
+from tensorexpr.codegen.auto.summary import LOAD, PARALLEL, SERIAL, UNROLL, VECTORIZE
+from tensorexpr.codegen.llvm.emitter.module import emit
 from tensorexpr.codegen.llvm.text.machine import Machine, host
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest.parse import parse_nest
@@ -21,6 +23,7 @@ from tensorexpr.dtypes import bfloat16, float32, float64
 from tensorexpr.errors import InternalError
 from tensorexpr.records import fields, replace
 from tensorexpr.simplify import simplify
+from tests.codegen.auto.test_features import nest_of
 from tests.random_programs import random_program
 from tests.seeds import share_of
 
@@ -158,6 +161,16 @@ def test_statements_that_fill_what_lanes_leave_out_store_whole_vectors():
     assert stores("        Y[k, j * 2] = A[k, j]\n        Y[k, j * 2 + 1] = A[k, j]") == {1.0}
     assert stores("        Y[k, j * 2] = A[k, j]\n        Y[k, j * 2 + 3] = A[k, j]") == {2.0}
     assert stores("        if A[k, j] > 0.0:\n            Y[k, j * 2] = A[k, j]\n            Y[k, j * 2 + 1] = A[k, j]") == {2.0}
+
+
+@pytest.mark.parametrize(
+    "index", ["i, 2", "i, r", "i, (r + 1) % 3", "i + r, 1", "i + r // 2, 1", "i, (i + r) % 3", "i * 2, 1", "i * 9 % 40, r"]
+)
+@pytest.mark.parametrize("loop", ["range(0, 3)", "unroll(range(0, 3))"])
+def test_lanes_gather_where_the_emitter_does(loop, index):
+    nest = nest_of(f"for r in {loop}:\n    for i in vectorize(range(0, 16)):\n        Y[r, i] = X[{index}]", "Y: 3, 16", "X: 40, 3")
+    loads = [w for w in summary_of(nest, machine=X86).work if w.kind == LOAD]
+    assert any(map(one_by_one, loads)) == ("gather" in emit(nest, X86))
 
 
 def test_instructions_are_those_of_the_emitter():
