@@ -19,7 +19,7 @@ from tensorexpr.codegen.auto.search.fusing import fused
 from tensorexpr.codegen.auto.search.groups import Group, joined, part_of
 from tensorexpr.codegen.auto.search.joining import groups_of, in_order
 from tensorexpr.codegen.auto.search.memory import in_and_out
-from tensorexpr.codegen.auto.tiles import tiled
+from tensorexpr.codegen.auto.tiles import SEVERAL, tiled
 from tensorexpr.codegen.auto.tiles.bound import least
 from tensorexpr.codegen.nest import Block, For, LoopNest, Store
 from tensorexpr.codegen.rewrites.expressions import expressions_of, stores_in
@@ -35,11 +35,8 @@ MANNERS: tuple[dict[str, bool], ...] = ({"siblings": True, "sums": True}, {"sibl
 """How kernels are grouped, the most at once first."""
 NEAR = 1.25
 """How far above what no nest goes below one is as good as it gets: loops, rests, and loads beside their arithmetic."""
-SEVERAL = 8
-"""Threads that count as much as one: enough that a nest that leaves cores without work is seen. What is chosen may not depend on how many
-a process has, for the order of sums does."""
 Times = tuple[float, float]
-"""Nanoseconds on one thread and on `SEVERAL`."""
+"""Nanoseconds on one thread and on `SEVERAL`, which count as much: a nest that leaves cores without work is seen."""
 NUMBERED: Mapping[str, int] = {"merge_kernels": 1, "move_kernel": 2}
 """Words whose first arguments are numbers of kernels."""
 

@@ -1,6 +1,6 @@
 """Tiles of one kernel: which of its loops are lanes, which are copied out in registers, what is blocked for caches, what cores share.
 
-    tiled(candidate, kernel, facts, threads) -> Candidate
+    tiled(candidate, kernel, facts) -> Candidate
 
 | module | what it holds |
 |---|---|
@@ -32,7 +32,7 @@ from tensorexpr.codegen.auto.tiles.survey import Survey, alone
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.errors import ScheduleError
 
-__all__ = ["tiled"]
+__all__ = ["SEVERAL", "tiled"]
 
 MOST_MADE = 3
 """Tiles that are made to be judged as nests: each costs some ten milliseconds."""
@@ -42,14 +42,14 @@ CLOSE = 1.25
 """How far a sketch may be behind a nest to be made: sketches leave out remainders and borders."""
 SURE = 1.05
 """A nest that takes no more than this of its sketch is the best one: the sketches of others are behind."""
-
-
+SEVERAL = 8
+"""Threads that a loop on all cores is judged for: it may not depend on how many a process has which loops these are."""
 GAIN = 1.5
 """How much faster a kernel has to be as it was than with shared sums and loops in pieces: these compute less for certain, and a choice
 that all lanes make alike costs more than the model says (a gradient of quaternions takes 1.2 ms for 0.40 predicted, 0.54 in pieces)."""
 
 
-def tiled(candidate: Candidate, kernel: int, facts: Facts, threads: int = 1) -> Candidate:
+def tiled(candidate: Candidate, kernel: int, facts: Facts) -> Candidate:
     """The candidate with one of its kernels tiled for a CPU; as it was where nothing is legal or worth it.
 
     What is chosen does not depend on the number of threads, so that sums are taken in one order for any.
@@ -79,7 +79,7 @@ def tiled(candidate: Candidate, kernel: int, facts: Facts, threads: int = 1) -> 
             if took < time:
                 best, time = one, took
     copies = len(best.nest.kernels) - len(candidate.nest.kernels)
-    best = shared(best, kernel + copies)
+    best = shared(best, kernel + copies, lambda nest, number: (_judged(nest, number, facts), _judged(nest, number, facts, SEVERAL)))
     for copy in reversed(range(kernel, kernel + copies)):
         best = tiled(best, copy, facts)
     return best
@@ -131,5 +131,5 @@ def _best(candidate: Candidate, survey: Survey, kernel: int, facts: Facts, most:
     return best, time
 
 
-def _judged(nest: LoopNest, kernel: int, facts: Facts) -> float:
-    return float(Model(summary_of(alone(nest, kernel)), facts).times()[0])
+def _judged(nest: LoopNest, kernel: int, facts: Facts, threads: int = 1) -> float:
+    return float(Model(summary_of(alone(nest, kernel)), facts).times(None, threads)[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from math import prod
 
 from tensorexpr.codegen.auto.candidate import Candidate
@@ -10,7 +11,7 @@ from tensorexpr.codegen.auto.tiles.sketch import Level, Packed, Tile
 from tensorexpr.codegen.auto.tiles.survey import DATA, SUM, Survey
 from tensorexpr.codegen.llvm.text.machine import host
 from tensorexpr.codegen.lowering.context.arithmetic import constant, sub
-from tensorexpr.codegen.nest import For, If, LoopNest
+from tensorexpr.codegen.nest import Alloc, For, If, LoopNest
 from tensorexpr.codegen.rewrites.cuts import statements_of
 from tensorexpr.codegen.rewrites.expressions import expressions_in
 from tensorexpr.codegen.rewrites.names import fresh
@@ -287,17 +288,65 @@ def _is_asked(s: For) -> bool:
     return (length is None or length > 1) and any(s.index in free_names(n) for n in tests)
 
 
-def shared(candidate: Candidate, kernel: int) -> Candidate:
+ENOUGH = 32
+"""Iterations of a loop that are dealt out evenly enough: the last round of so many takes eight cores a fifth more at most."""
+BETTER, NO_SLOWER = 1.03, 1.01
+"""How much faster a nest has to be on several threads for loops that are one, and what it may take of its time on one thread."""
+
+
+Judge = Callable[[LoopNest, int], tuple[float, float]]
+"""Nanoseconds of a kernel of a nest on one thread and on several."""
+
+
+def shared(candidate: Candidate, kernel: int, judge: Judge) -> Candidate:
     """The candidate with its outermost loops on all cores, where that is legal: first those that stand in no other one, which a copy of
-    a loop inside, left of a row that was cut off, would keep from it."""
+    a loop inside, left of a row that was cut off, would keep from it. Loops of few iterations become one with loops inside where `judge`
+    says that this is faster on several threads."""
     body = candidate.nest.kernels[kernel].body
     inside = {x.index for s in body if isinstance(s, For) for _, x in walk_block(s.body) if isinstance(x, For)}
     for name in sorted(dict.fromkeys(s.index for s in body if isinstance(s, For)), key=lambda name: name in inside):
-        loops = [s for s in candidate.nest.kernels[kernel].body if isinstance(s, For) and s.index == name]
-        if any(s.kind != "serial" for s in loops) or all((constant(sub(s.stop, s.start)) or 2) < 2 for s in loops):
+        loops = _outermost(candidate, kernel, name)
+        if any(s.kind != "serial" for s in loops):
             continue
-        try:
-            candidate = candidate.then("parallel", name)
-        except ScheduleError:
-            continue
+        made = None
+        if not all((constant(sub(s.stop, s.start)) or 2) < 2 for s in loops):
+            with suppress(ScheduleError):
+                made = candidate.then("parallel", name)
+        finer = _with_more(candidate, made or candidate, name, kernel, judge)
+        candidate = finer or made or candidate
     return candidate
+
+
+def _with_more(serial: Candidate, made: Candidate, name: str, kernel: int, judge: Judge) -> Candidate | None:
+    """The candidate with a loop of few iterations as one with the loop inside that has most, and that one on all cores, as often as that
+    is faster; None where it is not. A copy of the loop around other statements is left on all cores by itself."""
+    found: Candidate | None = None
+    alone = together = 0.0
+    while True:
+        loops = _outermost(serial, kernel, name)
+        inner = [x for s in loops for x in s.body if isinstance(x, For) and x.kind == "serial"]
+        if not inner or any((constant(sub(s.stop, s.start)) or ENOUGH) >= ENOUGH for s in loops):
+            return found
+        if not together:
+            alone, together = judge(made.nest, kernel)
+        one = max(inner, key=lambda x: constant(sub(x.stop, x.start)) or ENOUGH).index
+        (both,) = fresh(serial.nest, f"{name}_{one}")
+        try:
+            serial = serial.then("fuse", name, one, both)
+            made = serial.then("parallel", both)
+        except ScheduleError:
+            return found
+        if any(isinstance(s, Alloc) for s in serial.nest.kernels[kernel].body):
+            return found  # what was private to an iteration is kept for all of them
+        if any((constant(sub(s.stop, s.start)) or 2) > 1 for s in _outermost(made, kernel, name)):
+            with suppress(ScheduleError):
+                made = made.then("parallel", name)
+        took, several = judge(made.nest, kernel)
+        if several * BETTER < together and took <= NO_SLOWER * alone:
+            found, together = made, several
+        name = both
+
+
+def _outermost(candidate: Candidate, kernel: int, name: str) -> list[For]:
+    """The loops of a kernel of a name that stand in no other one."""
+    return [s for s in candidate.nest.kernels[kernel].body if isinstance(s, For) and s.index == name]

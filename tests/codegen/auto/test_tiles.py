@@ -8,7 +8,9 @@ from functools import cache
 import pytest
 
 from tensorexpr.codegen.auto.candidate import Candidate, plain
+from tensorexpr.codegen.auto.cost import Model
 from tensorexpr.codegen.auto.machine import ZEN_4
+from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.auto.tiles import tiled
 from tensorexpr.codegen.auto.tiles.choose import choices
 from tensorexpr.codegen.auto.tiles.making import shared, tiled_by
@@ -17,6 +19,7 @@ from tensorexpr.codegen.auto.tiles.pieces import cut_up
 from tensorexpr.codegen.auto.tiles.sketch import Level, Packed, Tile, sketch
 from tensorexpr.codegen.auto.tiles.straight import straightened
 from tensorexpr.codegen.auto.tiles.survey import DATA, SUM, Survey
+from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.nest.parse import parse_nest
 from tensorexpr.codegen.nest.text import print_nest
 from tensorexpr.codegen.nest_proofs import prove
@@ -400,9 +403,40 @@ def kernel_0() -> y:
 """
 
 
+def _judge(nest: LoopNest, kernel: int) -> tuple[float, float]:
+    model = Model(summary_of(nest), ZEN_4)
+    return float(model.times()[0]), float(model.times(None, 8)[0])
+
+
+FEW_ROWS = """
+main(x, w, y)
+x: parameter(f32[3, 500, 1024])
+w: parameter(f32[3])
+y: parameter(f32[3, 500, 1024], written)
+
+def kernel_0() -> y:
+    for i in range(0, 3):
+        for k in vectorize(range(0, 1024)):
+            y[i, 0, k] = x[i, 0, k]
+        for j in range(1, 500):
+            for k in vectorize(range(0, 1024)):
+                y[i, j, k] = exp(x[i, j, k]) * w[i]
+"""
+
+
+def test_few_iterations_are_one_loop_with_those_inside() -> None:
+    """Three cores of eight would have work; the first elements, which stand apart, stay a loop of their own."""
+    found = shared(Candidate(parse_nest(FEW_ROWS.strip())), 0, _judge)
+    assert re.findall(r"for (\w+) in parallel\(range\(0, (\d+)", print_nest(found.nest)) == [("i", "3"), ("i_j", "1497")]
+    again = Candidate(parse_nest(FEW_ROWS.strip()))
+    for call in found.calls:
+        again = again.then(call.word, *call.arguments)
+    assert print_nest(again.nest) == print_nest(found.nest)
+
+
 def test_rows_go_to_the_cores_where_one_was_cut_off() -> None:
     """Elements of the first row would, as the loop over them stands outermost there, and rows could not any more."""
-    found = print_nest(shared(Candidate(parse_nest(BORDERED.strip())), 0).nest)
+    found = print_nest(shared(Candidate(parse_nest(BORDERED.strip())), 0, _judge).nest)
     assert re.findall(r"for (\w+) in parallel", found) == ["i"], found
 
 
