@@ -17,7 +17,6 @@ from tensorexpr.codegen.lowering.context.scope import Scope
 from tensorexpr.codegen.lowering.context.slots import Slots
 from tensorexpr.codegen.lowering.context.tasks import Names, Task
 from tensorexpr.codegen.lowering.kernels.borders import cut_borders
-from tensorexpr.codegen.lowering.kernels.contracted import contracted
 from tensorexpr.codegen.lowering.kernels.cutting import cut_along
 from tensorexpr.codegen.lowering.kernels.literals import with_folded_literals
 from tensorexpr.codegen.lowering.kernels.merging import merged
@@ -42,7 +41,6 @@ from tensorexpr.codegen.schedule.analysis.independence import is_atomic, may_col
 from tensorexpr.codegen.schedule.analysis.rings import last_entries
 from tensorexpr.codegen.schedule.analysis.state import Stage, State, all_definitions
 from tensorexpr.codegen.schedule.legal.alongside import groups
-from tensorexpr.codegen.schedule.legal.compute_with import joined_groups
 from tensorexpr.codegen.schedule.legal.placement import Part, parts_of
 from tensorexpr.codegen.target import Gpu
 from tensorexpr.dtypes import accumulator
@@ -191,10 +189,8 @@ class _Lowering(Scans):
         """What is done to the kernels, step by step, by name: merged loops, shared memory; copies of loops in which tests are decided, and
         elements by their number where all are gone through (threads of a GPU test at no cost); loops that run together."""
         yield "", list
-        alike = [[self.made[n] for n in names if n in self.made] for names in joined_groups(self.state)]
-        if alike:
-            yield "merged", lambda kernels: merged(kernels, alike)
-            yield "contracted", lambda kernels: contracted(kernels, {b.name: b for b in self.names.workspace}, self.names.fresh)
+        if not self.plain and not self.state.target.is_gpu:
+            yield "merged", lambda kernels: merged(kernels, [numbers for numbers in self.made.values() if numbers])
         if self.slots.buffers:
             yield "with_shared_slots", lambda kernels: with_shared_slots(kernels, {b.name: b for b in self.slots.buffers.values()})
         if not self.plain:

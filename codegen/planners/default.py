@@ -14,7 +14,6 @@ from math import prod
 from tensorexpr import dtypes
 from tensorexpr.codegen.planners.gpu.grid import plan_gpu
 from tensorexpr.codegen.planners.programs.again import plan_again
-from tensorexpr.codegen.planners.programs.alike import join_alike
 from tensorexpr.codegen.planners.programs.batches import plan_batches
 from tensorexpr.codegen.planners.programs.crossed import crossed_sums
 from tensorexpr.codegen.planners.programs.flat import share_elementwise
@@ -98,7 +97,6 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
         elif isinstance(definition, Scatter):
             plan_scatter(s, definition, shapes)
     skew_scans(s)
-    join_alike(s)
     for name in s.stages:
         _parallelize(s, name)
     run_together(s, PARALLEL_WORK)
@@ -410,9 +408,7 @@ def _parallelize(s: Planned, name: str) -> None:
     if stage.place is not None or s.target.cores < 2:
         return
     members = s.state.placed_in(name)
-    host = stage.joins or name
-    same = [other for other in s.state.stages if host in (other.name, other.joins)]  # those in the same loops do as one of them does
-    work = sum(total_work(m.parts) for other in same for m in (other, *s.state.placed_in(other.name)))
+    work = sum(total_work(m.parts) for m in (stage, *members))
     if not s.decisions.wanted(f"{name}: parallel", work >= PARALLEL_WORK):
         return
     definition = definition_named(s.state.program, name)
@@ -422,7 +418,7 @@ def _parallelize(s: Planned, name: str) -> None:
     before = s.state
     try:
         loop = free[0]
-        if isinstance(definition, Define | Scan) and not members and len(same) == 1:
+        if isinstance(definition, Define | Scan) and not members:
             loop = _fused_outer(s, name, free)
         s[name].parallel(loop)
     except ScheduleError:

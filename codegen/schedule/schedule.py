@@ -22,7 +22,6 @@ from tensorexpr.codegen.schedule.definitions.redirect import redirect
 from tensorexpr.codegen.schedule.definitions.rfactor import rfactor
 from tensorexpr.codegen.schedule.definitions.widths import store_as
 from tensorexpr.codegen.schedule.legal.alongside import alongside
-from tensorexpr.codegen.schedule.legal.compute_with import compute_with
 from tensorexpr.codegen.schedule.legal.legality import refuse
 from tensorexpr.codegen.schedule.legal.pipeline import pipeline
 from tensorexpr.codegen.schedule.loops.bind import bind
@@ -364,12 +363,6 @@ class StageHandle:
         """Runs the iterations of the outermost loop in any order with those of another definition: one parallel region for both."""
         name = self._schedule[other].name
         self._apply("alongside", alongside(self._schedule.state, self.name, name, refuse), name)
-
-    @checked()
-    def compute_with(self, other: object) -> None:
-        """Runs the definition in the loops of another that it does not depend on, as far as the loops of both are alike."""
-        name = self._schedule[other].name
-        self._apply("compute_with", compute_with(self._schedule.state, self.name, name, refuse), name)
 
     @checked()
     def compute_at(self, consumer: object, axis: str) -> None:

@@ -44,8 +44,6 @@ WORDS = (
     "redirect",
     "clone",
     "alongside",
-    "compute_with",
-    "compute_with",
     "compute_at",
     "compute_at",
     "skew",
@@ -107,8 +105,6 @@ def shuffled(s: Planned, rng: random.Random, steps: int = 10, words: Sequence[st
                     s.redirect(rng.choice(accesses_of(s.state.program, copy) or (Access(name, (), dtypes.int64),)).tensor, copy)
                 case "clone":
                     handle.clone(*rng.sample(s.stages, rng.randint(1, min(3, len(s.stages)))))
-                case "compute_with":
-                    handle.compute_with(rng.choice(s.stages))
                 case "skew":
                     scans = [d.names[0] for d in s.state.program.definitions if isinstance(d, Scan)]
                     s.skew(rng.choice(scans or ["none"]), rng.randint(1, 4), rng.randint(1, 4))

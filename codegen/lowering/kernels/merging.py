@@ -1,39 +1,49 @@
-"""Kernels of definitions that a schedule computes in the same loops (`compute_with`) as one: loops of equal bounds are made one.
+"""Definitions whose loops came out alike, and which compute the same costly value at each point (the exponential of a distance, for a
+result and for gradients by it), as one kernel: the value is computed once.
 
     for i: { A; for k: B; C }      for j: { D; for l: E }
     -->  for i: { A; D; for k: { B; E }; C }
 
 Where none of the definitions touches what another writes, any order of their statements is right in which those of each keep theirs.
-Loops are paired from the outside inwards, those that most is in first, as many as can be without changing that order. A definition may
-also read what is computed in the loops of an earlier one (a mean, in the loop over rows), where each iteration stores the element that it
-reads there before.
+Loops of equal bounds are paired from the outside inwards, those that most is in first, as many as can be without changing that order.
+A definition may also read what an earlier one stores, where each iteration stores the element that it reads there before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import accumulate
 
 from tensorexpr.codegen.lowering.kernels.tiles import resolved
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, Kernel, Stmt, Store
 from tensorexpr.codegen.nest.verify import touched, written
-from tensorexpr.ir import Access, Expr, Index
+from tensorexpr.ir import Access, Apply, Expr, Index
 from tensorexpr.records import replace
-from tensorexpr.traversal import fresh_name, walk
+from tensorexpr.traversal import children, fresh_name, tensors_read, walk
 
 KINDS = ("serial", "parallel", "vectorize", "unroll")
+WORTH = 8
+"""Cost of operations beyond which a value that sums need is worth computing once: more than what is kept near for it."""
 
 
-def merged(kernels: Sequence[Kernel], groups: Sequence[Sequence[range]]) -> list[Kernel]:
-    """The kernels with those of each group of definitions (by numbers, in order) as one, in the place of the first or of the last; what
-    is left behind has no statements.
+def merged(kernels: Sequence[Kernel], definitions: Sequence[range]) -> list[Kernel]:
+    """The kernels (those of each definition by number) with definitions that compute the same costly values in sums as one, in the place of
+    the first or of the last; what is left behind has no statements.
 
-    A definition that something on the way there waits for, or that waits for another of its group, keeps its kernels, as does one of
+    A definition that something on the way there waits for, or that waits for another one, keeps its kernels, as does one of
     which no parallel loop is that of another.
     """
+    known: dict[Hashable, int] = {}
+    groups: list[tuple[list[range], frozenset[int]]] = []
+    for numbers in definitions:
+        values = _values(tuple(s for k in numbers for s in kernels[k].body), known)
+        group = next((members for members, theirs in groups if values & theirs), None)
+        if group is not None:
+            group.append(numbers)
+        elif values:
+            groups.append(([numbers], values))
     found = list(kernels)
-    for group in groups:
-        members = [numbers for numbers in group if len(numbers)]
+    for members, _ in groups:
         taken, block = max((_gathered(found, members), _gathered(found, members[::-1])), key=lambda made: len(made[0]))
         if len(taken) > 1:
             numbers = [k for one in sorted(taken, key=lambda one: one.start) for k in one]
@@ -42,6 +52,75 @@ def merged(kernels: Sequence[Kernel], groups: Sequence[Sequence[range]]) -> list
                 found[k] = Kernel(found[k].name, ())
             found[taken[0].start] = Kernel(" ".join(names), block)
     return found
+
+
+def _values(block: Block, numbers: dict[Hashable, int]) -> frozenset[int]:
+    """The costly values that are summed up, by numbers: equal ones, with the places and bounds of loops for indices and what is computed on
+    the way for local buffers, are computed at the same iterations of loops that are alike. None where something is checked."""
+    statements = list(inside(block))
+    local = dict.fromkeys(s.buffer.name for s in statements if isinstance(s, Alloc))
+    stores: dict[str, list[tuple[Expr, Mapping[str, Hashable]]]] = {name: [] for name in local}
+    for s, loops in _stores(block, {}):
+        if s.buffer in local:
+            stores[s.buffer].append((s.value, loops))
+    sums = [(value, loops) for name in local for value, loops in stores[name] if name in tensors_read(value)]
+    if not sums or any(isinstance(s, Check) for s in statements):
+        return frozenset()
+    known: dict[object, tuple[int, int]] = {}
+    costly: dict[int, None] = {}
+
+    def visit(e: Expr, loops: Mapping[str, Hashable]) -> tuple[int, int]:
+        """What a value costs, and its number."""
+        if (e, id(loops)) not in known:
+            known[e, id(loops)] = _visit(e, loops)
+        return known[e, id(loops)]
+
+    def _visit(e: Expr, loops: Mapping[str, Hashable]) -> tuple[int, int]:
+        parts = [visit(child, loops) for child in children(e)]
+        cost, key = sum(cost for cost, _ in parts), (type(e).__name__, str(e.dtype), *(number for _, number in parts))
+        match e:
+            case Index():
+                key = loops.get(e.name, e)
+            case Access() if e.tensor in local:
+                cost, number = made(e.tensor)
+                key = (*key, number)
+            case Access():
+                cost, key = 0, (*key, e.tensor)
+            case Apply():
+                cost, key = cost + e.op.cost, (*key, e.op.name)
+            case _ if not parts:
+                key = e
+        number = numbers.setdefault(key, len(numbers))
+        if cost > WORTH and e.dtype.is_float:
+            costly[number] = None
+        return cost, number
+
+    def made(name: str) -> tuple[int, int]:
+        """The same of all that is stored to a local buffer, which is nothing where it is summed up."""
+        if name not in known:
+            known[name] = 0, numbers.setdefault(None, len(numbers))
+            parts = [visit(value, loops) for value, loops in stores[name]]
+            key = frozenset(number for _, number in parts)
+            known[name] = sum(cost for cost, _ in parts), numbers.setdefault(key, len(numbers))
+        return known[name]
+
+    for value, loops in sums:
+        visit(value, loops)
+    return frozenset(costly)
+
+
+def _stores(block: Block, loops: Mapping[str, Hashable]) -> Iterator[tuple[Store, Mapping[str, Hashable]]]:
+    """The stores of a block, each with the loops around it: their places and bounds."""
+    for s in block:
+        match s:
+            case Store():
+                yield s, loops
+            case For():
+                yield from _stores(s.body, {**loops, s.index: (len(loops), s.start, s.stop, s.kind)})
+            case Alloc():
+                yield from _stores(s.body, loops)
+            case If():
+                yield from _stores((*s.then, *s.otherwise), loops)
 
 
 def in_one(a: Stmt, b: Stmt) -> For | None:

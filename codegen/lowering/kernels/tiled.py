@@ -15,12 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from tensorexpr.codegen.lowering.context.arithmetic import constant
-from tensorexpr.codegen.lowering.kernels.contracted import at_local
 from tensorexpr.codegen.lowering.kernels.merging import accesses, inside
-from tensorexpr.codegen.nest import LANES, Alloc, Block, Buffer, For, If, Stmt, Store
+from tensorexpr.codegen.nest import LANES, Alloc, Block, Buffer, Check, For, If, Stmt, Store
 from tensorexpr.ir import Access, Const, Expr, Index
 from tensorexpr.records import replace
-from tensorexpr.traversal import free_names, walk
+from tensorexpr.traversal import bottom_up, free_names, walk
 
 Buffers = dict[str, Buffer]
 
@@ -86,7 +85,7 @@ def _apart(loop: For, buffer: Buffer, places: list[Place], fresh: Callable[[str]
     tile = Buffer(fresh(buffer.name), buffer.dtype, buffer.shape[len(front) :], "local")
     here, there = Access(buffer.name, indices, buffer.dtype), Access(tile.name, last, buffer.dtype)
     taken, given = Store(tile.name, last, here), Store(buffer.name, indices, there)
-    return Alloc(tile, (_nested(around, taken), at_local(loop, buffer.name, tile.name, len(front)), _nested(around, given)))
+    return Alloc(tile, (_nested(around, taken), _at_local(loop, buffer.name, tile.name, len(front)), _nested(around, given)))
 
 
 def _goes_through(index: Expr, extent: Expr, loops: dict[str, For]) -> bool:
@@ -103,3 +102,29 @@ def _nested(loops: list[For], body: Stmt) -> Stmt:
     for loop in reversed(loops):
         body = replace(loop, body=(body,))
     return body
+
+
+def _at_local(s: Stmt, name: str, local: str, dropped: int) -> Stmt:
+    """A statement that reads and writes the local buffer in place of another one, with so many indices dropped from the front."""
+
+    def visit(node: Expr) -> Expr:
+        return replace(node, tensor=local, indices=node.indices[dropped:]) if isinstance(node, Access) and node.tensor == name else node
+
+    def seen(e: Expr) -> Expr:
+        return bottom_up(e, visit)
+
+    match s:
+        case Store():
+            if s.buffer == name:
+                return Store(local, tuple(map(seen, s.indices[dropped:])), seen(s.value))
+            return replace(s, indices=tuple(map(seen, s.indices)), value=seen(s.value))
+        case For():
+            return replace(s, start=seen(s.start), stop=seen(s.stop), body=tuple(_at_local(x, name, local, dropped) for x in s.body))
+        case Alloc():
+            return replace(s, body=tuple(_at_local(x, name, local, dropped) for x in s.body))
+        case If():
+            then, otherwise = (tuple(_at_local(x, name, local, dropped) for x in part) for part in (s.then, s.otherwise))
+            return replace(s, condition=seen(s.condition), then=then, otherwise=otherwise)
+        case Check():
+            return replace(s, index=seen(s.index), extent=seen(s.extent))
+    return s

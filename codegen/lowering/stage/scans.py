@@ -21,7 +21,6 @@ from tensorexpr.codegen.lowering.stage.sweeps import SweepLoops
 from tensorexpr.codegen.nest import Block, Buffer, For, If, Stmt
 from tensorexpr.codegen.schedule.analysis.skewing import Wave, wave_of
 from tensorexpr.codegen.schedule.analysis.state import Skew, Stage, State, program_facts
-from tensorexpr.codegen.schedule.legal.compute_with import joined_groups
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import (
     Access,
@@ -216,7 +215,7 @@ class Scans(Placing):
                 continue
             element = Access(name, (const(length - 1), *(Index(a.index) for a in made.axes)), made.value.dtype)
             shape = tuple(a.stop for a in made.axes)
-            alone = stage.place is None and not self.state.placed_in(reader) and all(reader not in g for g in joined_groups(self.state))
+            alone = stage.place is None and not self.state.placed_in(reader)
             if made.value == element and shape == self.types[name].shape[1:] and alone:
                 return reader
         return None

@@ -8,10 +8,10 @@ rows stay in registers, those of a block of columns in the first cache, a vector
     -->  for part of the rows: for block of columns: for i: for j in block: { A[i] += f(i, j); B_parts[part, j] += g(i, j) }
          B[j] = sum(B_parts[part, j] for part)
 
-`rfactor` makes the parts, `compute_with` the one pass. Sums over rows are kept by blocks of columns as well where a definition has further
-sums, or where blocks do not divide the columns. Blocks and parts are all as long: the last one begins where it fits. How many parts there
-are follows from extents alone, so do bits; they are far fewer than the rows, so they are small beside the pairs, and adding them up costs
-next to nothing.
+`rfactor` makes the parts; what has the same loops and values is one pass when it is lowered (`lowering/kernels/merging`). Sums over rows
+are kept by blocks of columns as well where a definition has further sums, or where blocks do not divide the columns. Blocks and parts are
+all as long: the last one begins where it fits. How many parts there are follows from extents alone, so do bits; they are far fewer than the
+rows, so they are small beside the pairs, and adding them up costs next to nothing.
 """
 
 from __future__ import annotations
@@ -254,8 +254,6 @@ def _in_one_pass(s: Planned, rows: list[Sum], columns: list[Sum]) -> list[str]:
             return []
         for loops in made:
             _cut(s, loops, length, lanes, block)
-        for loops in made[1:]:
-            s[loops.name].compute_with(made[0].name)
     except ScheduleError:
         s.state = before
         return []

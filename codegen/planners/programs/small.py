@@ -83,7 +83,7 @@ def _small(s: Planned, definition: Definition, shapes: dict[str, tuple[Expr, ...
     if program_facts(s.state.program).readers.get(definition.name) and not is_contraction(s.state, definition.name):
         return None
     stage = s.state.stage(definition.name)
-    if stage.place is not None or stage.scan is not None or stage.sweep is not None or stage.joins is not None or stage.relations:
+    if stage.place is not None or stage.scan is not None or stage.sweep is not None or stage.relations:
         return None
     if s.state.placed_in(definition.name) or stage.parts.unproved or len(stage.parts.groups) != 1:
         return None

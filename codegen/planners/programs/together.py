@@ -52,7 +52,7 @@ def _is_able(s: Planned, name: str) -> bool:
         definition = definition_named(s.state.program, each.name)
         if not isinstance(definition, Define) or each.parts.groups or each.scan is not None or each.alongside is not None:
             return False
-        if each.cached or each.ahead or each.joins is not None:
+        if each.cached or each.ahead:
             return False
     return True
 

@@ -115,8 +115,6 @@ class Stage:
     """How what a scatter sends is sorted by blocks of elements first (see `partition`)."""
     alongside: str | None = None
     """The first of the definitions that it runs side by side with (see `alongside`)."""
-    joins: str | None = None
-    """The definition in whose loops it runs, as far as these are alike (see `compute_with`)."""
     skewed: Skew | None = None
     """How the steps of its scan follow each other, where they do so row by row (see `skewing`)."""
     made: dict[str, Split | Fuse] = field(init=False, default_factory=dict, compare=False, repr=False)

@@ -72,5 +72,5 @@ def _is_plain(state: State, stage: Stage) -> bool:
     """Whether a definition runs by itself, in plain loops."""
     if stage.relations or stage.kinds or stage.place or stage.sweep or stage.skewed or stage.order != plain_order(stage.parts):
         return False
-    beside = stage.alongside or stage.joins or any(stage.name in (other.alongside, other.joins) for other in state.stages)
+    beside = stage.alongside or any(stage.name == other.alongside for other in state.stages)
     return not beside and not state.placed_in(stage.name)

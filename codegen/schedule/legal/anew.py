@@ -11,7 +11,6 @@ from collections.abc import Iterator
 
 from tensorexpr.codegen.schedule.analysis.state import Stage, State
 from tensorexpr.codegen.schedule.legal.alongside import depends_on, groups
-from tensorexpr.codegen.schedule.legal.compute_with import joined_groups, waits
 from tensorexpr.codegen.schedule.legal.legality import refuse
 from tensorexpr.records import replace
 
@@ -27,16 +26,15 @@ def written_anew(before: State, after: State, word: str) -> State:
     for guest in before.stages:
         if guest.place is not None and guest.place.stage in names:
             raise _said(before.stage(guest.place.stage), f"{guest.name} computed in {guest.place.loop}", word)
-        for host in (guest.alongside, guest.joins):
-            if host in names and host not in table:
-                raise _said(before.stage(host), f"{guest.name} running beside them", word)
+        if guest.alongside in names and guest.alongside not in table:
+            raise _said(before.stage(guest.alongside), f"{guest.name} running beside them", word)
     for stage in changed:
         for found in _of_loops(stage) if stage.name in table else ():
             raise _said(stage, found, word)
     for stage in changed:
         fresh = table.get(stage.name)
         if fresh is not None:
-            table[stage.name] = replace(fresh, alongside=stage.alongside, joins=stage.joins)
+            table[stage.name] = replace(fresh, alongside=stage.alongside)
     made = replace(after, table=table)
     _check_beside(made, names, word)
     return made
@@ -57,16 +55,13 @@ def _of_loops(stage: Stage) -> Iterator[str]:
 
 def _check_beside(state: State, changed: set[str], word: str) -> None:
     """Raises where a definition that was changed depends on one that it runs beside."""
-    for together, forbidden in ((groups(state), _hangs), (joined_groups(state), waits)):
-        for names in (names for names in together if changed & {*names}):
-            for one in names:
-                for other in names:
-                    if one != other and forbidden(state, one, other):
-                        raise refuse(
-                            state.stage(one),
-                            f"expected {one} not to wait for {other}, which it runs beside, got a read",
-                            hint=f"{word} first",
-                        )
+    for names in (names for names in groups(state) if changed & {*names}):
+        for one in names:
+            for other in names:
+                if one != other and _hangs(state, one, other):
+                    raise refuse(
+                        state.stage(one), f"expected {one} not to wait for {other}, which it runs beside, got a read", hint=f"{word} first"
+                    )
 
 
 def _hangs(state: State, name: str, other: str) -> bool:
