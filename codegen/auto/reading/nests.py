@@ -386,8 +386,8 @@ class _Reader(Accesses):
             for part in a.args if a is fused else (a,):
                 changed |= self._visit(part, at)
         size = dtype.itemsize
-        if e.op.name == "where" and self._is_mask(e, at):
-            pass  # lanes that are off are loaded as zero
+        if e.op.name == "where" and (self._is_mask(e, at) or self._is_decided(e.args[0], at)):
+            pass  # lanes that are off are loaded as zero; a copy knows what it takes
         elif e.op.name == "where":
             self._add(at, changed, operations.ARITHMETIC, size, 1.0)
         elif dtype.is_integer and e.op.name in ("floordiv", "mod") and isinstance(e.args[1], Const):
@@ -406,6 +406,8 @@ class _Reader(Accesses):
     def _index_arithmetic(self, e: Expr, at: Place) -> frozenset[int]:
         """What is computed of loop indices alone: nothing for what moves evenly."""
         changed = self._changed(e, at)
+        if self._is_decided(e, at):
+            return changed
         if e in at.seen.terms or not isinstance(e, Apply) or not (e.dtype.is_bool or move_of(e, self.moves).uneven):
             return changed
         at.seen.add(e, changed)
@@ -420,6 +422,11 @@ class _Reader(Accesses):
                 # Comparisons of lanes are of their numbers, in 32 bits.
                 self._add(at, changed, operations.INDEX if lanes else SCALAR, 4 if lanes and e.dtype.is_bool else 8, count)
         return changed
+
+    def _is_decided(self, e: Expr, at: Place) -> bool:
+        """Whether an expression is a constant in each copy of the loops that are copied out."""
+        copied = (self.loops[at.names[n]].kind == UNROLL if n in at.names else False for n in free_names(e))
+        return not tensors_read(e) and all(copied)
 
     def _changed(self, e: Expr, at: Place) -> frozenset[int]:
         return frozenset(x for n in free_names(e) if n in at.names for x in self._all(at.names[n]))
