@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from itertools import accumulate
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from itertools import accumulate, pairwise
+from math import prod
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -25,13 +26,16 @@ from tensorexpr.building.fallback import Failure, warn
 from tensorexpr.building.progress import task
 from tensorexpr.codegen import disk
 from tensorexpr.codegen.handle import Schedule
-from tensorexpr.codegen.llvm import Interface, NativeCode, ObjectCode, compile_ahead, emit, host, nest_assembly, nest_code
+from tensorexpr.codegen.llvm import Interface, NativeCode, NativeFunction, ObjectCode, compile_ahead, emit, host, nest_assembly, nest_code
+from tensorexpr.codegen.llvm.text.abi import ALIGNMENT
 from tensorexpr.codegen.memo import Memo
 from tensorexpr.codegen.nest import Alloc, Block, CheckSite, For, If, LoopNest
+from tensorexpr.codegen.nest.early import taken_apart
 from tensorexpr.codegen.schedule import Planned
 from tensorexpr.codegen.stages import PLAIN, Stages, made_of_program, made_of_schedule
 from tensorexpr.codegen.target import host_target
 from tensorexpr.codegen.tuning.lookup import record_for
+from tensorexpr.constants import data
 from tensorexpr.errors import Location
 from tensorexpr.ir import Access, Const, Definition, Program, Scan, Scatter, Segments, integer
 from tensorexpr.records import cached_property, record
@@ -86,14 +90,34 @@ def look_at(make: Callable[[], Program], failure: Failure | None = None) -> Look
     return Look(lambda finish, plainly, ahead: made_of_program(make(), host_target(), finish, plainly, ahead), failure)
 
 
+Results = tuple[tuple[str, str, tuple[int, ...]], ...]
+"""Names, dtypes and shapes."""
+
+
+class Part(NamedTuple):
+    """Compiled code of a nest, its interface, and its results."""
+
+    interface: Interface
+    code: ObjectCode
+    results: Results
+
+
+class EarlyCode(NamedTuple):
+    """Linked code of what is made of constants once (`nest.early`), and its results."""
+
+    code: NativeCode
+    results: Results
+
+
 @record
 class Executable:
-    """Linked code, what a failed check is to say, whether a call takes longer than giving up Python's lock and having it back, and
-    why it is not code of the default form, where it is not."""
+    """Linked code, what a failed check is to say, whether a call takes longer than giving up Python's lock and having it back, what is
+    made of constants before the first call, and why it is not code of the default form, where it is not."""
 
     code: NativeCode
     checks: tuple[CheckSite, ...]
     long: bool
+    early: EarlyCode | None = None
     failure: Failure | None = None
 
 
@@ -149,7 +173,32 @@ def _built(key: Hashable, program: Program, lines: _Lines, text: Callable[[], st
     executable = _executables.get(key, lambda: _found(text, program, lines, look))
     look.failure = executable.failure
     constants = {c.name: c.data for c in program.constants}
+    if executable.early is not None:
+        constants |= _made_early(executable.early, constants, key)
     return Built(executable, {name: constants[name] for name in executable.code.interface.constants}, look)
+
+
+def _made_early(early: EarlyCode, constants: Mapping[str, np.ndarray], key: Hashable) -> dict[str, np.ndarray]:
+    """What is made of constants once, by name: what another function of this program still has, else made."""
+    kept = [data.known((key, name)) for name, _, _ in early.results]
+    found = [array for array in kept if array is not None]
+    if len(found) < len(kept):
+        found = [_aligned(np.dtype(kind), shape) for _, kind, shape in early.results]
+        function = NativeFunction(early.code, [constants[name] for name in early.code.interface.constants])
+        block = _aligned(np.dtype(np.uint8), (function.workspace_size(()),))
+        function([array.ctypes.data for array in found], (), block.ctypes.data)
+        for array in found:
+            array.flags.writeable = False
+        found = [data.shared((key, name), array) for (name, _, _), array in zip(early.results, found, strict=True)]
+    return {name: array for (name, _, _), array in zip(early.results, found, strict=True)}
+
+
+def _aligned(kind: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+    """A new array that begins with a line of the caches."""
+    size = prod(shape) * kind.itemsize
+    block = np.empty(size + ALIGNMENT, np.uint8)
+    start = -block.ctypes.data % ALIGNMENT
+    return block[start : start + size].view(kind).reshape(shape)
 
 
 def _found(text: Callable[[], str], program: Program, named: _Lines, look: Look) -> Executable:
@@ -162,10 +211,6 @@ def _found(text: Callable[[], str], program: Program, named: _Lines, look: Look)
     entry = None if key is None else disk.load(key)
     if entry is not None:
         about = entry.about
-        ends = list(accumulate(about["bytes"]))
-        first, *others = (entry.image[end - length : end] for end, length in zip(ends, about["bytes"], strict=True))
-        code = ObjectCode(first, tuple(about["exports"]), tuple(others))
-        native = NativeCode(Interface.from_data(about["interface"]), code, host())
         checks = tuple(
             CheckSite(access, tensor, axis, definition, None if place is None else lines[place], unsigned)
             for access, tensor, axis, definition, place, unsigned in about["checks"]
@@ -173,10 +218,9 @@ def _found(text: Callable[[], str], program: Program, named: _Lines, look: Look)
         failure = None if about["failure"] is None else Failure(*about["failure"])
         if failure is not None:
             warn(", ".join(program.outputs), failure, PLAIN)
-        return Executable(native, checks, about["long"], failure)
+        return _linked(_parts(entry), checks, about["long"], failure)
     with task(", ".join(program.outputs)), collecting_less():
-        made = look.made(lambda stages: (Interface.of(stages.nest), nest_code(stages.nest)), lambda part: compile_ahead(part, host()))
-    interface, code = made
+        made = look.made(lambda stages: [_part(nest) for nest in reversed(taken_apart(stages.nest)) if nest is not None], _compile_ahead)
     nest = look.stages.nest
     long = sum(_work(kernel.body) for kernel in nest.kernels) > _SHORT
     if key is not None:
@@ -184,10 +228,43 @@ def _found(text: Callable[[], str], program: Program, named: _Lines, look: Look)
             (c.access, c.tensor, c.axis, c.definition, lines.index(c.location) if c.location in lines else None, c.unsigned)
             for c in nest.checks
         ]
-        about = {"interface": interface.as_data(), "exports": code.exports, "long": long, "checks": checks_}
-        about |= {"failure": look.failure, "verdict": str(look.stages.verdict), "bytes": [len(image) for image in code.images]}
-        disk.save(key, disk.Entry(about, b"".join(code.images)))
-    return Executable(NativeCode(interface, code, host()), nest.checks, long, look.failure)
+        about = {"long": long, "checks": checks_, "failure": look.failure, "verdict": str(look.stages.verdict)}
+        about["parts"] = [
+            {"interface": p.interface.as_data(), "exports": p.code.exports, "bytes": [len(i) for i in p.code.images], "results": p.results}
+            for p in made
+        ]
+        disk.save(key, disk.Entry(about, b"".join(image for part in made for image in part.code.images)))
+    return _linked(made, nest.checks, long, look.failure)
+
+
+def _compile_ahead(part: LoopNest) -> None:
+    compile_ahead(part, host())
+
+
+def _part(nest: LoopNest) -> Part:
+    """The code of a nest."""
+    results = [b for b in nest.parameters if not nest.sizes and b.name in nest.writes]
+    return Part(Interface.of(nest), nest_code(nest), tuple((b.name, b.dtype.numpy.name, tuple(map(integer, b.shape))) for b in results))
+
+
+def _parts(entry: disk.Entry) -> list[Part]:
+    """The code that was kept on disk."""
+    found, start = [], 0
+    for about in entry.about["parts"]:
+        ends = list(accumulate(about["bytes"], initial=start))
+        first, *others = (entry.image[a:b] for a, b in pairwise(ends))
+        code = ObjectCode(first, tuple(about["exports"]), tuple(others))
+        results = tuple((name, kind, tuple(shape)) for name, kind, shape in about["results"])
+        found.append(Part(Interface.from_data(about["interface"]), code, results))
+        start = ends[-1]
+    return found
+
+
+def _linked(parts: Sequence[Part], checks: tuple[CheckSite, ...], long: bool, failure: Failure | None) -> Executable:
+    """Code of what a call runs, and of what is made before where there is any, linked."""
+    linked = [NativeCode(part.interface, part.code, host()) for part in parts]
+    early = EarlyCode(linked[1], parts[1].results) if len(parts) > 1 else None
+    return Executable(linked[0], checks, long, early, failure)
 
 
 def _lines(program: Program) -> _Lines:

@@ -30,6 +30,7 @@ from tensorexpr.codegen.llvm.process.call import Callable, Plan, Row, empty, lin
 from tensorexpr.codegen.llvm.process.pool import pool, raise_pending
 from tensorexpr.codegen.llvm.text.abi import ALIGNMENT
 from tensorexpr.codegen.nest import CheckSite, LoopNest
+from tensorexpr.codegen.nest.early import taken_apart
 from tensorexpr.codegen.profiling import Profile, Stamped, counted, median_call, profiled
 from tensorexpr.codegen.schedule import Planned
 from tensorexpr.errors import ArgumentError, OutOfBoundsError, TargetError, user_location
@@ -483,7 +484,7 @@ class CompiledFunction(Callable):
             if failure is not None:
                 raise self.failure(*failure)
 
-        nest, sizes = self.nest, dict(zip(self.signature.sizes, layout.sizes, strict=True))
+        nest, sizes = taken_apart(self.nest).rest, dict(zip(self.signature.sizes, layout.sizes, strict=True))
         times = Stamped(nest, [self.constants[constant.name] for constant in nest.constants]).nanoseconds(run, seconds)
         call = median_call(lambda: self(*inputs), seconds / 2)
         return profiled(self.name, times, call, counted(nest, sizes, self.program), facts_here(), pool().threads, sizes)

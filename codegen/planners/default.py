@@ -31,6 +31,7 @@ from tensorexpr.codegen.planners.tiles.loops import plan
 from tensorexpr.codegen.planners.tiles.parts import partial_results
 from tensorexpr.codegen.planners.tiles.staging import stage_operands
 from tensorexpr.codegen.schedule.analysis.state import State, accesses_of, definition_named, program_facts
+from tensorexpr.codegen.schedule.analysis.strides import reach
 from tensorexpr.codegen.schedule.analysis.work import ENOUGH_ROWS, bytes_of, has_reduction, is_contraction, length, total_work
 from tensorexpr.codegen.schedule.decisions import Decisions
 from tensorexpr.codegen.schedule.definitions.widths import NARROW, bounds
@@ -350,7 +351,7 @@ def _share(s: Planned, table: dict[str, Define], reader: Define, name: str) -> b
             break
         depth += 1
         loops.append(outer[-1])
-    if depth == 0 or not _worth_sharing(s, reader, depth) or _is_costly(s, source):
+    if depth == 0 or not _worth_sharing(s, reader, depth) or _is_costly(s, source) or _loses_lanes(s, source, depth):
         return False
     placed = {m.place.loop for m in s.state.placed_in(reader.name) if m.place is not None}
     # On a GPU the innermost loop is then a block's, whose threads run along the rows that are there, or a thread's own.
@@ -367,6 +368,19 @@ def _share(s: Planned, table: dict[str, Define], reader: Define, name: str) -> b
         s.state = before
         return False
     return True
+
+
+def _loses_lanes(s: Planned, source: Define, depth: int) -> bool:
+    """Whether sums would be taken one by one along rows that lie apart, where lanes beside each other take them side by side: a vector
+    times a matrix."""
+    if s.target.is_gpu or depth < len(source.axes) or not has_reduction(source.value):
+        return False
+    summed = {a.index for n in walk(source.value) if isinstance(n, Reduce) for a in n.axes}
+    shapes = s.state.program.types
+    reads_ = [reach(a, shapes[a.tensor].shape) for a in accesses_of(s.state.program, source.name)]
+    moving = [r for r in reads_ if any(r.stride(a) for a in summed)]
+    beside = [r for r in moving if abs(r.stride(source.axes[-1].index)) == 1]
+    return bool(beside) and all(abs(r.stride(a)) != 1 for r in beside for a in summed)
 
 
 def _leading_axis(reader: Define, access: Access, depth: int) -> bool:

@@ -217,6 +217,7 @@ def _packed(survey: Survey, cut: Sequence[str]) -> Iterator[tuple[Packed, bool]]
         outer = [x for x in leaf.path if survey.kind(x) == DATA]
         own = [x for x in outer if survey.stride(access, x) != 0]
         staged = outer[: len(own)] == own and all(survey.length(x) is not None for x in leaf.path)
+        staged = staged and access.tensor not in survey.constants
         packed, far = Packed(access.tensor, last, own[-1] if staged else None), abs(survey.stride(access, lanes)) > 2
         if far or _is_crowded(survey, packed) or not _has_whole_lines(survey, packed):
             yield packed, far
@@ -315,7 +316,9 @@ def _few_at_once(groups: Sequence[Sequence[int]], options: Sequence[Sequence[int
 
 
 def copying(survey: Survey, packed: Packed) -> float:
-    """Nanoseconds that copies of an operand take, each element once."""
+    """Nanoseconds that copies of an operand take, each element once; none those of a constant, which are made once (`nest.early`)."""
+    if packed.loop is None and packed.buffer in survey.constants:
+        return 0.0
     return (COPIED_NEAR if packed.whole else COPIED) * prod(float(constant(e) or OPEN) for e in survey.buffers[packed.buffer].shape)
 
 

@@ -23,6 +23,7 @@ def run_together(s: Planned, parallel_work: int) -> None:
     program = s.state.program
     group: list[str] = []
     made: set[str] = set()
+    constants = {c.name for c in program.constants}
     scalars: set[str] = set()
     arrays: set[str] = set()
     for definition in program.definitions:
@@ -32,7 +33,8 @@ def run_together(s: Planned, parallel_work: int) -> None:
             continue
         members = (name, *(m.name for m in s.state.placed_in(name)))
         read = {n for m in members for n in reads(definition_named(program, m))}
-        able, waits = _is_able(s, name), made & read
+        early = read and constants.issuperset(read)  # no call makes what needs constants alone (`nest.early`), if it stands by itself
+        able, waits = not early and _is_able(s, name), made & read
         if not stage.order:
             waits -= scalars  # those run one after the other
         if group and (not able or waits or (s.target.is_gpu and len(arrays | read | set(members)) > MOST_ARRAYS)):

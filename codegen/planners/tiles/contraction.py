@@ -211,6 +211,7 @@ class Model(Cycles):
                 tuple(sorted(r.strides.items())),
                 r.access.dtype,
                 self._elements(r),
+                r.access.tensor in self.constants,
                 tuple(self._may_be_copied(r, a.index) for a in data),
             )
             for r in self.reads

@@ -93,6 +93,7 @@ class Cycles:
         found = (n for m in self.group.members for v in m.values for n in walk(v) if isinstance(n, Apply) and n.op.name == "where")
         self.tests = [t for n in found if not planner.counts and n.args[2] == Const(0.0, n.dtype) for t in conjuncts(n.args[0])]
         self.outside: dict[tuple[str, str], float] = {}
+        self.constants = {c.name for c in planner.state.program.constants}
 
     def _window(self, vectors: int, row: str, rows: int, copied: tuple[Reach, ...]) -> str | None:
         """The short axis of the reduction whose steps share most of what they read of the rows; None where none do."""
@@ -290,9 +291,11 @@ class Cycles:
         return cost / max(1, self.steps)
 
     def _copies(self, copied: tuple[Reach, ...], vector: str) -> float:
-        """Cycles of the copies, per vector of products."""
+        """Cycles of the copies, per vector of products; those of constants are made once, before any call (`nest.early`)."""
         total = 0.0
         for r in copied:
+            if r.access.tensor in self.constants:
+                continue
             elements = self._elements(r)
             axis = next(a for a in r.strides if a == vector or r.stride(a))
             far = COPY_FAR if elements * r.access.dtype.itemsize > self.target.l2_bytes else 1.0

@@ -6,7 +6,7 @@ Blocks follow from the caches: the panel of one block of lanes runs over as many
 long that a panel does not fit, its outer loop, in blocks for which one does, stands around more tiles, whose accumulators wait in the first
 level. A copy that is large beside what the contraction reads and writes is made in its loops, a panel or a few at a time, which each thread
 keeps in memory of its own (`compute_at`): at the outermost data loop where that is little memory, as long as it is not made again and again
-there.
+there. A copy of a constant always stands before the loops: no call makes it (`nest.early`).
 """
 
 from __future__ import annotations
@@ -126,7 +126,8 @@ def apply_plan(
     if lane is not None:
         handle.vectorize(lane)
     if inside:
-        _place_copies(schedule, name, copies, model, sum(sizes(model)) // LARGE)
+        made = tuple(copy for copy, r in zip(copies, chosen.copied, strict=True) if r.access.tensor not in model.constants)
+        _place_copies(schedule, name, made, model, sum(sizes(model)) // LARGE)
 
 
 def sizes(model: Model) -> list[int]:
@@ -136,8 +137,9 @@ def sizes(model: Model) -> list[int]:
 
 
 def _are_large(chosen: Plan, model: Model) -> bool:
-    """Whether the copies of a plan are large beside what the contraction reads and writes."""
-    copied = sum(_elements(model.planner.shapes[r.access.tensor]) * r.access.dtype.itemsize for r in chosen.copied)
+    """Whether the copies of a plan that each call makes are large beside what the contraction reads and writes."""
+    made = (r for r in chosen.copied if r.access.tensor not in model.constants)
+    copied = sum(_elements(model.planner.shapes[r.access.tensor]) * r.access.dtype.itemsize for r in made)
     return copied * LARGE > sum(sizes(model))
 
 
