@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from tensorexpr.algebra import without_carries
 from tensorexpr.autodiff.data.scatters import scattered_adjoint
 from tensorexpr.autodiff.local.contributions import Contribution, ExpressionAdjoint
+from tensorexpr.autodiff.local.derivatives import is_number
 from tensorexpr.autodiff.local.overrides import Override, inputs_within
 from tensorexpr.autodiff.local.workspace import Place, Workspace
 from tensorexpr.autodiff.scan.folds import expand_reduction, in_parts
@@ -41,7 +42,8 @@ from tensorexpr.ir import (
     conjuncts,
 )
 from tensorexpr.records import field, record, replace
-from tensorexpr.traversal import expressions, reads, walk
+from tensorexpr.simplify.passes.inline import without_fixed
+from tensorexpr.traversal import expressions, reads, substitute, tensors_read, walk
 
 
 @record(frozen=False)
@@ -301,8 +303,23 @@ class Sweep:
         seed = self.adjoint(definition.name)(at)
         whole = Access(self.stored.get(definition.name, definition.name), at, definition.value.dtype)
         adjoint = self._expression(definition.name, len(definition.axes))
-        place = Place(definition.axes, self._guards.get(definition.name, ()))
+        guards, seed = self._supported(seed, definition.axes)
+        place = Place(definition.axes, (*self._guards.get(definition.name, ()), *guards))
         self.send(definition.name, adjoint.contributions(definition.value, seed, place, whole))
+
+    def _supported(self, seed: Expr, axes: tuple[Axis, ...]) -> tuple[tuple[Expr, ...], Expr]:
+        """The conditions under which an adjoint, read at the indices of these axes, is not zero, and what it is there, where they leave an
+        axis one value, as those of a diagonal do: nothing else is sent on. No conditions where they do not."""
+        name = seed.tensor if isinstance(seed, Access) else ""
+        found = next((d for d in reversed(self.workspace.definitions) if isinstance(d, Define) and d.name == name), None)
+        if found is None or not isinstance(found.value, Apply) or found.value.op.name != "where":
+            return (), seed
+        condition, value, otherwise = found.value.args
+        plain = not any(isinstance(n, Reduce) for n in walk(value)) and not tensors_read(condition)
+        if not plain or not is_number(otherwise, 0) or without_fixed(found.axes, condition) == found.axes:
+            return (), seed
+        names = {axis.index: Index(own.index) for axis, own in zip(found.axes, axes, strict=True)}
+        return tuple(substitute(c, names) for c in conjuncts(condition)), substitute(value, names)
 
     def _expression(self, owner: str, outer: int) -> ExpressionAdjoint:
         def running(node: Reduce, place: Place) -> Expr | None:

@@ -39,6 +39,7 @@ from tensorexpr.codegen.schedule.schedule import Planned, schedule
 from tensorexpr.codegen.target import Gpu, Target
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Define, Definition, Expr, Index, Program, Reduce, Scan, Scatter
+from tensorexpr.simplify.passes.amounts import elements
 from tensorexpr.simplify.passes.inline import cheap_names, without_lost_checks
 from tensorexpr.traversal import read_occurrences, reads, tensors_read, walk
 
@@ -147,11 +148,17 @@ def shapes_of(program: Program) -> dict[str, tuple[Expr, ...]]:
 
 def _inline(s: Planned) -> None:
     program = s.state.program
-    chosen = [n for n in cheap_names(program) if not s.state.stage(n).parts.unproved]
+    parts = {d.name for d in program.definitions if isinstance(d, Define) and _is_part(d, program)}
+    chosen = [n for n in cheap_names(program) if n not in parts and not s.state.stage(n).parts.unproved]
     chosen += [n for n in _epilogues(program, s.state) if n not in chosen]
     chosen = without_lost_checks(program, [n for n in chosen if s.decisions.wanted(f"{n}: inline")])
     if chosen:
         s.inline(*chosen)
+
+
+def _is_part(d: Define, program: Program) -> bool:
+    """Whether a definition is a part of a tensor, which is not read through another name: it was made for products (`algebra.slices`)."""
+    return isinstance(d.value, Access) and elements(d.results[0][1].shape) < elements(program.types[d.value.tensor].shape)
 
 
 def _epilogues(program: Program, state: State) -> list[str]:

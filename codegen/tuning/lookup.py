@@ -15,10 +15,12 @@ from tensorexpr.algebra import (
     with_narrow_sums,
     with_recurrences,
     with_sent_values,
+    with_slices,
     with_sums_by_key,
     with_sums_by_place,
     without_carries,
     without_logarithms,
+    without_masks,
 )
 from tensorexpr.codegen import disk
 from tensorexpr.codegen.planners import autoschedule
@@ -51,9 +53,11 @@ def simplified(program: Program, target: Target) -> Program:
     found = simplify(factor_sums(without_carries(program), REGROUPED))
     apart = factor_sums(found, REGROUPED)  # what was written where it is read may have factors, too
     found = without_logarithms(found if apart is found else simplify(apart))
+    chosen = without_masks(found)
+    found = found if chosen is found else simplify(chosen)
     shaped = with_plain_shapes(found)
     found = with_sums_by_place(with_sums_by_key(found if shaped is found else simplify(shaped)))
-    return with_sent_values(with_recurrences(with_narrow_sums(found)))
+    return with_slices(with_sent_values(with_recurrences(with_narrow_sums(found))))
 
 
 def calls_digest(schedule: Planned) -> str:

@@ -4,19 +4,21 @@ What a schedule can reach is bounded by what the program says: a prefix sum writ
 The passes here change how much is computed, on simplified programs and before schedules, so that derivatives profit, too. They recognize
 no formulas: `sharing` asks the integer sets which terms many results have in common, `tables` makes running tables of them, `monoids`
 says what is carried, `counts` whether it pays, `recurrences` is the pass. Nothing is ever subtracted from what was added. `sums` carries
-sums of narrow numbers in the types that a machine adds them in, `places` sends few terms to where they belong and `keys` those that are
-looked for by key, `sent` computes what is sent in lanes, `carries` takes combiners apart whose components are sums and maxima,
-`logarithms` makes quotients of exponentials of their sums.
+sums of narrow numbers in the types that a machine adds them in, `keyed` sends points to their keys, `slices` makes tensors of the parts of
+one that products read apart, `carries` takes combiners apart whose components are sums and maxima, `logarithms` makes quotients of
+exponentials of their sums.
 """
 
 from __future__ import annotations
 
 from tensorexpr.algebra.carries import without_carries
-from tensorexpr.algebra.keys import with_sums_by_key
+from tensorexpr.algebra.keyed.keys import with_sums_by_key
+from tensorexpr.algebra.keyed.masks import without_masks
+from tensorexpr.algebra.keyed.places import with_sums_by_place
+from tensorexpr.algebra.keyed.sent import with_sent_values
 from tensorexpr.algebra.logarithms import without_logarithms
-from tensorexpr.algebra.places import with_sums_by_place
 from tensorexpr.algebra.recurrences import share_terms, with_recurrences
-from tensorexpr.algebra.sent import with_sent_values
+from tensorexpr.algebra.slices import with_slices
 from tensorexpr.algebra.sums import with_narrow_sums
 
 __all__ = [
@@ -24,8 +26,10 @@ __all__ = [
     "with_narrow_sums",
     "with_recurrences",
     "with_sent_values",
+    "with_slices",
     "with_sums_by_key",
     "with_sums_by_place",
     "without_carries",
     "without_logarithms",
+    "without_masks",
 ]

@@ -185,3 +185,25 @@ def test_what_stays(name):
     program = simplify(parse_program(f"x: f32[64] = input()\nids: i64[64] = input()\n{UNCHANGED[name]}\nreturn y\n"))
     assert with_recurrences(program) is program
     assert share_terms(program) is program
+
+
+def test_the_trace_of_a_product_computes_the_diagonal_forward_and_gradient() -> None:
+    a, b, head = te.placeholder((12, 20), name="a"), te.placeholder((20, 12), name="b"), te.placeholder((), name="head")
+    product = te.compute((12, 12), lambda i, j: te.sum(lambda k: a[i, k] * b[k, j], 20), name="p")
+    trace = te.compute((), lambda: te.sum(lambda i: product[i, i], 12), name="t")
+    gradient = te.gradient(trace, [a, b], head)
+    assert print_program(simplify(program_of([trace], [a, b]))).splitlines()[2:] == [
+        "t: f32 = sum(sum(a[i, k] * b[k, i] for k in range(20)) for i in range(12))",
+        "return t",
+    ]
+    assert print_program(simplify(program_of(list(gradient), [a, b, head]))).splitlines()[3:] == [
+        "a_bar[i, k]: f32[12, 20] = head[()] * b[k, i]",
+        "b_bar[k, j]: f32[20, 12] = head[()] * a[j, k]",
+        "return a_bar, b_bar",
+    ]
+    te.check_gradient(te.op(_trace_of_rows), np.random.default_rng(0).standard_normal((3, 12, 20)))
+
+
+def _trace_of_rows(x: te.Tensor) -> te.Tensor:
+    product = te.compute((3, 12, 12), lambda b, i, j: te.sum(lambda k: x[b, i, k] * x[b, j, k], 20))
+    return te.compute((3,), lambda b: te.sum(lambda i: te.sin(product[b, i, i]), 12))

@@ -16,7 +16,7 @@ from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Const, Expr, Index
 
-READS = 1 << 8
+READS = 1 << 6
 """Reads of each element from which on a copy is looked at."""
 GAIN = 1.5
 """How much costlier the lanes must be that the definition has without a copy."""

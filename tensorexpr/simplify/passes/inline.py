@@ -2,10 +2,10 @@
 
 `inline_definitions` does what it is told; `inline_cheap` chooses: a definition goes into its reader where no work is
 repeated (every element is read at most once, or there are no more reads than elements), or where the work is so small that
-repeating it costs less than storing it. Reductions stay where they are, but for sums of a few components that another sum reads once each
-(`k[i, j] = exp(-sum((x[i, e] - y[j, e])**2 for e in range(3)))` under a sum over j); so do outputs, the inits of scans and whatever a
-scatter or a scan makes. What only rearranges elements (the windows of a convolution as rows of a matrix) goes where its readers put
-together what it took apart.
+repeating it costs less than storing it. Reductions stay where they are, but for those of which few elements are read (the trace of a
+product), and sums of a few components that another sum reads once each (`k[i, j] = exp(-sum((x[i, e] - y[j, e])**2 for e in range(3)))`
+under a sum over j); so do outputs, the inits of scans and whatever a scatter or a scan makes. What only rearranges elements (the windows
+of a convolution as rows of a matrix) goes where its readers put together what it took apart.
 """
 
 from __future__ import annotations
@@ -59,6 +59,8 @@ MOST_READS = 4
 """A cheap definition that is read in more places than this is kept; one that only renames an element is never."""
 FEW = 4
 """Points of a reduction that goes where it is read, inside another one: components of a vector in space, whose sum takes no loop."""
+READ = 0.25
+"""Elements of a reduction that are read, of all of them, up to which each is computed where it is read."""
 ONCE = 1.5
 """Points of loops for each element that count as one read of each: borders count as if there were none."""
 MOST_NODES = 200
@@ -329,6 +331,8 @@ def _parts(expr: Expr) -> tuple[Expr, ...]:
 
 def _worth_inlining(definition: Define, places: list[Place]) -> bool:
     if any(isinstance(node, Reduce) for node in walk(definition.value)):
+        if _reads_few(definition, places):
+            return True
         return len(places) == 1 and (_is_summed_away(definition, places[0]) or _sums_in_order(definition, places[0]))
     if _renames_only(definition) or (_rearranges(definition) and all(_in_order(definition, place) for place in places)):
         return True
@@ -341,6 +345,12 @@ def _worth_inlining(definition: Define, places: list[Place]) -> bool:
         return True
     repeated = any(_reduced_again(place.reader, place.access, place.axes) for place in places)
     return cost <= CHEAP and loads <= 2 and len(places) <= MOST_READS and not repeated
+
+
+def _reads_few(definition: Define, places: list[Place]) -> bool:
+    """Whether one place reads few elements of all, as the trace of a product does: no more than `READ` of them."""
+    elements, points = _points(definition.axes), _points(places[0].axes) if len(places) == 1 else None
+    return elements is not None and points is not None and 0 < points <= READ * elements
 
 
 def _is_summed_away(definition: Define, place: Place) -> bool:

@@ -68,7 +68,7 @@ def with_sums_by_key(program: Program) -> Program:
 def _parts(d: Define, taken: set[str]) -> Iterator[Definition]:
     """A definition after the scatters that it reads; the scatter that it is."""
     found: dict[Expr, Expr] = {}
-    for e in _evaluated(d.value):
+    for e in evaluated(d.value):
         keyed = _keyed(e, d.axes) if isinstance(e, Reduce) and e not in found else None
         if keyed is None:
             continue
@@ -84,20 +84,20 @@ def _parts(d: Define, taken: set[str]) -> Iterator[Definition]:
     yield replace(d, value=bottom_up(d.value, lambda e: found.get(e, e))) if found else d
 
 
-def _evaluated(value: Expr) -> Iterator[Expr]:
+def evaluated(value: Expr) -> Iterator[Expr]:
     """What is evaluated at every point of a definition. A scatter has no choices around it, and what they leave out may read beyond a
     border (fuzz seed 3100000036)."""
     yield value
     if isinstance(value, Apply):
         for part in value.args[:1] if value.op.name == "where" else value.args:
-            yield from _evaluated(part)
+            yield from evaluated(part)
 
 
 def _keyed(e: Reduce, around: tuple[Axis, ...]) -> Keyed | None:
     """How a reduction in a definition of these axes looks for the points of a key; None where it does not, or where that costs less."""
     if e.where is None or not e.combiner.is_builtin or e.combiner.name not in ("sum", "prod", "max", "min") or e.dtype.bits < 32:
         return None
-    if any(isinstance(n, Reduce) for v in (*e.values, e.where) for n in walk(v)) or not all(map(_is_plain, (*around, *e.axes))):
+    if any(isinstance(n, Reduce) for v in (*e.values, e.where) for n in walk(v)) or not all(map(is_plain, (*around, *e.axes))):
         return None
     own = {axis.index for axis in e.axes}
     conditions = list(conjuncts(e.where))
@@ -151,7 +151,7 @@ def _terms(e: Expr, sign: int) -> Iterator[tuple[int, Expr]]:
         yield sign, e
 
 
-def _is_plain(axis: Axis) -> bool:
+def is_plain(axis: Axis) -> bool:
     """Whether an axis begins at 0 and has an extent of its own."""
     return axis.start == const(0) and not free_names(axis.stop) and not tensors_read(axis.stop)
 

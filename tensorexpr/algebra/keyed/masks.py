@@ -1,0 +1,170 @@
+"""Sums of products with 0 and 1 are sums over the points that have a 1.
+
+    t[s, d] = sum(where(key[i] == s, 1.0, 0.0) * x[i, d] for i in range(n))   -->   t[s, d] = sum(x[i, d] for i in range(n) if key[i] == s)
+
+A mask or a one-hot row is a product at every point; what is chosen is looked for by key, read at its place, or shared by prefixes. A
+product with 0 is NaN where the other factor is not finite. So the points that are not finite are looked for, too: the least and the
+greatest of what the condition compares, among them, tell whether one has a 0. These loops have no turn where all is finite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import nan
+
+from tensorexpr.algebra.keyed.keys import evaluated, is_plain
+from tensorexpr.dtypes import int64
+from tensorexpr.ir import (
+    Access,
+    Apply,
+    Axis,
+    Cast,
+    Combiner,
+    Const,
+    Define,
+    Definition,
+    Expr,
+    Index,
+    Program,
+    Reduce,
+    apply,
+    conjunction,
+    conjuncts,
+    const,
+)
+from tensorexpr.records import record, replace
+from tensorexpr.simplify.passes.amounts import points
+from tensorexpr.traversal import bottom_up, free_names, fresh_name, negate, substitute, walk
+
+GAIN = 8
+"""How many results go through the same points at least: what looking for those that are not finite costs is one of them."""
+FLIPPED = {"eq": "eq", "le": "ge", "ge": "le", "lt": "gt", "gt": "lt"}
+"""Comparisons with their sides exchanged."""
+
+
+@record
+class Chosen:
+    """A sum of a product with a mask: what else it multiplies, its conditions as (comparison, side of the points, side of the results),
+    and the axes around it that the points have."""
+
+    rest: Expr
+    conditions: tuple[tuple[str, Expr, Expr], ...]
+    around: tuple[Axis, ...]
+
+
+def without_masks(program: Program) -> Program:
+    """The program with conditions for factors that are 0 or 1, where many results go through the same points.
+
+    Requires: a simplified program. Ensures: every value is kept.
+    """
+    masks = {d.name: d for d in program.definitions if isinstance(d, Define) and _is_mask_of_points(d)}
+    taken = {*program.types, *program.sizes}
+    definitions: list[Definition] = []
+    for d in program.definitions:
+        if isinstance(d, Define):
+            found: dict[Expr, Expr] = {}
+            for e in evaluated(d.value):
+                chosen = _chosen(e, d.axes, masks) if isinstance(e, Reduce) and e not in found else None
+                if chosen is not None:
+                    assert isinstance(e, Reduce)
+                    made, found[e] = _without(e, chosen, d.name, taken)
+                    definitions += made
+            d = replace(d, value=bottom_up(d.value, lambda e, found=found: found.get(e, e))) if found else d  # type: ignore[misc]
+        definitions.append(d)
+    return program if len(definitions) == len(program.definitions) else replace(program, definitions=tuple(definitions))
+
+
+def _mask(e: Expr, masks: Mapping[str, Define]) -> Expr | None:
+    """The condition under which a factor is 1, where it is 0 else."""
+    if isinstance(e, Access) and e.tensor in masks and all(isinstance(i, Index | Const) for i in e.indices):
+        source = masks[e.tensor]
+        own = _mask(source.value, {})
+        return own and substitute(own, {a.index: i for a, i in zip(source.axes, e.indices, strict=True)})
+    if isinstance(e, Cast) and e.arg.dtype.is_bool:
+        return e.arg
+    if isinstance(e, Apply) and e.op.name == "where" and all(isinstance(part, Const) for part in e.args[1:]):
+        values = tuple(float(part.value) for part in e.args[1:] if isinstance(part, Const))
+        return e.args[0] if values == (1.0, 0.0) else negate(e.args[0]) if values == (0.0, 1.0) else None
+    return None
+
+
+def _is_mask_of_points(d: Define) -> bool:
+    """Whether a tensor is 0 or 1, by what is read at its own indices."""
+    condition = _mask(d.value, {})
+    reads = [n for n in walk(condition) if isinstance(n, Access)] if condition is not None else []
+    return condition is not None and all(map(is_plain, d.axes)) and all(isinstance(i, Index | Const) for n in reads for i in n.indices)
+
+
+def _chosen(e: Reduce, around: tuple[Axis, ...], masks: Mapping[str, Define]) -> Chosen | None:
+    """How a sum in a definition of these axes multiplies with a mask; None where it does not, or where that costs less."""
+    if e.combiner.name != "sum" or not e.combiner.is_builtin or e.where is not None or e.dtype.bits < 32:
+        return None
+    if any(isinstance(n, Reduce) for n in walk(e.values[0])) or not all(map(is_plain, (*around, *e.axes))):
+        return None
+    factors = list(_factors(e.values[0]))
+    own, outer = {a.index for a in e.axes}, {a.index: a for a in around}
+    for at, factor in enumerate(factors):
+        others = [*factors[:at], *factors[at + 1 :]]
+        condition = _mask(factor, masks) if others else None
+        if condition is None:
+            continue
+        rest = others[0]
+        for other in others[1:]:
+            rest = apply("mul", rest, other)
+        sides = [_sides(part, own) for part in conjuncts(condition)]
+        conditions = tuple(side for side in sides if side is not None)
+        used = {*free_names(rest), *(n for _, a, _ in conditions for n in free_names(a))} - own
+        results = {n for _, _, b in conditions for n in free_names(b)} - used
+        if len(conditions) == len(sides) and used | results <= outer.keys() and points([outer[n] for n in sorted(results)]) >= GAIN:
+            return Chosen(rest, conditions, tuple(a for a in around if a.index in used))
+    return None
+
+
+def _factors(e: Expr) -> Iterator[Expr]:
+    if isinstance(e, Apply) and e.op.name == "mul":
+        for part in e.args:
+            yield from _factors(part)
+    else:
+        yield e
+
+
+def _sides(condition: Expr, own: set[str]) -> tuple[str, Expr, Expr] | None:
+    """A comparison with what depends on the indices of a sum on its left, and what does not on its right."""
+    if not isinstance(condition, Apply) or condition.op.name not in FLIPPED or condition.args[0].dtype is not int64:
+        return None
+    left, right = condition.args
+    if own.isdisjoint(free_names(right)) and not own.isdisjoint(free_names(left)):
+        return condition.op.name, left, right
+    if own.isdisjoint(free_names(left)) and not own.isdisjoint(free_names(right)):
+        return FLIPPED[condition.op.name], right, left
+    return None
+
+
+def _without(e: Reduce, chosen: Chosen, name: str, taken: set[str]) -> tuple[list[Definition], Expr]:
+    """What tells where a product with 0 is NaN, and the sum without its mask."""
+    found: Expr = replace(e, values=(chosen.rest,), where=conjunction([apply(op, a, b) for op, a, b in chosen.conditions]))
+    if e.dtype.is_integer:
+        return [], found
+    largest, turns = fresh_name(f"{name}_largest", taken), fresh_name(f"{name}_turns", taken)
+    first = e.axes[0]
+    size = Reduce(Combiner("max"), (apply("abs", chosen.rest),), (*chosen.around, *e.axes), None)
+    is_finite = apply("isfinite", Access(largest, (), e.dtype))
+    made: list[Definition] = [
+        Define(largest, (), size),
+        Define(turns, (), apply("where", is_finite, const(0), first.stop)),
+    ]
+    axes = (replace(first, stop=apply("minimum", Access(turns, (), int64), first.stop)), *e.axes[1:])
+    infinite = negate(apply("isfinite", chosen.rest))
+    at = tuple(Index(a.index) for a in chosen.around)
+    beyond: list[Expr] = []
+    for op, a, b in chosen.conditions:
+        for combiner, comparison in (("min", {"eq": "lt", "ge": "lt", "gt": "le"}), ("max", {"eq": "gt", "le": "gt", "lt": "ge"})):
+            if op in comparison:
+                end = fresh_name(f"{name}_{combiner}", taken)
+                made.append(Define(end, chosen.around, Reduce(Combiner(combiner), (a,), axes, infinite)))
+                beyond.append(apply(comparison[op], Access(end, at, int64), b))
+    unchosen = beyond[0]
+    for other in beyond[1:]:
+        unchosen = apply("or", unchosen, other)
+    zero = Const(0, e.dtype)
+    return made, apply("add", found, apply("where", is_finite, zero, apply("where", unchosen, Const(nan, e.dtype), zero)))

@@ -1,0 +1,74 @@
+"""Factors that are 0 or 1 become conditions: the same values, where a product with 0 is NaN as well."""
+
+import numpy as np
+import pytest
+
+from tensorexpr.algebra import without_masks
+from tensorexpr.codegen.compile import build_program
+from tensorexpr.interpret import evaluate_program
+from tensorexpr.parse import parse_program
+from tensorexpr.simplify import simplify
+from tensorexpr.text import print_program
+from tensorexpr.verify import verify
+from tests.random_programs import random_inputs, random_program, random_sizes
+from tests.seeds import share_of
+
+INPUTS = "x: f32[12, 9] = input()\nt: i64[12] = input()\nb: f32[30, 12] = input()\n"
+MASKS = {
+    "by key": "y[s, d]: f32[30, 9] = sum(where(t[i] == s, 1.0, 0.0) * x[i, d] for i in range(12))\nreturn y\n",
+    "a cast": "y[s, d]: f32[30, 9] = sum(x[i, d] * f32(t[i] == s) for i in range(12))\nreturn y\n",
+    "a tensor": "o[i, s]: f32[12, 30] = where(t[i] == s, 1.0, 0.0)\n"
+    "y[s, d]: f32[30, 9] = sum(o[i, s] * x[i, d] for i in range(12))\nreturn y\n",
+    "zeros where it holds": "y[i, j]: f32[9, 12] = sum(where(k > j, 0.0, 1.0) * x[k, i] for k in range(12))\nreturn y\n",
+    "one row of many": "y[n, d]: f32[12, 9] = sum(x[v, d] * where(t[n] == v, 1.0, 0.0) for v in range(12))\nreturn y\n",
+    "prefixes": "y[i, j]: f32[9, 12] = 2.0 * sum(where(k <= j, 1.0, 0.0) * x[k, i] for k in range(12))\nreturn y\n",
+    "suffixes": "y[i, j]: f32[9, 12] = sum(where(k > j, 1.0, 0.0) * x[k, i] for k in range(12))\nreturn y\n",
+    "one in the other": "y[j]: f32[12] = sum(where(k >= j, 1.0, 0.0) * where(k < 7, x[k, 0], x[k, 1]) for k in range(12))\nreturn y\n",
+    "a band": "y[j]: f32[12] = sum(where(k >= j - 1 and k < j + 3, 1.0, 0.0) * (x[k, 1] * x[k, 2]) for k in range(12))\nreturn y\n",
+    "of two axes": "y[s]: f32[30] = sum(where(t[i] + d == s, 1.0, 0.0) * x[i, d] for i in range(12) for d in range(9))\nreturn y\n",
+}
+NOT_MASKS = {
+    "as many points": "y[i]: f32[30] = sum(where(k <= i, 1.0, 0.0) * b[i, k] for k in range(12))\nreturn y\n",
+    "other numbers": "y[s, d]: f32[30, 9] = sum(where(t[i] == s, 1.0, 0.5) * x[i, d] for i in range(12))\nreturn y\n",
+    "few results": "y[s, d]: f32[4, 9] = sum(where(t[i] == s, 1.0, 0.0) * x[i, d] for i in range(12))\nreturn y\n",
+    "a mask alone": "y[s]: f32[30] = sum(where(t[i] == s, 1.0, 0.0) for i in range(12))\nreturn y\n",
+}
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_masks_become_conditions_and_what_is_not_finite_is_found(name: str) -> None:
+    program = simplify(parse_program(INPUTS + MASKS[name]))
+    found = simplify(without_masks(program))
+    verify(found)
+    assert len(found.definitions) > len(program.definitions) and "1.0, 0.0)" not in print_program(found), print_program(found)
+    rng = np.random.default_rng(0)
+    compiled = build_program(found, single=True)
+    for number in range(12):
+        x = rng.standard_normal((12, 9)).astype(np.float32)
+        for _ in range(number // 2):
+            x[rng.integers(12), rng.integers(9)] = rng.choice([np.nan, np.inf, -np.inf, -0.0])
+        arrays = {"x": x, "t": rng.integers(-1, 13, 12), "b": rng.standard_normal((30, 12)).astype(np.float32)}
+        with np.errstate(invalid="ignore"):
+            (expected,), (value,) = (evaluate_program(p, arrays).values() for p in (program, found))
+        np.testing.assert_array_equal(expected, value)
+        np.testing.assert_allclose(compiled(*arrays.values()), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", NOT_MASKS)
+def test_products_that_no_mask_shortens_stay(name: str) -> None:
+    program = simplify(parse_program(INPUTS + NOT_MASKS[name]))
+    assert without_masks(program) is program
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_random_programs_keep_their_values(block: int) -> None:
+    for seed in share_of(range(93000 + 100 * block, 93000 + 100 * block + 30)):
+        program = simplify(random_program(seed))
+        found = without_masks(program)
+        if found is not program:
+            sizes = random_sizes(program, seed)
+            inputs = random_inputs(program, seed, sizes=sizes)
+            verify(found)
+            expected = evaluate_program(program, inputs, sizes)
+            for name, value in evaluate_program(found, inputs, sizes).items():
+                np.testing.assert_array_equal(value, expected[name], err_msg=f"seed {seed}: {name} of\n{print_program(found)}")
