@@ -52,7 +52,9 @@ def simplified(program: Program, target: Target) -> Program:
         return simplify(without_carries(program))
     found = simplify(factor_sums(without_carries(program), REGROUPED))
     apart = factor_sums(found, REGROUPED)  # what was written where it is read may have factors, too
-    found = without_logarithms(found if apart is found else simplify(apart))
+    found = found if apart is found else simplify(apart)
+    apart = without_logarithms(found)
+    found = found if apart is found else simplify(factor_sums(apart, REGROUPED))
     chosen = without_masks(found)
     found = found if chosen is found else simplify(chosen)
     shaped = with_plain_shapes(found)

@@ -50,8 +50,7 @@ def without_logarithms(program: Program) -> Program:
     for d in given:
         if isinstance(d, Define):
             found: dict[Expr, Expr] = {}
-            axes = {a.index: a for a in d.axes}
-            for e in _certain(d.value):
+            for e, axes in _computed(d.value, {a.index: a for a in d.axes}):
                 quotient = _quotient(e, defined) if _is(e, "exp") and e not in found else None
                 if quotient is None or not _fits(quotient.exponential, axes, forms, places, made, taken):
                     continue
@@ -140,6 +139,15 @@ def _certain(e: Expr) -> Iterator[Expr]:
     if not isinstance(e, Reduce | Access) and not _is(e, "where"):
         for child in children(e):
             yield from _certain(child)
+
+
+def _computed(e: Expr, axes: Mapping[str, Axis]) -> Iterator[tuple[Expr, Mapping[str, Axis]]]:
+    """As `_certain`, and what reductions over whole boxes compute; each with the axes around it."""
+    for part in _certain(e):
+        yield part, axes
+        if isinstance(part, Reduce) and part.where is None and all(a.start == const(0) and not free_names(a.stop) for a in part.axes):
+            for value in part.values:
+                yield from _computed(value, {**axes, **{a.index: a for a in part.axes}})
 
 
 def _is_sum(e: Expr, defined: Mapping[str, Define]) -> bool:

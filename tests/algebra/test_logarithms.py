@@ -16,6 +16,7 @@ QUOTIENTS = {
     "by its logsumexp": f"l[i]: f64[6] = m[i] + log({SUM})\np[i, j]: f64[6, 9] = exp(x[i, j] - l[i])\nreturn p\n",
     "of a log_softmax": f"s[i]: f64[6] = {SUM}\np[i, j]: f64[6, 9] = exp(x[i, j] - m[i] - log(s[i]))\nreturn p\n",
     "with both results": f"l[i]: f64[6] = log({SUM}) + m[i]\np[i, j]: f64[6, 9] = 2.0 * exp(x[i, j] - l[i])\nreturn l, p\n",
+    "in a sum": f"l[i]: f64[6] = m[i] + log({SUM})\nq[i]: f64[6] = sum(x[i, j] * exp(x[i, j] - l[i]) for j in range(9))\nreturn q\n",
     "in other axes": f"l[i]: f64[6] = m[i] + log({SUM})\np[k, i]: f64[9, 6] = exp(x[i, k] - l[i])\nreturn p\n",
 }
 STAYS = {
