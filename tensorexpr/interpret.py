@@ -1,7 +1,8 @@
 """The reference interpreter: the meaning of the language, as naive as possible.
 
 Loops in Python over the points of every axis, NumPy scalars of the exact dtype, `ops` for every operation. Each
-expression becomes a function of the loop indices once per definition; that is all the preparation there is. What the
+expression becomes a function of the loop indices once per definition, arithmetic of indices in one piece (`positions`); that is all the
+preparation there is. What the
 other rooms must agree with: integers wrap; `where` evaluates the branch taken alone; 16-bit sums and products are
 carried in float32 and rounded once; reductions fold left to right in row-major order; an index outside its tensor is an
 `OutOfBoundsError` whatever produced it.
@@ -40,12 +41,9 @@ from tensorexpr.ir import (
     TensorType,
 )
 from tensorexpr.ops import OPS, cast_value, scalar_cast, scalar_evaluate
+from tensorexpr.positions import Env, Positions, Thunk
 from tensorexpr.text import print_expr, print_type
 from tensorexpr.traversal import size_names, walk
-
-Env = dict[str, Any]
-"""Values of the loop indices and parameters around an expression."""
-Thunk = Callable[[Env], Any]
 
 
 def evaluate_program(program: Program, inputs: Mapping[str, np.ndarray], sizes: Mapping[str, int] | None = None) -> dict[str, np.ndarray]:
@@ -203,6 +201,7 @@ class _Machine:
     def __init__(self, sizes: Mapping[str, int], tensors: dict[str, np.ndarray]) -> None:
         self.sizes = {name: np.int64(value) for name, value in sizes.items()}
         self.tensors = tensors
+        self._positions: dict[str, Positions] = {}
         self._thunks: dict[tuple[int, str], tuple[Expr, Thunk]] = {}
 
     def run(self, definition: Definition, env: Env | None = None) -> None:
@@ -234,7 +233,7 @@ class _Machine:
         value = self.compile(definition.value, definition.name)
         names = [a.index for a in definition.axes]
         for point in np.ndindex(result.shape):
-            env.update((name, np.int64(i)) for name, i in zip(names, point, strict=True))
+            env.update(zip(names, point, strict=True))
             result[point] = value(env)
         self.tensors[definition.name] = result
 
@@ -264,7 +263,7 @@ class _Machine:
         where = None if definition.where is None else self.compile(definition.where, name)
         names = [axis.index for axis in definition.batch]
         for plan in np.ndindex(offsets.shape[:-1]):
-            env.update((index, np.int64(i)) for index, i in zip(names, plan, strict=True))
+            env.update(zip(names, plan, strict=True))
             found: list[tuple[int, int]] = []
             for position, _ in enumerate(self.points(definition.axes, name)(env)):
                 if where is None or where(env):
@@ -291,7 +290,7 @@ class _Machine:
             for (formal, _), array in zip(definition.states, current, strict=True):
                 self.tensors[formal] = array
             for inner in definition.body:
-                self.run(inner, env | {definition.step: np.int64(step)})
+                self.run(inner, env | {definition.step: step})
             current = [self.tensors[following] for following in definition.nexts]
             for result, array in zip(results, current, strict=True):
                 result[step] = array
@@ -309,7 +308,7 @@ class _Machine:
                 return
             index, start, stop = compiled[depth]
             for i in range(int(start(env)), int(stop(env))):
-                env[index] = np.int64(i)
+                env[index] = i
                 yield from visit(env, depth + 1)
 
         return visit
@@ -321,13 +320,24 @@ class _Machine:
             kept = self._thunks[id(expr), name] = (expr, self._made(expr, name))  # who is kept keeps its identity
         return kept[1]
 
+    def positions(self, name: str) -> Positions:
+        """Index arithmetic of the definition called `name`."""
+        if name not in self._positions:
+            self._positions[name] = Positions(self.sizes, lambda expr: self.compile(expr, name))
+        return self._positions[name]
+
     def _made(self, expr: Expr, name: str) -> Thunk:
+        found = self.positions(name).scalar(expr) if isinstance(expr, Apply) else None
+        if found is not None:
+            return found
         match expr:
             case Const(value, dtype):
                 scalar = _scalar(value, dtype)
                 return lambda env: scalar
-            case Index(index) | Param(index):
-                return lambda env: env[index]
+            case Index(index):
+                return lambda env: np.int64(env[index])
+            case Param(param):
+                return lambda env: env[param]
             case Size(size):
                 return lambda env: self.sizes[size]
             case Access():
@@ -349,12 +359,10 @@ class _Machine:
         raise AssertionError(type(expr))
 
     def access(self, expr: Access, name: str) -> Thunk:
-        indices = [self.compile(i, name) for i in expr.indices]
-        tensor = expr.tensor
+        place, tensor = self.positions(name).place(expr.indices), expr.tensor
 
         def element(env: Env) -> Any:
-            array = self.tensors[tensor]
-            at = tuple([index(env) for index in indices])
+            array, at = self.tensors[tensor], place(env)
             try:
                 if not at or min(at) >= 0:
                     return array[at]

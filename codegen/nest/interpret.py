@@ -1,8 +1,8 @@
 """A naive interpreter of loop nests: the oracle against which schedules, lowering and emitters are tested.
 
-Scalars are NumPy scalars, so every operation means what `ops.evaluate` says; loops of every kind run serially. Each
-array is checked on every access, and what a nest leaves uninitialized is poisoned (NaN, or the dtype's least value), so
-that a stray read or a read before a write shows. Each statement and expression becomes a function once, and then runs.
+Scalars are NumPy scalars, so every operation means what `ops.evaluate` says; indices are Python's integers (`positions`); loops of
+every kind run serially. Each array is checked on every access, and what a nest leaves uninitialized is poisoned (NaN, or the dtype's
+least value), so that a stray read or a read before a write shows. Each statement and expression becomes a function once, and then runs.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, LoopNe
 from tensorexpr.errors import InternalError, OutOfBoundsError
 from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, Size
 from tensorexpr.ops import scalar_cast, scalar_evaluate
+from tensorexpr.positions import Positions
 
-Env = dict[str, np.int64]
+Env = dict[str, int]
 Run = Callable[[Env], None]
-Place = tuple[np.int64, ...]
+Place = tuple[int, ...]
 
 
 def run_nest(nest: LoopNest, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, int] | None = None) -> dict[str, np.ndarray]:
@@ -42,6 +43,7 @@ class Machine:
         self.sizes = sizes
         self.arrays: dict[str, np.ndarray] = {c.name: c.data for c in nest.constants}
         self.visits: dict[str, int] = {}
+        self.positions = Positions(sizes, self.value)
         for buffer in (*nest.parameters, *nest.workspace):
             given = arrays.get(buffer.name)
             writes = buffer.memory == "workspace" or buffer.name in nest.writes
@@ -116,7 +118,7 @@ class Machine:
             if last > first:
                 self.visits[index] = self.visits.get(index, 0) + last - first
             for i in range(first, last):
-                env[index] = np.int64(i)
+                env[index] = i
                 for run in body:
                     run(env)
             if outer is None:
@@ -144,11 +146,10 @@ class Machine:
 
     def element(self, name: str, indices: tuple[Expr, ...]) -> Callable[[Env], tuple[np.ndarray, Place]]:
         """The array and the place in it that an access means; that it is not beyond the end is left to NumPy."""
-        values = [self.value(i) for i in indices]
+        placed = self.positions.place(indices)
 
         def place(env: Env) -> tuple[np.ndarray, Place]:
-            array = self.arrays[name]
-            at = tuple([value(env) for value in values])
+            array, at = self.arrays[name], placed(env)
             if len(at) == 1 < array.ndim:
                 array = array.reshape(-1)  # by position
             if len(at) != array.ndim or (at and min(at) < 0):
@@ -158,12 +159,15 @@ class Machine:
         return place
 
     def value(self, expr: Expr) -> Callable[[Env], Any]:
+        found = self.positions.scalar(expr) if isinstance(expr, Apply) else None
+        if found is not None:
+            return found
         match expr:
             case Const():
                 constant = expr.dtype.numpy.type(expr.value)
                 return lambda env: constant
             case Index(name):
-                return lambda env: env[name]
+                return lambda env: np.int64(env[name])
             case Size(name):
                 return lambda env: np.int64(self.sizes[name])
             case Access():
