@@ -199,11 +199,12 @@ class Model:
         found = np.zeros((len(LEVELS), len(plan.blocks), extents.shape[1]))
         if not self.summary.touches:
             return found
-        lines, runs = plan.traffic(extents, facts.caches)
+        lines, runs, alike = plan.traffic(extents, facts.caches)
         further = np.concatenate([lines[1:], np.zeros_like(lines[:1])])
         share = np.clip(1.0 - further / np.maximum(lines, _LEAST), 0.0, 1.0)
         each, jump = self._line
         times = share * (lines * each + np.minimum(runs * REACH, lines) * jump)
+        times[0] += np.maximum(alike * self._swap - times.sum(axis=0), 0.0)
         for level in range(len(LEVELS)):
             np.add.at(found[level], plan.touch_block, times[level])
         return found
@@ -223,6 +224,11 @@ class Model:
                     each[level, number] = facts.writes[level] - (facts.lines[level] if touch.updates else 0.0)
                 jump[level, number] = facts.jumps[level] - facts.lines[level]
         return each, jump
+
+    @cached_property
+    def _swap(self) -> Numbers:
+        """Nanoseconds in which a place of the first cache takes another line, by touch: what is stored goes back first."""
+        return np.array([self.facts.swaps[touch.store] for touch in self.summary.touches])[:, None]
 
     # --------------------------------------------------------------------------------------------------------- threads
 

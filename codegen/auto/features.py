@@ -344,10 +344,11 @@ class Plan:
     def _known(self) -> dict[int, tuple[Numbers, Numbers, Numbers, Numbers]]:
         return {}
 
-    def footprints(self, extents: Numbers) -> list[tuple[Numbers, Numbers, Numbers, Numbers]]:
+    def footprints(self, extents: Numbers) -> list[tuple[Numbers, Numbers, Numbers, Numbers, Numbers]]:
         """By depth d from 0: lines of each touch's segment while the loops of its path from d on run, runs of neighbouring lines among
         them, bytes of all that is touched then in the same loops, followed by those of the first caches that this takes, by touch: rows
-        that are a multiple of a cache's period apart take the same places; and the part of its segment that each touch is asked for."""
+        that are a multiple of a cache's period apart take the same places; the part of its segment that each touch is asked for; and
+        lines that come to one place of the first cache, for each that comes."""
         touches = self.summary.touches
         if not touches:
             return []
@@ -387,7 +388,7 @@ class Plan:
 
     def _united(
         self, depth: int, low: Numbers, high: Numbers, count: Numbers, points: Numbers
-    ) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+    ) -> tuple[Numbers, Numbers, Numbers, Numbers, Numbers]:
         order, starts, segment, node_of = self._segments(depth)
         whole, unit = self._extents[order][starts][..., None], self._units[order][starts][..., None]
         size = self._sizes[order][starts][:, None]
@@ -418,12 +419,15 @@ class Plan:
         for number, period in enumerate(self.periods):
             apart = self._places_apart(period)[order][starts][:, :-1, None]
             places = np.where(rows > 1, np.minimum(rows, apart) / rows * lines[:, None], np.inf)
-            crowded = np.maximum(period / LINE / np.maximum(places.min(axis=1, initial=np.inf), 1.0), 1.0)
-            np.add.at(bytes_[1 + number], node_of, lines * LINE * crowded)
-        return lines[segment], runs[segment], bytes_[:, node_of[segment]], part
+            taken = np.maximum(places.min(axis=1, initial=np.inf), 1.0)
+            np.add.at(bytes_[1 + number], node_of, lines * LINE * np.maximum(period / LINE / taken, 1.0))
+            if number == 0:
+                alike = 1.0 / taken
+        return lines[segment], runs[segment], bytes_[:, node_of[segment]], part, alike[segment]
 
-    def traffic(self, extents: Numbers, capacities: Sequence[int]) -> tuple[Numbers, Numbers]:
-        """Lines that touches get from beyond levels that hold so many bytes, and runs of neighbouring ones among them, by level."""
+    def traffic(self, extents: Numbers, capacities: Sequence[int]) -> tuple[Numbers, Numbers, Numbers]:
+        """Lines that touches get from beyond levels that hold so many bytes, and runs of neighbouring ones among them, by level; and those
+        that come to one place of the first cache, one after the other."""
         prints = self.footprints(extents)
         run = np.where(self._places[..., None] >= 0, extents[self._places], 1.0)
         around = np.concatenate([np.ones_like(run[:, :1]), np.cumprod(run, axis=1)], axis=1)
@@ -435,9 +439,10 @@ class Plan:
         asked *= np.array([t.share for t in self.summary.touches])[:, None]
         lines = np.einsum("ldtb,dtb->ltb", now, asked * np.array([p[0] for p in prints]))
         runs = np.einsum("ldtb,dtb->ltb", now, asked * np.array([p[1] for p in prints]))
-        return lines, np.maximum(runs, lines / self._run_lengths(prints))
+        alike = np.einsum("dtb,dtb->tb", now[0], asked * np.array([p[0] * p[4] for p in prints]))
+        return lines, np.maximum(runs, lines / self._run_lengths(prints)), alike
 
-    def _run_lengths(self, prints: Sequence[tuple[Numbers, Numbers, Numbers, Numbers]]) -> Numbers:
+    def _run_lengths(self, prints: Sequence[tuple[Numbers, ...]]) -> Numbers:
         """Lines that follow each other in time, by touch: of as many runs as the copies of one iteration have, which the loops around go on
         with up to the first that begins others. What lies side by side in memory may still be come to again and again."""
         lines, runs = (np.maximum(np.array([p[part] for p in prints]), 1.0) for part in (0, 1))

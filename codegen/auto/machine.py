@@ -72,6 +72,8 @@ class Facts:
     """A line from beyond each level at a place that no one foresaw, many under way at once."""
     writes: tuple[float, ...]
     """A line that is stored to and must be had first and be written back: into the second cache, the third, memory."""
+    swaps: tuple[float, float]
+    """A line that is read, and one that is stored to, where all fall on one place of the first cache: as often may it change hands."""
     stream: float
     """A line stored past the caches."""
     line_all: float
@@ -91,7 +93,7 @@ SAPPHIRE_RAPIDS = Facts(
     add_latency=0.57, forward=1.1,
     divide=2.6, divide_one=0.75, divide_integer=2.5, shuffle=0.25, load=0.13, across=0.28, store=0.24, gather=0.1, scatter=0.24,
     iteration=0.21, mispredicted=6.2, window=512, caches=(48 << 10, 2 << 20, 128 << 20), lines=(0.43, 2.2, 3.7), jumps=(0.55, 2.3, 5.5),
-    writes=(1.1, 2.2, 5.7), stream=2.5,
+    writes=(1.1, 2.2, 5.7), swaps=(2.8, 5.6), stream=2.5,
     line_all=3.4, page=25.0, fork=920.0, call=20.0, cores=1,
 )  # fmt: skip
 ZEN_4 = replace(
@@ -99,21 +101,21 @@ ZEN_4 = replace(
     auto_bits=512, unit_bits=256, instruction=0.037, arithmetic=0.22, latency=0.89, add_latency=0.67, forward=1.6,
     divide=2.4, divide_one=0.8, window=320,
     shuffle=0.22, load=0.22, across=0.44, store=0.44, gather=0.55, scatter=1.1, iteration=0.22, mispredicted=3.5,
-    lines=(0.45, 1.4, 3.2), jumps=(0.6, 2.0, 6.0), writes=(0.9, 2.2, 5.0), stream=2.5, line_all=1.0,
+    lines=(0.45, 1.4, 3.2), jumps=(0.6, 2.0, 6.0), writes=(0.9, 2.2, 5.0), swaps=(2.8, 5.6), stream=2.5, line_all=1.0,
 )  # fmt: skip
 AVX2 = replace(
     SAPPHIRE_RAPIDS, name="AVX2", source="Fog's instruction tables for Haswell to Alder Lake and Zen 3, at 4.0 GHz",
     vector_bits=256, auto_bits=256, unit_bits=256, registers=16, instruction=0.0625, arithmetic=0.125, latency=1.0, add_latency=1.0,
     forward=1.2,
     divide=1.25, divide_one=0.9, shuffle=0.25, load=0.125, across=0.25, store=0.25, gather=0.25, scatter=0.5, iteration=0.25,
-    mispredicted=4.2, window=224, lines=(0.5, 1.6, 4.0), jumps=(0.7, 2.5, 8.0), writes=(0.9, 2.5, 7.0), stream=3.5, line_all=2.5,
+    mispredicted=4.2, window=224, lines=(0.5, 1.6, 4.0), jumps=(0.7, 2.5, 8.0), writes=(0.9, 2.5, 7.0), swaps=(2.8, 5.6), stream=3.5, line_all=2.5,
 )  # fmt: skip
 NEON = replace(
     SAPPHIRE_RAPIDS, name="128 bits", source="optimization guides of Neoverse V1 and N2; Johnson's measurements of Apple's M1; at 3.0 GHz",
     vector_bits=128, auto_bits=128, unit_bits=128, registers=32, instruction=0.042, arithmetic=0.083, latency=1.33, add_latency=0.9,
     forward=1.6,
     divide=1.0, divide_one=0.5, shuffle=0.1, load=0.11, across=0.17, store=0.17, gather=0.2, scatter=0.25, iteration=0.33,
-    mispredicted=4.0, window=400, lines=(0.7, 1.4, 2.0), jumps=(1.0, 2.5, 5.0), writes=(1.0, 2.0, 3.0), stream=2.0, line_all=0.6,
+    mispredicted=4.0, window=400, lines=(0.7, 1.4, 2.0), jumps=(1.0, 2.5, 5.0), writes=(1.0, 2.0, 3.0), swaps=(2.8, 5.6), stream=2.0, line_all=0.6,
 )  # fmt: skip
 FACTS = (SAPPHIRE_RAPIDS, AVX2, NEON)
 
@@ -131,7 +133,7 @@ def of_gpu(gpu: GpuFacts) -> Facts:
         divide=cycle * 4, divide_one=cycle * 2, divide_integer=cycle * 20 / gpu.integer, shuffle=cycle / gpu.shuffle,
         load=cycle / gpu.wavefront, across=1.5 * cycle / gpu.wavefront, store=cycle / gpu.wavefront, gather=cycle / 4, scatter=cycle / 4,
         iteration=2 * cycle / gpu.issue, mispredicted=0.0, window=1 << 16, caches=(gpu.l1_bytes, gpu.l2_bytes, gpu.l2_bytes),
-        lines=levels, jumps=levels, writes=levels, stream=memory, line_all=64.0 / gpu.memory, page=0.0, fork=gpu.launch, call=2000.0,
+        lines=levels, jumps=levels, writes=levels, swaps=(second, second), stream=memory, line_all=64.0 / gpu.memory, page=0.0, fork=gpu.launch, call=2000.0,
         cores=gpu.cores,
     )  # fmt: skip
 

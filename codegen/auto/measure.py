@@ -42,6 +42,13 @@ _WAYS = 12
 
 
 _FACTS = "facts of a machine"
+_PLACE = """  %q = getelementptr i32, ptr %b, i64 %i
+  %j = load i32, ptr %q, align 4
+  %w = zext i32 %j to i64
+  %p = getelementptr i8, ptr %a, i64 %w
+"""
+_LOADED, _STORED = _PLACE + "  %x = load volatile float, ptr %p, align 4", _PLACE + "  store volatile float 1.0, ptr %p, align 4"
+"""An element that is loaded, or stored, at a place that is read from a list."""
 
 
 @cache
@@ -126,10 +133,6 @@ class _Bench:
                 after="\n".join(f"  store volatile float %y{k}, ptr %b, align 4" for k in range(4)),
             )
             / 4,
-        )
-        yield (
-            "divide_integer",
-            self._run("  %j = add i64 %i, 1000000007\n  %q = sdiv i64 9223372036854775783, %j\n  store volatile i64 %q, ptr %b"),
         )
         divided = "  %j = add i64 %i, 1000000007\n  %q = sdiv i64 9223372036854775783, %j\n  store volatile i64 %q, ptr %b, align 8"
         yield "divide_integer", self._run(divided)
@@ -264,11 +267,13 @@ no:"""
         while held * 2 < MEMORY and self._through(data[: held * 2], "read") < (lines[1] * lines[2]) ** 0.5:
             held *= 2  # more of a shared last cache than what is sure
         stream = _rounded(self._through(data[:MEMORY], "stream"))
+        swaps = tuple(_rounded(self._swapped(data, store)) for store in (False, True))
         everyone = min(_rounded(self._together(data)), lines[-1])
         return {
             "lines": tuple(lines),
             "writes": tuple(writes),
             "jumps": tuple(jumps),
+            "swaps": swaps,
             "stream": stream,
             "line_all": everyone,
             "caches": (*caches[:2], held),
@@ -326,13 +331,14 @@ done:
                 times.append(time.perf_counter() - began)
         return sorted(times)[len(times) // 8] / (n / 64) * 1e9
 
+    def _swapped(self, data: np.ndarray, store: bool) -> float:
+        """A line that is read or stored to, of columns of 4 MiB whose elements are a page apart."""
+        places = (np.arange(64)[:, None] * 64 + np.arange(1024) * 4096).astype(np.uint32).ravel()
+        return self._run(_STORED if store else _LOADED, arrays=(data, places), count=len(places))
+
     def _jumping(self, part: np.ndarray) -> float:
         """A line at a random place, of many that do not wait for each other."""
-        body = """  %q = getelementptr i32, ptr %b, i64 %i
-  %j = load i32, ptr %q, align 4
-  %w = zext i32 %j to i64
-  %p = getelementptr i8, ptr %a, i64 %w
-  %x = load volatile float, ptr %p, align 4"""
+        body = _LOADED
         count = min(part.nbytes // 64, 1 << 15)
         places = (np.random.default_rng(0).permutation(part.nbytes // 64)[:count] * 64).astype(np.uint32)
         if part.nbytes <= count * 64:

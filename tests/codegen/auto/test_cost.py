@@ -152,6 +152,15 @@ def test_rows_a_page_apart_crowd_each_other_out():
     assert apart[1] > 5 * apart[0]
 
 
+@pytest.mark.parametrize("body", ["Y[i, k] = A[k, i]", "Y[k, i] = A[i, k]"])
+def test_a_line_waits_for_the_place_that_it_shares(body):
+    loops = "for k in range(0, 512):\n    for i in range(0, 512):\n        "
+    times = [Model(summary_of(product(loops + body, 512, m, m), machine=X86), FACTS).explained().levels for m in (544, 512, 1024)]
+    own, half, all_ = (float(levels.sum()) for levels in times)
+    swap = FACTS.swaps[body.startswith("Y[i")]
+    assert own < half < all_ and all_ == pytest.approx(512 * 512 * swap, rel=0.3) and half == pytest.approx(all_ / 2, rel=0.3)
+
+
 def test_statements_that_fill_what_lanes_leave_out_store_whole_vectors():
     def stores(body):
         loop = "for k in range(0, 96):\n    for j in vectorize(range(0, 16)):\n"

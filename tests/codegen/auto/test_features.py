@@ -201,7 +201,7 @@ for i in range(0, 256):
 """
     plan = plan_of(nest_of(body, "Y: 256, 256", "A: 256, 256", "B: 256, 256"))
     capacities = [1 << bits for bits in range(9, 24)]
-    lines, runs = plan.traffic(plan.extents(), capacities)
+    lines, runs, _ = plan.traffic(plan.extents(), capacities)
     total = lines.sum(axis=(1, 2))
     assert (np.diff(total) <= 1e-6).all() and total[-1] == 0  # 768 KiB stay in 8 MiB between calls
     assert (runs <= lines + 1e-6).all()
