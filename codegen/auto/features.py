@@ -6,7 +6,8 @@ and once for each register of a vectorized loop that does.
 
 A *footprint* is what an access touches while some loops run: along each axis of the buffer the elements between the first and the
 last, or the product of the extents of the loops that move it, if that is less (Tiramisu and PolyMage take the former, the rectangular
-hull). What accesses that move together touch in common counts once. Lines are whole, and rows that follow each other without a gap are one.
+hull), and in all no more than these loops have iterations. What accesses that move together touch in common counts once. Lines are whole,
+and rows that follow each other without a gap are one.
 A level of memory delivers what does not stay there: data is loaded once for all iterations of the outermost loop of which one iteration
 touches no more than the level holds, and again for each iteration of the loops around (Adams et al. 2019; the ECM models of Hofmann, Fey
 and Wellein 2018 call it the layer condition). Functions are called again with the same arrays: what fits as a whole, stays.
@@ -362,6 +363,7 @@ class Plan:
         unit, whole = self._units[..., None], self._extents[..., None]
         count = np.minimum((high - low) / unit + 1.0, whole)
         points = np.ones((len(touches), extents.shape[1]))
+        tries = np.prod(count, axis=1)
         random = self._random
         found = []
         for depth in range(self._deepest, -1, -1):
@@ -372,7 +374,8 @@ class Plan:
                 grown = np.where(moved[:, :, depth] > 0, count * (more + 1.0), count)
                 count = np.minimum(np.minimum(grown, count + moved[:, :, depth] * more / unit), whole)
                 points = points * np.where(random[:, depth, None], run[:, depth], 1.0)
-            found.append(self._united(depth, low, high, count, points))
+                tries = tries * np.where((moved[:, :, depth] > 0).any(axis=1) | random[:, depth, None], more[:, 0] + 1.0, 1.0)
+            found.append(self._united(depth, low, high, count, points, tries))
         return found[::-1]
 
     @cached_property
@@ -387,7 +390,7 @@ class Plan:
         return np.array([bool(t.random) for t in self.summary.touches])
 
     def _united(
-        self, depth: int, low: Numbers, high: Numbers, count: Numbers, points: Numbers
+        self, depth: int, low: Numbers, high: Numbers, count: Numbers, points: Numbers, tries: Numbers
     ) -> tuple[Numbers, Numbers, Numbers, Numbers, Numbers]:
         order, starts, segment, node_of = self._segments(depth)
         whole, unit = self._extents[order][starts][..., None], self._units[order][starts][..., None]
@@ -403,6 +406,8 @@ class Plan:
             lines, runs = (np.minimum(both, np.add.reduceat(own, starts)) for both, own in zip((lines, runs), alone))
             part[order] = alone[0]
             part = self._part(depth, part)
+        often = np.add.reduceat(tries[order], starts)  # a diagonal is in a box of far more elements than iterations come to
+        lines, runs = np.minimum(lines, often), np.minimum(runs, often)
         if self._jumps.any():
             jumps = np.maximum.reduceat(self._jumps[order], starts)[:, None]
             tries = np.maximum.reduceat(points[order], starts)
@@ -534,12 +539,14 @@ def _lines(each: Numbers, hull: Numbers, whole: Numbers, size: Numbers) -> tuple
     """Lines and runs of neighbouring lines of elements in a box: `each` along every axis, spread over `hull` of `whole`."""
     axes = each.shape[1]
     length, rows = hull[:, axes - 1], np.ones_like(each[:, 0])
-    elements, full = each[:, axes - 1], hull[:, axes - 1] >= whole[:, axes - 1]
+    elements, pitch = each[:, axes - 1], np.where(np.isinf(whole[:, axes - 1]), 0.0, whole[:, axes - 1])
+    full = (whole[:, axes - 1] - length) * size < LINE  # less than a line is left out between one row and the next
     for axis in range(axes - 2, -1, -1):
-        length = np.where(full, length * hull[:, axis], length)
+        length = np.where(full, length + (hull[:, axis] - 1.0) * pitch, length)
         elements = np.where(full, elements * each[:, axis], elements)
         rows = np.where(full, rows, rows * each[:, axis])
-        full = full & (hull[:, axis] >= whole[:, axis])
+        pitch = pitch * np.where(np.isinf(whole[:, axis]), 0.0, whole[:, axis])
+        full = full & ((pitch - length) * size < LINE) & ~np.isinf(whole[:, axis])
     # A row that begins anywhere in a line meets one line more than it fills, but for the part of an element.
     met = np.minimum((length * size + LINE - size) / LINE, elements)
     met = np.where(full, np.minimum(np.maximum(length * size / LINE, 1.0), elements), np.maximum(met, 1.0))

@@ -108,14 +108,16 @@ AVX2 = replace(
     vector_bits=256, auto_bits=256, unit_bits=256, registers=16, instruction=0.0625, arithmetic=0.125, latency=1.0, add_latency=1.0,
     forward=1.2,
     divide=1.25, divide_one=0.9, shuffle=0.25, load=0.125, across=0.25, store=0.25, gather=0.25, scatter=0.5, iteration=0.25,
-    mispredicted=4.2, window=224, lines=(0.5, 1.6, 4.0), jumps=(0.7, 2.5, 8.0), writes=(0.9, 2.5, 7.0), swaps=(2.8, 5.6), stream=3.5, line_all=2.5,
+    mispredicted=4.2, window=224, lines=(0.5, 1.6, 4.0), jumps=(0.7, 2.5, 8.0), writes=(0.9, 2.5, 7.0),
+    swaps=(2.8, 5.6), stream=3.5, line_all=2.5,
 )  # fmt: skip
 NEON = replace(
     SAPPHIRE_RAPIDS, name="128 bits", source="optimization guides of Neoverse V1 and N2; Johnson's measurements of Apple's M1; at 3.0 GHz",
     vector_bits=128, auto_bits=128, unit_bits=128, registers=32, instruction=0.042, arithmetic=0.083, latency=1.33, add_latency=0.9,
     forward=1.6,
     divide=1.0, divide_one=0.5, shuffle=0.1, load=0.11, across=0.17, store=0.17, gather=0.2, scatter=0.25, iteration=0.33,
-    mispredicted=4.0, window=400, lines=(0.7, 1.4, 2.0), jumps=(1.0, 2.5, 5.0), writes=(1.0, 2.0, 3.0), swaps=(2.8, 5.6), stream=2.0, line_all=0.6,
+    mispredicted=4.0, window=400, lines=(0.7, 1.4, 2.0), jumps=(1.0, 2.5, 5.0), writes=(1.0, 2.0, 3.0),
+    swaps=(2.8, 5.6), stream=2.0, line_all=0.6,
 )  # fmt: skip
 FACTS = (SAPPHIRE_RAPIDS, AVX2, NEON)
 
@@ -133,7 +135,8 @@ def of_gpu(gpu: GpuFacts) -> Facts:
         divide=cycle * 4, divide_one=cycle * 2, divide_integer=cycle * 20 / gpu.integer, shuffle=cycle / gpu.shuffle,
         load=cycle / gpu.wavefront, across=1.5 * cycle / gpu.wavefront, store=cycle / gpu.wavefront, gather=cycle / 4, scatter=cycle / 4,
         iteration=2 * cycle / gpu.issue, mispredicted=0.0, window=1 << 16, caches=(gpu.l1_bytes, gpu.l2_bytes, gpu.l2_bytes),
-        lines=levels, jumps=levels, writes=levels, swaps=(second, second), stream=memory, line_all=64.0 / gpu.memory, page=0.0, fork=gpu.launch, call=2000.0,
+        lines=levels, jumps=levels, writes=levels, swaps=(second, second),
+        stream=memory, line_all=64.0 / gpu.memory, page=0.0, fork=gpu.launch, call=2000.0,
         cores=gpu.cores,
     )  # fmt: skip
 

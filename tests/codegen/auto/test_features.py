@@ -1,6 +1,7 @@
 """What is counted of a nest is what the interpreter, or an enumeration, counts."""
 
 import itertools
+import math
 import random
 
 import numpy as np
@@ -172,9 +173,23 @@ def test_footprints_are_the_elements_that_are_touched(indices, monkeypatch):
                 {name for name in names[depth:] if any(name in index for index in indices)}
             )
             if any(sum(name in index for index in indices) > 1 for name in names[depth:]):
-                assert got >= wanted - 1e-6, (names[depth:], shared)  # one loop moves two axes: the box around a diagonal
+                # One loop moves two axes: no more than the box around a diagonal, nor than there are iterations.
+                often = math.prod(extents[name] for name in names[depth:] if any(name in index for index in indices))
+                assert wanted - 1e-6 <= got <= often + 1e-6, (names[depth:], shared)
             else:
                 assert got == pytest.approx(wanted), names[depth:]
+
+
+def test_rows_less_than_a_line_apart_are_one_run_of_lines():
+    for columns, first, left in ((6, 2, 2), (24, 0, 12), (40, 4, 16)):
+        body = f"for i in range(0, 4000):\n    for j in range(0, {columns - left}):\n        Y[i, j] = A[i, j + {first}]"
+        plan = plan_of(nest_of(body, f"Y: 4000, {columns - left}", f"A: 4000, {columns}"))
+        read = next(n for n, touch in enumerate(plan.summary.touches) if not touch.store)
+        lines, runs, *_ = plan.footprints(plan.extents())[0]
+        near = left * 4 < features.LINE
+        assert (runs[read, 0] == 1) == near
+        if near:
+            assert lines[read, 0] == pytest.approx(4000 * columns * 4 / features.LINE, rel=0.01)
 
 
 def test_overlapping_reads_count_once(monkeypatch):
