@@ -45,31 +45,21 @@ from tensorexpr.kernels.elementwise.broadcast import (
     copysign,
     div,
     entr,
-    eq,
     float_power,
     floor_divide,
     fmax,
     fmin,
     fmod,
-    ge,
-    gt,
     heaviside,
     hypot,
-    isclose,
-    le,
     lerp,
     logaddexp,
     logaddexp2,
-    logical_and,
-    logical_or,
-    logical_xor,
     logit,
-    lt,
     maximum,
     minimum,
     mul,
     nan_to_num,
-    ne,
     pow,
     remainder,
     rsub,
@@ -79,6 +69,25 @@ from tensorexpr.kernels.elementwise.broadcast import (
     where,
     xlog1py,
     xlogy,
+)
+from tensorexpr.kernels.elementwise.comparisons import (
+    eq,
+    ge,
+    gt,
+    isclose,
+    isfinite,
+    isinf,
+    isnan,
+    isneginf,
+    isposinf,
+    le,
+    logical_and,
+    logical_not,
+    logical_or,
+    logical_xor,
+    lt,
+    ne,
+    signbit,
 )
 from tensorexpr.kernels.elementwise.unary import (
     abs,
@@ -101,17 +110,11 @@ from tensorexpr.kernels.elementwise.unary import (
     expm1,
     floor,
     frac,
-    isfinite,
-    isinf,
-    isnan,
-    isneginf,
-    isposinf,
     lgamma,
     log,
     log1p,
     log2,
     log10,
-    logical_not,
     ndtr,
     neg,
     positive,
@@ -122,7 +125,6 @@ from tensorexpr.kernels.elementwise.unary import (
     sgn,
     sigmoid,
     sign,
-    signbit,
     sin,
     sinh,
     sqrt,
@@ -207,11 +209,8 @@ from tensorexpr.kernels.products.pairwise import (
     squared_distance,
 )
 from tensorexpr.kernels.products.recurrent import gru, gru_cell, lstm, lstm_cell, rnn, rnn_cell
+from tensorexpr.kernels.rearranging.embedding import embedding, embedding_bag
 from tensorexpr.kernels.rearranging.indexing import (
-    bincount,
-    csr_matmul,
-    embedding,
-    embedding_bag,
     gather,
     gather_nd,
     index_add,
@@ -220,16 +219,9 @@ from tensorexpr.kernels.rearranging.indexing import (
     index_select,
     masked_fill,
     one_hot,
-    ragged_row_sum,
     scatter,
     scatter_add,
     scatter_reduce,
-    segment_max,
-    segment_mean,
-    segment_min,
-    segment_prod,
-    segment_softmax,
-    segment_sum,
     take,
     take_along_axis,
     take_along_dim,
@@ -295,6 +287,17 @@ from tensorexpr.kernels.rearranging.rearrange import (
     unflatten,
     unsqueeze,
 )
+from tensorexpr.kernels.rearranging.segments import (
+    bincount,
+    csr_matmul,
+    ragged_row_sum,
+    segment_max,
+    segment_mean,
+    segment_min,
+    segment_prod,
+    segment_softmax,
+    segment_sum,
+)
 from tensorexpr.kernels.reductions.cumulative import (
     cummax,
     cummin,
@@ -342,14 +345,16 @@ from tensorexpr.kernels.reductions.reductions import (
     vector_norm,
 )
 from tensorexpr.kernels.reductions.softmax import log_softmax, masked_softmax, softmax, softmin
-from tensorexpr.kernels.reductions.topk import (
-    argsort,
-    kthvalue,
-    median,
-    msort,
-    quantile,
-    sort,
-    topk,
+from tensorexpr.kernels.reductions.topk import argsort, kthvalue, median, msort, quantile, sort, topk
+from tensorexpr.kernels.windowed.adaptive import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_avg_pool3d,
+    adaptive_max_pool1d,
+    adaptive_max_pool2d,
+    adaptive_max_pool3d,
+    global_avg_pool,
+    global_max_pool,
 )
 from tensorexpr.kernels.windowed.convolution import (
     causal_conv1d,
@@ -380,17 +385,9 @@ from tensorexpr.kernels.windowed.folding import (
 from tensorexpr.kernels.windowed.interpolation import interpolate
 from tensorexpr.kernels.windowed.padding import pad
 from tensorexpr.kernels.windowed.pooling import (
-    adaptive_avg_pool1d,
-    adaptive_avg_pool2d,
-    adaptive_avg_pool3d,
-    adaptive_max_pool1d,
-    adaptive_max_pool2d,
-    adaptive_max_pool3d,
     avg_pool1d,
     avg_pool2d,
     avg_pool3d,
-    global_avg_pool,
-    global_max_pool,
     lp_pool1d,
     lp_pool2d,
     max_pool1d,
@@ -434,11 +431,21 @@ __all__ = [
     "celu", "elu", "geglu", "gelu", "glu", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "logsigmoid", "mish",
     "prelu", "reglu", "relu", "relu6", "selu", "silu", "softcap", "softplus", "softshrink", "softsign", "swiglu", "tanhshrink",
     "threshold",
+    # adaptive
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d",
+    "adaptive_max_pool3d", "global_avg_pool", "global_max_pool",
     # attention
     "alibi_attention", "linear_attention", "relative_position_attention", "rotary_embedding", "scaled_dot_product_attention",
     "sliding_window_attention",
+    # broadcast
+    "add", "addcdiv", "addcmul", "atan2", "clamp", "clamp_max", "clamp_min", "copysign", "div", "entr", "float_power",
+    "floor_divide", "fmax", "fmin", "fmod", "heaviside", "hypot", "lerp", "logaddexp", "logaddexp2", "logit", "maximum", "minimum",
+    "mul", "nan_to_num", "pow", "remainder", "rsub", "sinc", "sub", "true_divide", "where", "xlog1py", "xlogy",
     # classification
     "cross_entropy", "dice_loss", "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss", "nll_loss",
+    # comparisons
+    "eq", "ge", "gt", "isclose", "isfinite", "isinf", "isnan", "isneginf", "isposinf", "le", "logical_and", "logical_not",
+    "logical_or", "logical_xor", "lt", "ne", "signbit",
     # convolution
     "causal_conv1d", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "local_conv1d",
     "local_conv2d", "separable_conv1d", "separable_conv2d",
@@ -447,29 +454,25 @@ __all__ = [
     # ctc
     "ctc_loss",
     # cumulative
-    "cummax", "cummin", "cumprod", "cumsum", "cumulative_trapezoid", "diff", "ema", "linear_recurrence", "logcumsumexp", "trapezoid",
-    "trapz",
+    "cummax", "cummin", "cumprod", "cumsum", "cumulative_trapezoid", "diff", "ema", "linear_recurrence", "logcumsumexp",
+    "trapezoid", "trapz",
     # einsum
     "einsum",
-    # elementwise
-    "add", "addcdiv", "addcmul", "atan2", "clamp", "clamp_max", "clamp_min", "copysign", "div", "entr", "eq", "float_power",
-    "floor_divide", "fmax", "fmin", "fmod", "ge", "gt", "heaviside", "hypot", "isclose", "le", "lerp", "logaddexp", "logaddexp2",
-    "logical_and", "logical_or", "logical_xor", "logit", "lt", "maximum", "minimum", "mul", "nan_to_num", "ne", "pow", "remainder",
-    "rsub", "sinc", "sub", "true_divide", "where", "xlog1py", "xlogy",
+    # embedding
+    "embedding", "embedding_bag",
     # filters
     "bilateral_filter", "guided_filter", "joint_bilateral_filter", "non_local_means",
     # folding
-    "channel_shuffle", "depth_to_space", "fold", "nchw_to_nchwc", "nchwc_to_nchw", "pixel_shuffle", "pixel_unshuffle", "space_to_depth",
-    "unfold",
+    "channel_shuffle", "depth_to_space", "fold", "nchw_to_nchwc", "nchwc_to_nchw", "pixel_shuffle", "pixel_unshuffle",
+    "space_to_depth", "unfold",
     # indexing
-    "bincount", "csr_matmul", "embedding", "embedding_bag", "gather", "gather_nd", "index_add", "index_copy", "index_fill",
-    "index_select", "masked_fill", "one_hot", "ragged_row_sum", "scatter", "scatter_add", "scatter_reduce", "segment_max",
-    "segment_mean", "segment_min", "segment_prod", "segment_softmax", "segment_sum", "take", "take_along_axis", "take_along_dim",
+    "gather", "gather_nd", "index_add", "index_copy", "index_fill", "index_select", "masked_fill", "one_hot", "scatter",
+    "scatter_add", "scatter_reduce", "take", "take_along_axis", "take_along_dim",
     # interpolation
     "interpolate",
     # linear
-    "addbmm", "addmm", "addmv", "addr", "baddbmm", "bilinear", "bmm", "cross", "dot", "inner", "kron", "linear", "matmul", "matrix_power",
-    "mm", "multi_dot", "mv", "outer", "tensordot", "vdot", "vecdot",
+    "addbmm", "addmm", "addmv", "addr", "baddbmm", "bilinear", "bmm", "cross", "dot", "inner", "kron", "linear", "matmul",
+    "matrix_power", "mm", "multi_dot", "mv", "outer", "tensordot", "vdot", "vecdot",
     # losses
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "gaussian_nll_loss", "huber_loss", "kl_div", "l1_loss", "mse_loss",
     "poisson_nll_loss", "sigmoid_focal_loss", "smooth_l1_loss", "soft_margin_loss",
@@ -486,16 +489,15 @@ __all__ = [
     "cauchy_product", "cdist", "gaussian_logsumexp", "gaussian_product", "kmeans_step", "laplacian_product", "nearest_neighbor",
     "pdist", "sinkhorn_step", "soft_dtw", "squared_distance",
     # parts
-    "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "cat", "chunk", "column_stack", "concatenate", "dsplit", "dstack", "hsplit",
-    "hstack", "narrow", "select", "select_scatter", "slice_axis", "slice_scatter", "split", "stack", "tensor_split", "unbind", "vsplit",
-    "vstack",
+    "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "cat", "chunk", "column_stack", "concatenate", "dsplit", "dstack",
+    "hsplit", "hstack", "narrow", "select", "select_scatter", "slice_axis", "slice_scatter", "split", "stack", "tensor_split",
+    "unbind", "vsplit", "vstack",
     # pooling
-    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d",
-    "adaptive_max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "global_avg_pool", "global_max_pool", "lp_pool1d", "lp_pool2d",
-    "max_pool1d", "max_pool2d", "max_pool3d", "max_unpool1d", "max_unpool2d", "max_unpool3d",
+    "avg_pool1d", "avg_pool2d", "avg_pool3d", "lp_pool1d", "lp_pool2d", "max_pool1d", "max_pool2d", "max_pool3d", "max_unpool1d",
+    "max_unpool2d", "max_unpool3d",
     # rearrange
-    "broadcast_to", "expand", "flatten", "flip", "fliplr", "flipud", "meshgrid", "moveaxis", "movedim", "permute", "ravel", "repeat",
-    "repeat_interleave", "reshape", "roll", "rot90", "squeeze", "tile", "transpose", "unflatten", "unsqueeze",
+    "broadcast_to", "expand", "flatten", "flip", "fliplr", "flipud", "meshgrid", "moveaxis", "movedim", "permute", "ravel",
+    "repeat", "repeat_interleave", "reshape", "roll", "rot90", "squeeze", "tile", "transpose", "unflatten", "unsqueeze",
     # recurrent
     "gru", "gru_cell", "lstm", "lstm_cell", "rnn", "rnn_cell",
     # reductions
@@ -503,6 +505,9 @@ __all__ = [
     "norm", "prod", "std", "std_mean", "sum", "var", "var_mean", "vector_norm",
     # sampling
     "affine_grid", "bilinear_lookup", "deform_conv2d", "grid_sample", "roi_align", "warp",
+    # segments
+    "bincount", "csr_matmul", "ragged_row_sum", "segment_max", "segment_mean", "segment_min", "segment_prod", "segment_softmax",
+    "segment_sum",
     # softmax
     "log_softmax", "masked_softmax", "softmax", "softmin",
     # stencils
@@ -511,8 +516,7 @@ __all__ = [
     # topk
     "argsort", "kthvalue", "median", "msort", "quantile", "sort", "topk",
     # unary
-    "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "deg2rad", "digamma", "erf", "erfc", "erfinv", "exp",
-    "exp2", "expm1", "floor", "frac", "isfinite", "isinf", "isnan", "isneginf", "isposinf", "lgamma", "log", "log10", "log1p", "log2",
-    "logical_not", "ndtr", "neg", "positive", "rad2deg", "reciprocal", "round", "rsqrt", "sgn", "sigmoid", "sign", "signbit", "sin", "sinh",
-    "sqrt", "square", "tan", "tanh", "trunc",
+    "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "deg2rad", "digamma", "erf", "erfc", "erfinv",
+    "exp", "exp2", "expm1", "floor", "frac", "lgamma", "log", "log10", "log1p", "log2", "ndtr", "neg", "positive", "rad2deg",
+    "reciprocal", "round", "rsqrt", "sgn", "sigmoid", "sign", "sin", "sinh", "sqrt", "square", "tan", "tanh", "trunc",
 ]  # fmt: skip

@@ -1,9 +1,10 @@
-"""Writes docs/kernels.md, the list of the kernel library, from docstrings: `python scripts/kernel_reference.py`. A test compares it."""
+"""Writes docs/kernels.md, the kernel library from its docstrings: `python scripts/kernel_reference.py`. A test compares."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import re
 from pathlib import Path
 
 from tensorexpr import kernels
@@ -15,7 +16,7 @@ HEAD = """# Kernels
 `from tensorexpr import kernels`: operations in index notation, each a definition of a few lines in `kernels/`, compiled and
 differentiated like any operation of your own. Called on arrays they run, called on tensors they compose; `te.vjp`, `te.jvp` and `te.grad`
 take them at every order. Names, argument order and conventions are PyTorch's where PyTorch has the operation (with `axis` for `dim`,
-and options by keyword); docstrings have formulas, shapes, errors and sources.
+and options by keyword). Each has its formula, shapes, errors and source here, and an example (`np` is NumPy).
 
 ```python
 >>> import numpy as np, tensorexpr as te
@@ -44,22 +45,26 @@ def signature(name: str) -> str:
     return f"{name}{found.replace(parameters=plain, return_annotation=inspect.Signature.empty)}"
 
 
-def row(name: str) -> str:
-    """One line of the table: the call, and the first paragraph of the docstring."""
-    paragraph = " ".join((inspect.getdoc(getattr(kernels, name)) or "").split("\n\n")[0].split())
-    return f"| `{signature(name)}` | {paragraph.replace('|', chr(92) + '|')} |"
+def shown(text: str) -> str:
+    """A docstring as Markdown: examples are blocks, which look as they do in an interpreter (tests/kernels/test_examples.py runs them)."""
+    return re.sub(r"(^>>> .*(?:\n(?!\n).*)*)", lambda match: f"```pycon\n{match[0]}\n```", text, flags=re.MULTILINE)
+
+
+def entry(name: str) -> str:
+    """A kernel: its name, the call, and its docstring."""
+    return f"### {name}\n\n`{signature(name)}`\n\n{shown(inspect.getdoc(getattr(kernels, name)) or '')}\n"
 
 
 def page() -> str:
-    """The whole page: a table per file, headed by the first line of the file's docstring."""
+    """The whole page: a section per file, headed by the first paragraph of the file's docstring."""
     files: dict[str, list[str]] = {}
     for name in kernels.__all__:
         files.setdefault(module_of(name), []).append(name)
     parts = [HEAD]
-    for module in sorted(files, key=lambda name: name.rsplit(".", 1)[-1]):
-        title = module.rsplit(".", 1)[-1]
+    for module in sorted(files):
+        room, title = module.split(".")[-2:]
         about = " ".join((inspect.getdoc(importlib.import_module(module)) or "").split("\n\n")[0].split())
-        parts.append(f"## {title}\n\n{about}\n\n| | |\n|---|---|\n" + "\n".join(map(row, files[module])) + "\n")
+        parts.append(f"## {room.capitalize()}: {title}\n\n{about}\n\n" + "\n".join(map(entry, sorted(files[module]))))
     return "\n".join(parts)
 
 

@@ -112,3 +112,20 @@ def senders(
     places = [m if step == 1 else m // step for m, step in zip(ahead, stride, strict=True)]
     exact = [m % step == 0 for m, step in zip(ahead, stride, strict=True) if step > 1]
     return places, every(exact) if exact else None
+
+
+def digits_of(flat: Any, extents: Sequence[Any]) -> tuple[Any, ...]:
+    """The indices along axes of `extents` of an element, from its row-major number."""
+    digits: list[Any] = []
+    for extent in reversed(extents[1:]):
+        digits.append(flat % extent)
+        flat = flat // extent
+    return (flat, *reversed(digits))
+
+
+def flat_place(indices: Sequence[Any], extents: Sequence[Any]) -> Any:
+    """The row-major number of an element."""
+    flat = indices[0]
+    for index, extent in zip(indices[1:], extents[1:], strict=True):
+        flat = flat * extent + index
+    return flat

@@ -30,19 +30,31 @@ def _positive(name: str, value: float) -> None:
 
 @te.op
 def relu(x: te.Tensor) -> te.Tensor:
-    """`max(x, 0)`; derivative 0 at 0."""
+    """`max(x, 0)`; derivative 0 at 0.
+
+    >>> kernels.relu(np.array([-1.0, 0.0, 2.0]))
+    array([0., 0., 2.])
+    """
     return _each(x, lambda v: te.where(v <= 0, 0, v))
 
 
 @te.op
 def relu6(x: te.Tensor) -> te.Tensor:
-    """`min(max(x, 0), 6)`; derivative 0 at both bounds."""
+    """`min(max(x, 0), 6)`; derivative 0 at both bounds.
+
+    >>> kernels.relu6(np.array([-1.0, 3.0, 8.0]))
+    array([0., 3., 6.])
+    """
     return _each(x, lambda v: _bounded(v, 0, 6))
 
 
 @te.op
 def hardtanh(x: te.Tensor, *, min_val: Any = -1.0, max_val: float = 1.0) -> te.Tensor:
-    """`x` brought into `min_val .. max_val`; derivative 0 at both bounds. `ArgumentError` unless min_val <= max_val."""
+    """`x` brought into `min_val .. max_val`; derivative 0 at both bounds. `ArgumentError` unless min_val <= max_val.
+
+    >>> kernels.hardtanh(np.array([-3.0, 0.5, 3.0]), max_val=2.0)
+    array([-1. ,  0.5,  2. ])
+    """
     if not min_val <= max_val:
         raise bad(f"hardtanh: expected a min_val of at most max_val, got {min_val!r} and {max_val!r}")
     return _each(x, lambda v: _bounded(v, min_val, max_val))
@@ -54,13 +66,22 @@ def _bounded(v: Any, low: float, high: float) -> te.Scalar:
 
 @te.op
 def leaky_relu(x: te.Tensor, *, negative_slope: float = 0.01) -> te.Tensor:
-    """`x` where it is positive, else `negative_slope * x`."""
+    """`x` where it is positive, else `negative_slope * x`.
+
+    >>> kernels.leaky_relu(np.array([-1.0, 2.0]), negative_slope=0.1)
+    array([-0.1,  2. ])
+    """
     return _each(x, lambda v: te.where(v > 0, v, negative_slope * v))
 
 
 @te.op
 def prelu(x: te.Tensor, weight: te.Tensor) -> te.Tensor:
-    """`x` where it is positive, else `weight * x`: one weight for all, or one for each channel (axis 1 of `x`, axis 0 of a vector)."""
+    """`x` where it is positive, else `weight * x`: one weight for all, or one for each channel (axis 1 of `x`, axis 0 of a vector).
+
+    >>> kernels.prelu(np.array([[-1.0, -1.0], [2.0, 2.0]]), np.array([0.1, 0.5]))
+    array([[-0.1, -0.5],
+           [ 2. ,  2. ]])
+    """
     if weight.ndim > 1:
         raise bad(f"prelu: expected a weight of at most 1 axis, got {weight.ndim}")
     single = weight.ndim == 0 or is_one(weight.shape[0])
@@ -77,20 +98,32 @@ def prelu(x: te.Tensor, weight: te.Tensor) -> te.Tensor:
 
 @te.op
 def threshold(x: te.Tensor, *, threshold: Any, value: Any) -> te.Tensor:
-    """`x` where it is above `threshold`, else `value`."""
+    """`x` where it is above `threshold`, else `value`.
+
+    >>> kernels.threshold(np.array([0.5, 1.0, 2.0]), threshold=1.0, value=-5.0)
+    array([-5., -5.,  2.])
+    """
     return _each(x, lambda v: te.where(v <= threshold, value, v))
 
 
 @te.op
 def softshrink(x: te.Tensor, *, lambd: float = 0.5) -> te.Tensor:
-    """`x` moved towards 0 by `lambd`, 0 where it would cross. `ArgumentError` for a negative `lambd`."""
+    """`x` moved towards 0 by `lambd`, 0 where it would cross. `ArgumentError` for a negative `lambd`.
+
+    >>> kernels.softshrink(np.array([-2.0, 0.25, 1.0]))
+    array([-1.5,  0. ,  0.5])
+    """
     _not_negative("lambd", lambd)
     return _each(x, lambda v: te.where(te.abs(v) <= lambd, 0, v - lambd * te.sign(v)))
 
 
 @te.op
 def hardshrink(x: te.Tensor, *, lambd: float = 0.5) -> te.Tensor:
-    """`x` where `|x| > lambd`, else 0."""
+    """`x` where `|x| > lambd`, else 0.
+
+    >>> kernels.hardshrink(np.array([-2.0, 0.5, 1.0]))
+    array([-2.,  0.,  1.])
+    """
     return _each(x, lambda v: te.where(te.abs(v) <= lambd, 0, v))
 
 
@@ -101,13 +134,21 @@ def _not_negative(name: str, value: float) -> None:
 
 @te.op
 def hardsigmoid(x: te.Tensor) -> te.Tensor:
-    """`min(max(x / 6 + 1/2, 0), 1)`; derivative 0 at both bounds."""
+    """`min(max(x / 6 + 1/2, 0), 1)`; derivative 0 at both bounds.
+
+    >>> kernels.hardsigmoid(np.array([-4.0, 0.0, 1.5, 4.0]))
+    array([0.  , 0.5 , 0.75, 1.  ])
+    """
     return _each(x, lambda v: te.where(v <= -3, 0, te.where(v >= 3, 1, v / 6 + 0.5)))
 
 
 @te.op
 def hardswish(x: te.Tensor) -> te.Tensor:
-    """`x * relu6(x + 3) / 6` (Howard et al., "Searching for MobileNetV3", 2019)."""
+    """`x * relu6(x + 3) / 6` (Howard et al., "Searching for MobileNetV3", 2019).
+
+    >>> kernels.hardswish(np.array([-4.0, -1.5, 3.0]))
+    array([ 0.   , -0.375,  3.   ])
+    """
     return _each(x, lambda v: te.where(v <= -3, 0, te.where(v >= 3, v, v * (v + 3) / 6)))
 
 
@@ -116,13 +157,21 @@ def hardswish(x: te.Tensor) -> te.Tensor:
 
 @te.op
 def elu(x: te.Tensor, *, alpha: float = 1.0) -> te.Tensor:
-    """`x` where it is positive, else `alpha * (exp(x) - 1)` (Clevert et al., 2015)."""
+    """`x` where it is positive, else `alpha * (exp(x) - 1)` (Clevert et al., 2015).
+
+    >>> kernels.elu(np.array([-1.0, 2.0])).round(4)
+    array([-0.6321,  2.    ])
+    """
     return _each(x, lambda v: te.where(v > 0, v, alpha * te.expm1(v)))
 
 
 @te.op
 def celu(x: te.Tensor, *, alpha: float = 1.0) -> te.Tensor:
-    """`x` where it is positive, else `alpha * (exp(x / alpha) - 1)` (Barron, 2017); `alpha` is not 0."""
+    """`x` where it is positive, else `alpha * (exp(x / alpha) - 1)` (Barron, 2017); `alpha` is not 0.
+
+    >>> kernels.celu(np.array([-1.0, 2.0]), alpha=0.5).round(4)
+    array([-0.4323,  2.    ])
+    """
     if alpha == 0:
         raise bad("celu: expected an alpha other than 0, got 0")
     return _each(x, lambda v: te.where(v > 0, v, alpha * te.expm1(v / alpha)))
@@ -134,7 +183,11 @@ _SELU_ALPHA = 1.6732632423543772848170429916717
 
 @te.op
 def selu(x: te.Tensor) -> te.Tensor:
-    """The self-normalizing unit: `scale * elu(x, alpha)` with the constants of Klambauer et al., 2017."""
+    """The self-normalizing unit: `scale * elu(x, alpha)` with the constants of Klambauer et al., 2017.
+
+    >>> kernels.selu(np.array([-1.0, 0.0, 1.0])).round(4)
+    array([-1.1113,  0.    ,  1.0507])
+    """
     return _each(x, lambda v: te.where(v > 0, _SELU_SCALE * v, _SELU_SCALE * _SELU_ALPHA * te.expm1(v)))
 
 
@@ -147,6 +200,9 @@ def gelu(x: te.Tensor, *, approximate: str = "none") -> te.Tensor:
     """`x` times the normal distribution function: `x/2 * (1 + erf(x / sqrt 2))` (Hendrycks & Gimpel, 2016).
 
     `approximate="tanh"`: `x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))`.
+
+    >>> kernels.gelu(np.array([-1.0, 0.0, 1.0])).round(4)
+    array([-0.1587,  0.    ,  0.8413])
     """
     if one_of("approximate", approximate, ("none", "tanh")) == "none":
         return _each(x, _gelu)
@@ -155,7 +211,11 @@ def gelu(x: te.Tensor, *, approximate: str = "none") -> te.Tensor:
 
 @te.op
 def silu(x: te.Tensor) -> te.Tensor:
-    """`x * sigmoid(x)`, also called swish."""
+    """`x * sigmoid(x)`, also called swish.
+
+    >>> kernels.silu(np.array([-1.0, 0.0, 1.0])).round(4)
+    array([-0.2689,  0.    ,  0.7311])
+    """
     return _each(x, lambda v: v * te.sigmoid(v))
 
 
@@ -171,38 +231,62 @@ def log_sigmoid_of(v: Any) -> te.Scalar:
 
 @te.op
 def mish(x: te.Tensor) -> te.Tensor:
-    """`x * tanh(log(1 + exp(x)))` (Misra, 2019)."""
+    """`x * tanh(log(1 + exp(x)))` (Misra, 2019).
+
+    >>> kernels.mish(np.array([-1.0, 0.0, 1.0])).round(4)
+    array([-0.3034,  0.    ,  0.8651])
+    """
     return _each(x, lambda v: v * te.tanh(softplus_of(v)))
 
 
 @te.op
 def softplus(x: te.Tensor, *, beta: float = 1.0, threshold: float = 20.0) -> te.Tensor:
-    """`log(1 + exp(beta * x)) / beta`; `x` itself where `beta * x > threshold`. `beta` is above 0."""
+    """`log(1 + exp(beta * x)) / beta`; `x` itself where `beta * x > threshold`. `beta` is above 0.
+
+    >>> kernels.softplus(np.array([-1.0, 0.0, 30.0])).round(4)
+    array([ 0.3133,  0.6931, 30.    ])
+    """
     _positive("beta", beta)
     return _each(x, lambda v: te.where(v * beta > threshold, v, softplus_of(v * beta) / beta))
 
 
 @te.op
 def logsigmoid(x: te.Tensor) -> te.Tensor:
-    """`log(sigmoid(x)) = -log(1 + exp(-x))`, which neither overflows nor cancels."""
+    """`log(sigmoid(x)) = -log(1 + exp(-x))`, which neither overflows nor cancels.
+
+    >>> kernels.logsigmoid(np.array([-100.0, 0.0, 100.0])).round(4)
+    array([-100.    ,   -0.6931,   -0.    ])
+    """
     return _each(x, log_sigmoid_of)
 
 
 @te.op
 def softsign(x: te.Tensor) -> te.Tensor:
-    """`x / (1 + |x|)`."""
+    """`x / (1 + |x|)`.
+
+    >>> kernels.softsign(np.array([-1.0, 0.0, 3.0]))
+    array([-0.5 ,  0.  ,  0.75])
+    """
     return _each(x, lambda v: v / (1 + te.abs(v)))
 
 
 @te.op
 def tanhshrink(x: te.Tensor) -> te.Tensor:
-    """`x - tanh(x)`."""
+    """`x - tanh(x)`.
+
+    >>> kernels.tanhshrink(np.array([-1.0, 0.0, 1.0])).round(4)
+    array([-0.2384,  0.    ,  0.2384])
+    """
     return _each(x, lambda v: v - te.tanh(v))
 
 
 @te.op
 def softcap(x: te.Tensor, *, cap: Any) -> te.Tensor:
-    """`cap * tanh(x / cap)`: the identity near 0, within `-cap .. cap` everywhere (logit capping of Gemma 2). `cap` is above 0."""
+    """`cap * tanh(x / cap)`: the identity near 0, within `-cap .. cap` everywhere (logit capping of Gemma 2). `cap` is above 0.
+
+    >>> kernels.softcap(np.array([0.0, 1.0, 1000.0]), cap=30.0).round(4)
+    array([ 0.    ,  0.9996, 30.    ])
+    """
     _positive("cap", cap)
     return _each(x, lambda v: cap * te.tanh(v / cap))
 
@@ -222,23 +306,39 @@ def _gated(name: str, x: te.Tensor, axis: int, combine: Callable[[Any, Any], Any
 
 @te.op
 def glu(x: te.Tensor, *, axis: Any = -1) -> te.Tensor:
-    """`a * sigmoid(b)` for the halves a, b of `x` along `axis`, whose extent is even (Dauphin et al., 2016)."""
+    """`a * sigmoid(b)` for the halves a, b of `x` along `axis`, whose extent is even (Dauphin et al., 2016).
+
+    >>> kernels.glu(np.array([3.0, 5.0, 0.0, 100.0]))
+    array([1.5, 5. ])
+    """
     return _gated("glu", x, axis, lambda a, b: a * te.sigmoid(b))
 
 
 @te.op
 def reglu(x: te.Tensor, *, axis: Any = -1) -> te.Tensor:
-    """`relu(a) * b` for the halves a, b of `x` along `axis`, whose extent is even (Shazeer, "GLU variants", 2020)."""
+    """`relu(a) * b` for the halves a, b of `x` along `axis`, whose extent is even (Shazeer, "GLU variants", 2020).
+
+    >>> kernels.reglu(np.array([-1.0, 2.0, 10.0, 100.0]))
+    array([  0., 200.])
+    """
     return _gated("reglu", x, axis, lambda a, b: te.where(a <= 0, 0, a) * b)
 
 
 @te.op
 def geglu(x: te.Tensor, *, axis: Any = -1) -> te.Tensor:
-    """`gelu(a) * b` for the halves a, b of `x` along `axis`, whose extent is even (Shazeer, "GLU variants", 2020)."""
+    """`gelu(a) * b` for the halves a, b of `x` along `axis`, whose extent is even (Shazeer, "GLU variants", 2020).
+
+    >>> kernels.geglu(np.array([1.0, 2.0, 10.0, 100.0])).round(4)
+    array([  8.4134, 195.45  ])
+    """
     return _gated("geglu", x, axis, lambda a, b: _gelu(a) * b)
 
 
 @te.op
 def swiglu(x: te.Tensor, *, axis: Any = -1) -> te.Tensor:
-    """`silu(a) * b` for the halves a, b of `x` along `axis`, whose extent is even (Shazeer, "GLU variants", 2020)."""
+    """`silu(a) * b` for the halves a, b of `x` along `axis`, whose extent is even (Shazeer, "GLU variants", 2020).
+
+    >>> kernels.swiglu(np.array([0.0, 1.0, 10.0, 100.0])).round(4)
+    array([ 0.    , 73.1059])
+    """
     return _gated("swiglu", x, axis, lambda a, b: a * te.sigmoid(a) * b)

@@ -1,7 +1,7 @@
 """Operations on elements of several tensors, broadcast as in NumPy; those with something to get right.
 
 Each is stable where the formula of the textbook overflows or divides 0 by 0, and its derivative is right there too: a branch that
-is taken at one point only is a function around it, not a number. Comparisons, choices and the sign have no derivative.
+is taken at one point only is a function around it, not a number. Choices and the sign have no derivative.
 Where a tensor may be a number, a Python number takes the dtype of the others.
 """
 
@@ -19,32 +19,53 @@ from tensorexpr.kernels.conventions.broadcasting import at, pointwise
 
 @te.op
 def add(x: te.Tensor, y: te.Tensor, *, alpha: Any = 1) -> te.Tensor:
-    """`x + alpha * y`."""
+    """`x + alpha * y`.
+
+    >>> kernels.add(np.array([1, 2]), np.array([10, 20]), alpha=2)
+    array([21, 42])
+    """
     return pointwise("add", lambda a, b: a + (b if alpha == 1 else alpha * b), x, y)
 
 
 @te.op
 def sub(x: te.Tensor, y: te.Tensor, *, alpha: Any = 1) -> te.Tensor:
-    """`x - alpha * y`."""
+    """`x - alpha * y`.
+
+    >>> kernels.sub(np.array([10, 20]), np.array([1, 2]), alpha=2)
+    array([ 8, 16])
+    """
     return pointwise("sub", lambda a, b: a - (b if alpha == 1 else alpha * b), x, y)
 
 
 @te.op
 def mul(x: te.Tensor, y: te.Tensor) -> te.Tensor:
-    """`x * y`."""
+    """`x * y`.
+
+    >>> kernels.mul(np.array([[1], [2]]), np.array([10, 20, 30]))
+    array([[10, 20, 30],
+           [20, 40, 60]])
+    """
     return pointwise("mul", lambda a, b: a * b, x, y)
 
 
 @te.op
 def rsub(x: te.Tensor, y: te.Tensor, *, alpha: Any = 1) -> te.Tensor:
-    """`y - alpha * x`."""
+    """`y - alpha * x`.
+
+    >>> kernels.rsub(np.array([1, 2]), 10, alpha=2)
+    array([8, 6])
+    """
     return pointwise("rsub", lambda a, b: b - (a if alpha == 1 else alpha * a), x, y)
 
 
 @te.op
 def div(x: te.Tensor, y: te.Tensor, *, rounding_mode: str | None = None) -> te.Tensor:
     """`x / y`; of integers a float64. `rounding_mode` "floor" or "trunc": the integer below it, or towards 0, in the dtype of the
-    operands."""
+    operands.
+
+    >>> kernels.div(np.array([7, -7]), 2), kernels.div(np.array([7, -7]), 2, rounding_mode="trunc")
+    (array([ 3.5, -3.5]), array([ 3, -3]))
+    """
     one_of("rounding_mode", rounding_mode, (None, "floor", "trunc"))
     if rounding_mode is None:
         return pointwise("div", lambda a, b: a / b, x, y)
@@ -53,13 +74,21 @@ def div(x: te.Tensor, y: te.Tensor, *, rounding_mode: str | None = None) -> te.T
 
 @te.op
 def true_divide(x: te.Tensor, y: te.Tensor) -> te.Tensor:
-    """`x / y`."""
+    """`x / y`.
+
+    >>> kernels.true_divide(np.array([1, 2]), 4)
+    array([0.25, 0.5 ])
+    """
     return pointwise("true_divide", lambda a, b: a / b, x, y)
 
 
 @te.op
 def floor_divide(x: te.Tensor, y: te.Tensor) -> te.Tensor:
-    """The integer below `x / y`, in the dtype of the operands; derivative 0."""
+    """The integer below `x / y`, in the dtype of the operands; derivative 0.
+
+    >>> kernels.floor_divide(np.array([7, -7]), 2)
+    array([ 3, -4])
+    """
     return pointwise("floor_divide", _floored, x, y)
 
 
@@ -80,25 +109,41 @@ def _truncated(a: Any, b: Any) -> te.Scalar:
 
 @te.op
 def pow(x: te.Tensor, y: te.Tensor) -> te.Tensor:
-    """`x ** y`; its derivative by `y` at x = 0 is 0."""
+    """`x ** y`; its derivative by `y` at x = 0 is 0.
+
+    >>> kernels.pow(np.array([1.0, 2.0, 3.0]), 2)
+    array([1., 4., 9.])
+    """
     return pointwise("pow", lambda a, b: a**b, x, y)
 
 
 @te.op
 def float_power(x: te.Tensor, y: te.Tensor) -> te.Tensor:
-    """`x ** y` in float64, whatever the two are."""
+    """`x ** y` in float64, whatever the two are.
+
+    >>> kernels.float_power(np.array([2, 3]), -1).round(4)
+    array([0.5   , 0.3333])
+    """
     return pointwise("float_power", lambda a, b: te.cast(a, "float64") ** te.cast(b, "float64"), x, y)
 
 
 @te.op
 def remainder(x: te.Tensor, y: te.Tensor) -> te.Tensor:
-    """`x - floor(x / y) * y`: the remainder with the sign of `y`."""
+    """`x - floor(x / y) * y`: the remainder with the sign of `y`.
+
+    >>> kernels.remainder(np.array([7, -7]), 3)
+    array([1, 2])
+    """
     return pointwise("remainder", lambda a, b: a % b, x, y)
 
 
 @te.op
 def fmod(x: te.Tensor, y: te.Tensor) -> te.Tensor:
-    """`x - trunc(x / y) * y`: the remainder with the sign of `x`."""
+    """`x - trunc(x / y) * y`: the remainder with the sign of `x`.
+
+    >>> kernels.fmod(np.array([7, -7]), 3)
+    array([ 1, -1])
+    """
 
     def body(a: Any, b: Any) -> te.Scalar:
         rest = te.abs(a) % te.abs(b)
@@ -109,25 +154,41 @@ def fmod(x: te.Tensor, y: te.Tensor) -> te.Tensor:
 
 @te.op
 def maximum(x: te.Tensor, y: te.Tensor) -> te.Tensor:
-    """The greater of two; NaN if one is. Equal values share the gradient in halves."""
+    """The greater of two; NaN if one is. Equal values share the gradient in halves.
+
+    >>> kernels.maximum(np.array([1.0, np.nan]), np.array([3.0, 2.0]))
+    array([ 3., nan])
+    """
     return pointwise("maximum", te.maximum, x, y)
 
 
 @te.op
 def minimum(x: te.Tensor, y: te.Tensor) -> te.Tensor:
-    """The lesser of two; NaN if one is. Equal values share the gradient in halves."""
+    """The lesser of two; NaN if one is. Equal values share the gradient in halves.
+
+    >>> kernels.minimum(np.array([1.0, np.nan]), np.array([3.0, 2.0]))
+    array([ 1., nan])
+    """
     return pointwise("minimum", te.minimum, x, y)
 
 
 @te.op
 def atan2(y: te.Tensor, x: te.Tensor) -> te.Tensor:
-    """The angle of the point (x, y), in radians."""
+    """The angle of the point (x, y), in radians.
+
+    >>> kernels.atan2(np.array([0.0, 1.0, -1.0]), np.array([-1.0, 0.0, 0.0])).round(4)
+    array([ 3.1416,  1.5708, -1.5708])
+    """
     return pointwise("atan2", te.atan2, y, x)
 
 
 @te.op
 def where(condition: te.Tensor, x: te.Tensor, y: te.Tensor) -> te.Tensor:
-    """`x` where the condition (a bool) holds, else `y`; nothing of the other comes through, a NaN neither."""
+    """`x` where the condition (a bool) holds, else `y`; nothing of the other comes through, a NaN neither.
+
+    >>> kernels.where(np.array([True, False]), np.array([1.0, 2.0]), np.array([10.0, 20.0]))
+    array([ 1., 20.])
+    """
     return pointwise("where", te.where, condition, x, y)
 
 
@@ -136,6 +197,9 @@ def clamp(x: te.Tensor, min: te.Tensor | None = None, max: te.Tensor | None = No
     """`x` brought into `min .. max`, tensors or numbers, of which one may be left out; where min > max the result is max.
 
     The gradient goes to the one whose value it is, at a bound to `x`, as in PyTorch. A NaN in either stays.
+
+    >>> kernels.clamp(np.array([-2, 0, 5]), -1, 3)
+    array([-1,  0,  3])
     """
     if min is None and max is None:
         raise bad("clamp: expected min or max or both, got neither")
@@ -149,58 +213,71 @@ def clamp(x: te.Tensor, min: te.Tensor | None = None, max: te.Tensor | None = No
 
 @te.op
 def clamp_min(x: te.Tensor, min: te.Tensor) -> te.Tensor:
-    """`clamp` from below."""
+    """`clamp` from below.
+
+    >>> kernels.clamp_min(np.array([1, 5]), 3)
+    array([3, 5])
+    """
     return clamp.function(x, min, None)
 
 
 @te.op
 def clamp_max(x: te.Tensor, max: te.Tensor) -> te.Tensor:
-    """`clamp` from above."""
+    """`clamp` from above.
+
+    >>> kernels.clamp_max(np.array([1, 5]), 3)
+    array([1, 3])
+    """
     return clamp.function(x, None, max)
 
 
 @te.op
 def heaviside(x: te.Tensor, values: te.Tensor) -> te.Tensor:
-    """0 below 0, 1 above it, and `values` at 0; NaN stays. The derivative by `x` is 0."""
+    """0 below 0, 1 above it, and `values` at 0; NaN stays. The derivative by `x` is 0.
+
+    >>> kernels.heaviside(np.array([-1.0, 0.0, 2.0]), 0.5)
+    array([0. , 0.5, 1. ])
+    """
     return pointwise("heaviside", lambda v, middle: te.where(v == 0, middle, te.where(te.isnan(v), v, te.cast(v > 0, v.dtype))), x, values)
 
 
 @te.op
-def isclose(x: te.Tensor, y: te.Tensor, *, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> te.Tensor:
-    """Whether `|x - y| <= atol + rtol * |y|`, or both are equal infinities; NaNs are close to each other with `equal_nan` only."""
-
-    def body(a: Any, b: Any) -> Any:
-        near = (
-            (a == b) | (te.isfinite(b) & (te.abs(a - b) <= atol + rtol * te.abs(b)))
-            if a.dtype.is_float
-            else te.abs(a - b) <= atol + rtol * te.abs(b)
-        )
-        return near | (te.isnan(a) & te.isnan(b)) if equal_nan and a.dtype.is_float else near
-
-    return pointwise("isclose", body, x, y)
-
-
-@te.op
 def lerp(start: te.Tensor, end: te.Tensor, weight: te.Tensor) -> te.Tensor:
-    """`start + weight * (end - start)`."""
+    """`start + weight * (end - start)`.
+
+    >>> kernels.lerp(np.array([0.0, 10.0]), np.array([1.0, 20.0]), 0.25)
+    array([ 0.25, 12.5 ])
+    """
     return pointwise("lerp", lambda a, b, w: a + w * (b - a), start, end, weight)
 
 
 @te.op
 def addcmul(x: te.Tensor, tensor1: te.Tensor, tensor2: te.Tensor, *, value: Any = 1) -> te.Tensor:
-    """`x + value * tensor1 * tensor2`."""
+    """`x + value * tensor1 * tensor2`.
+
+    >>> kernels.addcmul(np.array([1.0, 1.0]), np.array([2.0, 3.0]), np.array([4.0, 5.0]), value=0.5)
+    array([5. , 8.5])
+    """
     return pointwise("addcmul", lambda a, b, c: a + value * (b * c), x, tensor1, tensor2)
 
 
 @te.op
 def addcdiv(x: te.Tensor, tensor1: te.Tensor, tensor2: te.Tensor, *, value: Any = 1) -> te.Tensor:
-    """`x + value * tensor1 / tensor2`."""
+    """`x + value * tensor1 / tensor2`.
+
+    >>> kernels.addcdiv(np.array([1.0, 1.0]), np.array([4.0, 6.0]), np.array([2.0, 3.0]), value=0.5)
+    array([2., 2.])
+    """
     return pointwise("addcdiv", lambda a, b, c: a + value * (b / c), x, tensor1, tensor2)
 
 
 @te.op
 def copysign(x: te.Tensor, y: te.Tensor) -> te.Tensor:
-    """`|x|` with the sign of `y`, that of a zero included. The derivative by `x` is 0 at 0, as that of `|x|`."""
+    """`|x|` with the sign of `y`, that of a zero included. The derivative by `x` is 0 at 0, as that of `|x|`.
+
+    >>> kernels.copysign(np.array([1.0, -2.0]), np.array([-0.0, 3.0]))
+    array([-1.,  2.])
+    """
 
     def body(a: Any, b: Any) -> te.Scalar:
         negative = (b < 0) | ((b == 0) & (1 / b < 0))
@@ -211,7 +288,11 @@ def copysign(x: te.Tensor, y: te.Tensor) -> te.Tensor:
 
 @te.op
 def nan_to_num(x: te.Tensor, *, nan: float = 0.0, posinf: Any = None, neginf: Any = None) -> te.Tensor:
-    """`x` with NaN and the infinities replaced: infinities by the greatest and the least finite number unless told otherwise."""
+    """`x` with NaN and the infinities replaced: infinities by the greatest and the least finite number unless told otherwise.
+
+    >>> kernels.nan_to_num(np.array([np.nan, np.inf, 1.0]), posinf=99.0)
+    array([ 0., 99.,  1.])
+    """
     if not x.dtype.is_float:
         return te.compute(x.shape, lambda *i: x[i])
     greatest = _GREATEST[x.dtype.name]
@@ -236,7 +317,11 @@ _GREATEST = {
 
 @te.op
 def hypot(x: te.Tensor, y: te.Tensor) -> te.Tensor:
-    """`sqrt(x^2 + y^2)` without overflow in between; gradient 0 at (0, 0)."""
+    """`sqrt(x^2 + y^2)` without overflow in between; gradient 0 at (0, 0).
+
+    >>> kernels.hypot(np.array([3.0, 3e200]), np.array([4.0, 4e200]))
+    array([5.e+000, 5.e+200])
+    """
 
     # The scale cancels: nothing is differentiated through it.
     scale = te.stop_gradient(pointwise("hypot", lambda a, b: te.maximum(te.abs(a), te.abs(b)), x, y))
@@ -250,7 +335,11 @@ def hypot(x: te.Tensor, y: te.Tensor) -> te.Tensor:
 
 @te.op
 def xlogy(x: te.Tensor, y: te.Tensor) -> te.Tensor:
-    """`x * log(y)`, and 0 where x = 0 and `log(y)` is no finite number."""
+    """`x * log(y)`, and 0 where x = 0 and `log(y)` is no finite number.
+
+    >>> kernels.xlogy(np.array([0.0, 2.0]), np.array([0.0, 2.0])).round(4)
+    array([0.    , 1.3863])
+    """
 
     def body(a: Any, b: Any) -> te.Scalar:
         return te.where((a == 0) & ((b <= 0) | te.isinf(b)), 0, a * te.log(b))
@@ -260,7 +349,11 @@ def xlogy(x: te.Tensor, y: te.Tensor) -> te.Tensor:
 
 @te.op
 def xlog1py(x: te.Tensor, y: te.Tensor) -> te.Tensor:
-    """`x * log(1 + y)`, and 0 where x = 0 and `log(1 + y)` is no finite number."""
+    """`x * log(1 + y)`, and 0 where x = 0 and `log(1 + y)` is no finite number.
+
+    >>> kernels.xlog1py(np.array([0.0, 2.0]), np.array([-1.0, 1.0])).round(4)
+    array([0.    , 1.3863])
+    """
 
     def body(a: Any, b: Any) -> te.Scalar:
         return te.where((a == 0) & ((b <= -1) | te.isinf(b)), 0, a * te.log1p(b))
@@ -270,13 +363,21 @@ def xlog1py(x: te.Tensor, y: te.Tensor) -> te.Tensor:
 
 @te.op
 def entr(x: te.Tensor) -> te.Tensor:
-    """`-x log x`, the entropy of a probability: 0 at 0, minus infinity below."""
+    """`-x log x`, the entropy of a probability: 0 at 0, minus infinity below.
+
+    >>> kernels.entr(np.array([0.0, 0.5, 1.0])).round(4)
+    array([ 0.    ,  0.3466, -0.    ])
+    """
     return te.compute(x.shape, lambda *i: te.where(x[i] == 0, 0, te.where(x[i] < 0, -math.inf, -x[i] * te.log(x[i]))))
 
 
 @te.op
 def logaddexp(x: te.Tensor, y: te.Tensor) -> te.Tensor:
-    """`log(exp(x) + exp(y))` at any magnitude."""
+    """`log(exp(x) + exp(y))` at any magnitude.
+
+    >>> kernels.logaddexp(np.array([0.0, -100.0]), np.array([0.0, -100.0])).round(4)
+    array([  0.6931, -99.3069])
+    """
     return pointwise("logaddexp", _log_add_exp, x, y)
 
 
@@ -287,7 +388,11 @@ def _log_add_exp(a: Any, b: Any) -> te.Scalar:
 
 @te.op
 def logit(x: te.Tensor, *, eps: Any = None) -> te.Tensor:
-    """`log(x / (1 - x))`; with `eps` of `x` brought into `eps .. 1 - eps`, whose derivative is 0 outside."""
+    """`log(x / (1 - x))`; with `eps` of `x` brought into `eps .. 1 - eps`, whose derivative is 0 outside.
+
+    >>> kernels.logit(np.array([0.5, 0.75])).round(4)
+    array([0.    , 1.0986])
+    """
     if eps is not None and not 0 <= eps <= 0.5:
         raise bad(f"logit: expected an eps between 0 and 0.5, got {eps!r}")
 
@@ -303,7 +408,11 @@ def logit(x: te.Tensor, *, eps: Any = None) -> te.Tensor:
 
 @te.op
 def sinc(x: te.Tensor) -> te.Tensor:
-    """`sin(pi x) / (pi x)`, 1 at 0: near 0 by its series, so that its derivatives are right there too."""
+    """`sin(pi x) / (pi x)`, 1 at 0: near 0 by its series, so that its derivatives are right there too.
+
+    >>> kernels.sinc(np.array([0.0, 0.5, 2.0])).round(4)
+    array([ 1.    ,  0.6366, -0.    ])
+    """
 
     def body(*i: Any) -> te.Scalar:
         angle = math.pi * x[i]
@@ -313,79 +422,34 @@ def sinc(x: te.Tensor) -> te.Tensor:
     return te.compute(x.shape, body)
 
 
-# -------------------------------------------------------------------------------------------------- comparisons
-
-
-@te.op
-def eq(x: te.Tensor, y: te.Tensor) -> te.Tensor:
-    """Whether `x == y`."""
-    return pointwise("eq", lambda a, b: a == b, x, y)
-
-
-@te.op
-def ne(x: te.Tensor, y: te.Tensor) -> te.Tensor:
-    """Whether `x != y`."""
-    return pointwise("ne", lambda a, b: a != b, x, y)
-
-
-@te.op
-def lt(x: te.Tensor, y: te.Tensor) -> te.Tensor:
-    """Whether `x < y`."""
-    return pointwise("lt", lambda a, b: a < b, x, y)
-
-
-@te.op
-def le(x: te.Tensor, y: te.Tensor) -> te.Tensor:
-    """Whether `x <= y`."""
-    return pointwise("le", lambda a, b: a <= b, x, y)
-
-
-@te.op
-def gt(x: te.Tensor, y: te.Tensor) -> te.Tensor:
-    """Whether `x > y`."""
-    return pointwise("gt", lambda a, b: a > b, x, y)
-
-
-@te.op
-def ge(x: te.Tensor, y: te.Tensor) -> te.Tensor:
-    """Whether `x >= y`."""
-    return pointwise("ge", lambda a, b: a >= b, x, y)
-
-
-@te.op
-def logical_and(x: te.Tensor, y: te.Tensor) -> te.Tensor:
-    """Whether both are true (not 0)."""
-    return pointwise("logical_and", te.logical_and, x, y)
-
-
-@te.op
-def logical_or(x: te.Tensor, y: te.Tensor) -> te.Tensor:
-    """Whether one at least is true (not 0)."""
-    return pointwise("logical_or", te.logical_or, x, y)
-
-
-@te.op
-def logical_xor(x: te.Tensor, y: te.Tensor) -> te.Tensor:
-    """Whether exactly one is true (not 0)."""
-    return pointwise("logical_xor", te.logical_xor, x, y)
-
-
 # ------------------------------------------------------------------------------------------ numbers beside NaN
 
 
 @te.op
 def fmax(x: te.Tensor, y: te.Tensor) -> te.Tensor:
-    """The greater one; of a number and NaN the number."""
+    """The greater one; of a number and NaN the number.
+
+    >>> kernels.fmax(np.array([1.0, np.nan]), np.array([3.0, 2.0]))
+    array([3., 2.])
+    """
     return pointwise("fmax", lambda a, b: te.where(te.isnan(a), b, te.where(te.isnan(b), a, te.maximum(a, b))), x, y)
 
 
 @te.op
 def fmin(x: te.Tensor, y: te.Tensor) -> te.Tensor:
-    """The lesser one; of a number and NaN the number."""
+    """The lesser one; of a number and NaN the number.
+
+    >>> kernels.fmin(np.array([1.0, np.nan]), np.array([3.0, 2.0]))
+    array([1., 2.])
+    """
     return pointwise("fmin", lambda a, b: te.where(te.isnan(a), b, te.where(te.isnan(b), a, te.minimum(a, b))), x, y)
 
 
 @te.op
 def logaddexp2(x: te.Tensor, y: te.Tensor) -> te.Tensor:
-    """`log2(2^x + 2^y)` at any magnitude."""
+    """`log2(2^x + 2^y)` at any magnitude.
+
+    >>> kernels.logaddexp2(np.array([0.0, 100.0]), np.array([0.0, 100.0]))
+    array([  1., 101.])
+    """
     return pointwise("logaddexp2", lambda a, b: _log_add_exp(a * math.log(2), b * math.log(2)) * (1 / math.log(2)), x, y)

@@ -68,6 +68,10 @@ def nll_loss(
     """`-weight[t] * input[n, t]` at the target class t of log probabilities: classes on axis 1 (axis 0 of a vector).
 
     Targets equal to `ignore_index` count nothing; the mean is over the weights of the others.
+
+    >>> log_p = np.log(np.array([[0.5, 0.5], [0.25, 0.75]]))
+    >>> kernels.nll_loss(log_p, np.array([0, 0]), reduction="none").round(4)
+    array([0.6931, 1.3863])
     """
     axis = _class_axis("nll_loss", input)
     _targets("nll_loss", input, target, axis)
@@ -100,6 +104,10 @@ def cross_entropy(
     `-(1 - s) w[t] log p[t] - s / C sum_c w[c] log p[c]`. Targets equal to `ignore_index` count nothing; the mean is over the weights
     `w[t]` of the others. A floating target has the shape of `input`, a probability for each class: `-sum_c w[c] q[c] log p[c]`, with
     `q = (1 - s) target + s / C`; the mean is over all places.
+
+    >>> logits = np.array([[0.0, 0.0], [0.0, 100.0]])  # two items, two classes
+    >>> kernels.cross_entropy(logits, np.array([0, 1]), reduction="none").round(4)
+    array([0.6931, 0.    ])
     """
     axis = _class_axis("cross_entropy", input)
     _weights("cross_entropy", input, weight, axis)
@@ -152,6 +160,9 @@ def multi_margin_loss(
     """`sum over c != t of max(0, margin - x[t] + x[c])^p * weight[t] / C` for scores x of the classes and the target class t.
 
     Scores of one axis with a target of one are a batch of one, as in PyTorch.
+
+    >>> float(kernels.multi_margin_loss(np.array([[0.5, 1.0, 0.0]]), np.array([1])).round(4))  # class 0 is 0.5 too near, of 3 classes
+    0.1667
     """
     if input.ndim < 2:
         input = vector(input)
@@ -179,7 +190,11 @@ def multi_margin_loss(
 
 @te.op
 def multilabel_margin_loss(input: te.Tensor, target: te.Tensor, *, reduction: str = "mean") -> te.Tensor:
-    """`sum over j, c of max(0, 1 - x[t[j]] + x[c]) / C`, t the classes of `target` before its first -1, c all others."""
+    """`sum over j, c of max(0, 1 - x[t[j]] + x[c]) / C`, t the classes of `target` before its first -1, c all others.
+
+    >>> kernels.multilabel_margin_loss(np.array([[1.5, 2.0, 0.0, 0.0]]), np.array([[1, -1, 0, 0]]))  # 0.5 too near, of 4 classes
+    array(0.125)
+    """
     input, target = vector(input), vector(target)
     axis = _class_axis("multilabel_margin_loss", input)
     if input.ndim > 2 or target.ndim != input.ndim or not all(map(same, input.shape, target.shape)) or not target.dtype.is_integer:
@@ -220,7 +235,11 @@ def multilabel_margin_loss(input: te.Tensor, target: te.Tensor, *, reduction: st
 def multilabel_soft_margin_loss(
     input: te.Tensor, target: te.Tensor, weight: te.Tensor | None = None, *, reduction: str = "mean"
 ) -> te.Tensor:
-    """`-mean_c w[c] (t log s(x) + (1 - t) log s(-x))` over the last axis, s the sigmoid, targets t 0 or 1."""
+    """`-mean_c w[c] (t log s(x) + (1 - t) log s(-x))` over the last axis, s the sigmoid, targets t 0 or 1.
+
+    >>> float(kernels.multilabel_soft_margin_loss(np.array([[0.0, 100.0]]), np.array([[1.0, 1.0]])).round(4))
+    0.3466
+    """
     if not input.ndim:
         raise bad("multilabel_soft_margin_loss: expected an input of at least 1 axis, got 0")
     shapes = [x.shape for x in (input, target, weight) if x is not None]
@@ -240,7 +259,11 @@ def multilabel_soft_margin_loss(
 @te.op
 def dice_loss(input: te.Tensor, target: te.Tensor, *, smooth: float = 1.0, reduction: str = "mean") -> te.Tensor:
     """`1 - (2 sum x t + smooth) / (sum x + sum t + smooth)` of each item of the batch (axis 0), probabilities x and targets t
-    (Milletari, Navab & Ahmadi, 2016)."""
+    (Milletari, Navab & Ahmadi, 2016).
+
+    >>> float(kernels.dice_loss(np.array([[1.0, 1.0, 0.0, 0.0]]), np.array([[1.0, 0.0, 0.0, 0.0]]), smooth=0.0).round(4))
+    0.3333
+    """
     if input.ndim < 2 or target.ndim != input.ndim or not all(map(same, input.shape, target.shape)):
         raise bad(f"dice_loss: expected an input of at least 2 axes and a target of its shape, got {input.shape} and {target.shape}")
     fold = Fold(input, tuple(range(1, input.ndim)))

@@ -75,6 +75,10 @@ def ctc_loss(
 
     PyTorch's gradient by `log_probs` is that of a log_softmax before it, this one is that of the function; behind a `log_softmax` they
     are equal.
+
+    >>> log_probs = np.log(np.full((2, 1, 2), 0.5))  # two steps, blank and one letter
+    >>> float(kernels.ctc_loss(log_probs, np.array([[1]]), np.array([2]), np.array([1])).round(4))  # three of four paths
+    0.2877
     """
     _checked(log_probs, targets, (input_lengths, target_lengths), blank)
     one_of("reduction", reduction, REDUCTIONS)

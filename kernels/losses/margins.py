@@ -22,7 +22,11 @@ def _hinge(value: Any) -> te.Scalar:
 
 @te.op
 def pairwise_distance(x1: te.Tensor, x2: te.Tensor, *, p: Any = 2, eps: float = 1e-6, keepdims: bool = False) -> te.Tensor:
-    """The p-norm of `x1 - x2 + eps` along the last axis, the others broadcast."""
+    """The p-norm of `x1 - x2 + eps` along the last axis, the others broadcast.
+
+    >>> kernels.pairwise_distance(np.array([[3.0, 4.0]]), np.array([[0.0, 0.0]])).round(4)
+    array([5.])
+    """
     shape = broadcast_shape("pairwise_distance", x1.shape, x2.shape)
     if not shape:
         raise bad("pairwise_distance: expected vectors along the last axis, got numbers")
@@ -32,7 +36,11 @@ def pairwise_distance(x1: te.Tensor, x2: te.Tensor, *, p: Any = 2, eps: float = 
 
 @te.op
 def cosine_similarity(x1: te.Tensor, x2: te.Tensor, *, axis: Any = 1, eps: float = 1e-8) -> te.Tensor:
-    """`x1 . x2 / (max(|x1|, eps) max(|x2|, eps))` along `axis`, the other axes broadcast; no gradient through a norm below `eps`."""
+    """`x1 . x2 / (max(|x1|, eps) max(|x2|, eps))` along `axis`, the other axes broadcast; no gradient through a norm below `eps`.
+
+    >>> kernels.cosine_similarity(np.array([[1.0, 0.0]]), np.array([[3.0, 4.0]])).round(4)
+    array([0.6])
+    """
     x1, x2 = vector(x1), vector(x2)
     shape = broadcast_shape("cosine_similarity", x1.shape, x2.shape)
     rank = len(shape)
@@ -67,7 +75,12 @@ def _length(x: te.Tensor, shape: Sequence[Any], axis: int, eps: float) -> te.Ten
 def cosine_embedding_loss(
     input1: te.Tensor, input2: te.Tensor, target: te.Tensor, *, margin: float = 0.0, reduction: str = "mean"
 ) -> te.Tensor:
-    """`1 - cos(x1, x2)` for targets 1, `max(0, cos(x1, x2) - margin)` for -1, 0 for others; vectors along the last axis."""
+    """`1 - cos(x1, x2)` for targets 1, `max(0, cos(x1, x2) - margin)` for -1, 0 for others; vectors along the last axis.
+
+    >>> x, y = np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([[0.0, 1.0], [2.0, 0.0]])
+    >>> kernels.cosine_embedding_loss(x, y, np.array([1, 1]), reduction="none")
+    array([1., 0.])
+    """
     likeness = cosine_similarity(input1, input2, axis=-1)
 
     def body(likeness: Any, t: Any) -> te.Scalar:
@@ -78,7 +91,11 @@ def cosine_embedding_loss(
 
 @te.op
 def hinge_embedding_loss(input: te.Tensor, target: te.Tensor, *, margin: float = 1.0, reduction: str = "mean") -> te.Tensor:
-    """`input` (a distance) for targets 1, `max(0, margin - input)` for -1, and for others their sum, as in PyTorch."""
+    """`input` (a distance) for targets 1, `max(0, margin - input)` for -1, and for others their sum, as in PyTorch.
+
+    >>> kernels.hinge_embedding_loss(np.array([0.5, 0.5, 2.0]), np.array([1, -1, -1]), reduction="none")
+    array([0.5, 0.5, 0. ])
+    """
 
     def body(x: Any, t: Any) -> te.Scalar:
         return te.where(t == -1, 0, x) + te.where(t == 1, 0, _hinge(margin - x))
@@ -90,7 +107,11 @@ def hinge_embedding_loss(input: te.Tensor, target: te.Tensor, *, margin: float =
 def margin_ranking_loss(
     input1: te.Tensor, input2: te.Tensor, target: te.Tensor, *, margin: float = 0.0, reduction: str = "mean"
 ) -> te.Tensor:
-    """`max(0, margin - target * (input1 - input2))`: targets 1 want input1 to rank higher, -1 lower."""
+    """`max(0, margin - target * (input1 - input2))`: targets 1 want input1 to rank higher, -1 lower.
+
+    >>> kernels.margin_ranking_loss(np.array([1.0, 1.0]), np.array([0.0, 2.0]), np.array([1, 1]), margin=0.5, reduction="none")
+    array([0. , 1.5])
+    """
 
     def body(a: Any, b: Any, t: Any) -> te.Scalar:
         return _hinge(margin - t * (a - b))
@@ -113,6 +134,10 @@ def triplet_margin_loss(
     """`max(0, margin + d(a, p) - d(a, n))`, d the `pairwise_distance` along the last axis (Balntas et al., 2016).
 
     `swap=True` takes the lesser of d(a, n) and d(p, n).
+
+    >>> anchor, near, far = np.array([[0.0, 0.0]]), np.array([[1.0, 0.0]]), np.array([[0.0, 1.5]])
+    >>> float(kernels.triplet_margin_loss(anchor, near, far).round(4))  # 1 + 1 - 1.5
+    0.5
     """
     near = pairwise_distance(anchor, positive, p=p, eps=eps)
     far = pairwise_distance(anchor, negative, p=p, eps=eps)

@@ -128,6 +128,10 @@ def scaled_dot_product_attention(
     bool says who counts, a float is added. `is_causal`: only columns j <= i count (with a mask: both must hold). `scale` is 1 / sqrt(E)
     by default. `enable_gqa`: axis -3 of query has a multiple of the heads of key and value; head h reads theirs at h // multiple.
     A row of which nothing counts is 0 and passes no gradient. `dropout_p` has to be 0. Vaswani et al. 2017; Ainslie et al. 2023.
+
+    >>> q, k = np.array([[1.0, 0.0]]), np.array([[100.0, 0.0], [0.0, 100.0]])
+    >>> kernels.scaled_dot_product_attention(q, k, np.array([[1.0, 2.0], [3.0, 4.0]]))  # the first key fits
+    array([[1., 2.]])
     """
     if dropout_p != 0:
         raise bad(
@@ -166,6 +170,13 @@ def relative_position_attention(
 
     query (..., H, L, E), key (..., H, S, E), value (..., H, S, C), bias (H, L + S - 1); otherwise as `scaled_dot_product_attention`.
     Shaw, Uszkoreit, Vaswani 2018; Raffel et al. 2020.
+
+    >>> q = k = np.zeros((2, 3))
+    >>> v = np.array([[1.0], [5.0]])
+    >>> bias = np.array([0.0, 0.0, np.log(3.0)])  # of distances -1, 0, 1
+    >>> kernels.relative_position_attention(q[None, None], k[None, None], v[None, None], bias[None])
+    array([[[[3.],
+             [2.]]]])
     """
     at_least_axes("relative_position_attention", query, 3, "heads, rows, features")
     columns = key.shape[-2]
@@ -184,6 +195,13 @@ def alibi_attention(
     """Attention with linear biases: `-slopes[h] * |i - j|` is added to the score of row i and column j; `slopes` (H,).
 
     query (..., H, L, E), key (..., H, S, E), value (..., H, S, C). Press, Smith, Lewis 2022.
+
+    >>> q = k = np.zeros((1, 3, 2))  # one head, three positions; equal scores
+    >>> v = np.array([[[0.0], [1.0], [2.0]]])
+    >>> kernels.alibi_attention(q, k, v, np.array([1.0])).round(4)  # the nearer the heavier
+    array([[[0.    ],
+            [0.7311],
+            [1.5752]]])
     """
     at_least_axes("alibi_attention", query, 3, "heads, rows, features")
     shaped(slopes, query.shape[-3:-2], "one slope per head")
@@ -202,6 +220,14 @@ def sliding_window_attention(
 
     Shapes as in `scaled_dot_product_attention`; only the L * (left + 1 + right) scores of the band are computed and kept, so time and
     memory are linear in the rows. Beltagy, Peters, Cohan 2020 (Longformer); Jiang et al. 2023 (Mistral: `right=0`).
+
+    >>> q = k = np.zeros((4, 2))
+    >>> v = np.array([[0.0], [2.0], [4.0], [6.0]])
+    >>> kernels.sliding_window_attention(q, k, v, left=1)  # each with the one before
+    array([[0.],
+           [1.],
+           [3.],
+           [5.]])
     """
     at_least("left", left, 0)
     at_least("right", right, 0)
@@ -219,6 +245,11 @@ def linear_attention(query: te.Tensor, key: te.Tensor, value: te.Tensor, *, is_c
 
     `s[e, c] = sum_j f(k[j, e]) v[j, c]`, `z[e] = sum_j f(k[j, e])`, `f(x) = elu(x) + 1`. Time linear in the rows. `is_causal`: the
     sums go over j <= i, carried from row to row (L == S). Shapes as in `scaled_dot_product_attention`. Katharopoulos et al. 2020.
+
+    >>> q = k = np.ones((2, 3))
+    >>> kernels.linear_attention(q, k, np.array([[1.0], [3.0]])).round(4)  # equal weights: the mean
+    array([[2.],
+           [2.]])
     """
     _check(query, key, value, False)
     *batch, rows, features = query.shape
@@ -268,6 +299,10 @@ def rotary_embedding(x: te.Tensor, *, base: float = 10000.0, interleaved: bool =
 
     A pair is (k, k + D/2), or (2k, 2k + 1) if `interleaved`; (a, b) becomes (a cos - b sin, a sin + b cos). D must be known
     and even. Angles are computed in float64. Su et al. 2021.
+
+    >>> kernels.rotary_embedding(np.array([[1.0, 0.0], [1.0, 0.0]])).round(4)  # position t turns by t radians
+    array([[1.    , 0.    ],
+           [0.5403, 0.8415]])
     """
     at_least_axes("rotary_embedding", x, 2, "..., positions, features")
     *_, positions, features = x.shape

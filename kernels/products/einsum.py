@@ -211,4 +211,8 @@ n x n matrices takes 3 n^3 multiplications. In transforms it is an op of a tuple
 
 `ArgumentError` for an equation that is no equation, another number of operands or axes, extents that differ, a label of the result that
 no operand has or that it has twice.
+
+>>> kernels.einsum("ij,kj->ik", np.array([[1, 2], [3, 4]]), np.array([[1, 1]]))
+array([[3],
+       [7]])
 """

@@ -34,6 +34,9 @@ def _rank(name: str, x: te.Tensor, *ranks: int) -> None:
 def matmul(x: te.Tensor, y: te.Tensor) -> te.Tensor:
     """`z[.., i, j] = sum_k x[.., i, k] * y[.., k, j]`; leading axes broadcast. A vector stands for a row on the left, for a column on
     the right, without that axis in the result. `ArgumentError` for a number or inner extents that differ.
+
+    >>> kernels.matmul(np.array([[1, 2], [3, 4]]), np.array([1, 10]))
+    array([21, 43])
     """
     return _matmul("matmul", x, y)
 
@@ -61,7 +64,11 @@ def _batched(x: te.Tensor, batch: Sequence[Any], last: tuple[Any, ...]) -> te.Sc
 
 @te.op
 def bmm(x: te.Tensor, y: te.Tensor) -> te.Tensor:
-    """`z[b, i, j] = sum_k x[b, i, k] * y[b, k, j]`: `matmul` of exactly three axes each, none broadcast."""
+    """`z[b, i, j] = sum_k x[b, i, k] * y[b, k, j]`: `matmul` of exactly three axes each, none broadcast.
+
+    >>> kernels.bmm(np.array([[[1, 2]], [[3, 4]]]), np.array([[[1], [1]], [[10], [10]]])).ravel()
+    array([ 3, 70])
+    """
     _rank("bmm", x, 3)
     _rank("bmm", y, 3)
     _agree("bmm", "batches", x.shape[0], y.shape[0])
@@ -70,7 +77,12 @@ def bmm(x: te.Tensor, y: te.Tensor) -> te.Tensor:
 
 @te.op
 def mm(x: te.Tensor, y: te.Tensor) -> te.Tensor:
-    """`z[i, j] = sum_k x[i, k] * y[k, j]`: `matmul` of two matrices."""
+    """`z[i, j] = sum_k x[i, k] * y[k, j]`: `matmul` of two matrices.
+
+    >>> kernels.mm(np.array([[1, 2], [3, 4]]), np.array([[0, 1], [1, 0]]))
+    array([[2, 1],
+           [4, 3]])
+    """
     _rank("mm", x, 2)
     _rank("mm", y, 2)
     return _matmul("mm", x, y)
@@ -78,7 +90,11 @@ def mm(x: te.Tensor, y: te.Tensor) -> te.Tensor:
 
 @te.op
 def mv(x: te.Tensor, y: te.Tensor) -> te.Tensor:
-    """`z[i] = sum_k x[i, k] * y[k]`: `matmul` of a matrix and a vector."""
+    """`z[i] = sum_k x[i, k] * y[k]`: `matmul` of a matrix and a vector.
+
+    >>> kernels.mv(np.array([[1, 2], [3, 4]]), np.array([1, 1]))
+    array([3, 7])
+    """
     _rank("mv", x, 2)
     _rank("mv", y, 1)
     return _matmul("mv", x, y)
@@ -86,19 +102,31 @@ def mv(x: te.Tensor, y: te.Tensor) -> te.Tensor:
 
 @te.op
 def addmm(input: te.Tensor, x: te.Tensor, y: te.Tensor, *, beta: Any = 1, alpha: Any = 1) -> te.Tensor:
-    """`beta * input + alpha * (x @ y)` of matrices, `input` broadcast to the product."""
+    """`beta * input + alpha * (x @ y)` of matrices, `input` broadcast to the product.
+
+    >>> kernels.addmm(np.array([1, 2]), np.array([[1, 1]]), np.array([[10, 20], [30, 40]]), beta=10)
+    array([[50, 80]])
+    """
     return _added("addmm", 2, input, x, y, beta, alpha)
 
 
 @te.op
 def baddbmm(input: te.Tensor, x: te.Tensor, y: te.Tensor, *, beta: Any = 1, alpha: Any = 1) -> te.Tensor:
-    """`beta * input + alpha * (x @ y)` of batches of matrices, `input` broadcast to the product."""
+    """`beta * input + alpha * (x @ y)` of batches of matrices, `input` broadcast to the product.
+
+    >>> kernels.baddbmm(1, np.ones((2, 1, 3)), np.ones((2, 3, 1))).ravel()
+    array([4., 4.])
+    """
     return _added("baddbmm", 3, input, x, y, beta, alpha)
 
 
 @te.op
 def addmv(input: te.Tensor, x: te.Tensor, y: te.Tensor, *, beta: Any = 1, alpha: Any = 1) -> te.Tensor:
-    """`beta * input + alpha * (x @ y)` of a matrix and a vector, `input` broadcast to the product."""
+    """`beta * input + alpha * (x @ y)` of a matrix and a vector, `input` broadcast to the product.
+
+    >>> kernels.addmv(np.array([1, 2]), np.array([[1, 1], [2, 2]]), np.array([10, 20]))
+    array([31, 62])
+    """
     _rank("addmv", x, 2)
     _rank("addmv", y, 1)
     return _plus("addmv", input, _matmul("addmv", x, y), beta, alpha)
@@ -106,13 +134,22 @@ def addmv(input: te.Tensor, x: te.Tensor, y: te.Tensor, *, beta: Any = 1, alpha:
 
 @te.op
 def addr(input: te.Tensor, x: te.Tensor, y: te.Tensor, *, beta: Any = 1, alpha: Any = 1) -> te.Tensor:
-    """`beta * input + alpha * outer(x, y)`, `input` broadcast to the product."""
+    """`beta * input + alpha * outer(x, y)`, `input` broadcast to the product.
+
+    >>> kernels.addr(100, np.array([1, 2]), np.array([3, 4]))
+    array([[103, 104],
+           [106, 108]])
+    """
     return _plus("addr", input, outer.function(x, y), beta, alpha)
 
 
 @te.op
 def addbmm(input: te.Tensor, x: te.Tensor, y: te.Tensor, *, beta: Any = 1, alpha: Any = 1) -> te.Tensor:
-    """`beta * input + alpha * sum_b (x[b] @ y[b])` over batches of matrices, `input` broadcast to the product."""
+    """`beta * input + alpha * sum_b (x[b] @ y[b])` over batches of matrices, `input` broadcast to the product.
+
+    >>> kernels.addbmm(1, np.ones((3, 1, 2)), np.ones((3, 2, 1)))  # 1 + 3 * 2
+    array([[7.]])
+    """
     _rank("addbmm", x, 3)
     _rank("addbmm", y, 3)
     both = _agree("addbmm", "batches", x.shape[0], y.shape[0]), _agree("addbmm", "inner axes", x.shape[2], y.shape[1])
@@ -141,7 +178,11 @@ def _times(factor: float, value: Any) -> Any:
 
 @te.op
 def linear(x: te.Tensor, weight: te.Tensor, bias: te.Tensor | None = None) -> te.Tensor:
-    """`y[.., o] = sum_k x[.., k] * weight[o, k] + bias[o]`; a weight of one axis gives a result without `o`."""
+    """`y[.., o] = sum_k x[.., k] * weight[o, k] + bias[o]`; a weight of one axis gives a result without `o`.
+
+    >>> kernels.linear(np.array([[1, 2]]), np.array([[1, 1], [0, 10]]), np.array([100, 0]))
+    array([[103,  20]])
+    """
     _rank("linear", weight, 1, 2)
     if not x.ndim:
         raise bad("linear: expected an x of at least 1 axis, got 0")
@@ -160,7 +201,11 @@ def linear(x: te.Tensor, weight: te.Tensor, bias: te.Tensor | None = None) -> te
 
 @te.op
 def bilinear(x1: te.Tensor, x2: te.Tensor, weight: te.Tensor, bias: te.Tensor | None = None) -> te.Tensor:
-    """`y[.., o] = sum_jk x1[.., j] * weight[o, j, k] * x2[.., k] + bias[o]`, contracted with `x2` first: each output costs J * (K + 1)."""
+    """`y[.., o] = sum_jk x1[.., j] * weight[o, j, k] * x2[.., k] + bias[o]`, contracted with `x2` first: each output costs J * (K + 1).
+
+    >>> kernels.bilinear(np.array([1.0, 2.0]), np.array([3.0, 4.0]), np.ones((1, 2, 2)))  # (1 + 2) (3 + 4)
+    array([21.])
+    """
     _rank("bilinear", weight, 3)
     if x1.ndim != x2.ndim or not x1.ndim or not all(map(same, x1.shape[:-1], x2.shape[:-1])):
         raise bad(f"bilinear: expected inputs with the same leading axes, got {x1.shape} and {x2.shape}")
@@ -185,7 +230,11 @@ def bilinear(x1: te.Tensor, x2: te.Tensor, weight: te.Tensor, bias: te.Tensor | 
 
 @te.op
 def dot(x: te.Tensor, y: te.Tensor) -> te.Tensor:
-    """`sum_k x[k] * y[k]` of two vectors."""
+    """`sum_k x[k] * y[k]` of two vectors.
+
+    >>> kernels.dot(np.array([1, 2, 3]), np.array([4, 5, 6]))
+    array(32)
+    """
     _rank("dot", x, 1)
     _rank("dot", y, 1)
     return _matmul("dot", x, y)
@@ -193,7 +242,11 @@ def dot(x: te.Tensor, y: te.Tensor) -> te.Tensor:
 
 @te.op
 def vdot(x: te.Tensor, y: te.Tensor) -> te.Tensor:
-    """`sum x * y` over all elements of two tensors of one shape."""
+    """`sum x * y` over all elements of two tensors of one shape.
+
+    >>> kernels.vdot(np.array([[1, 2], [3, 4]]), np.array([[1, 1], [1, 1]]))
+    array(10)
+    """
     if x.ndim != y.ndim or not all(map(same, x.shape, y.shape)):
         raise bad(f"vdot: expected tensors of one shape, got {x.shape} and {y.shape}")
     if not x.ndim:
@@ -203,7 +256,11 @@ def vdot(x: te.Tensor, y: te.Tensor) -> te.Tensor:
 
 @te.op
 def vecdot(x: te.Tensor, y: te.Tensor, *, axis: Any = -1) -> te.Tensor:
-    """`sum_k x[.., k, ..] * y[.., k, ..]` along `axis`, the other axes broadcast."""
+    """`sum_k x[.., k, ..] * y[.., k, ..]` along `axis`, the other axes broadcast.
+
+    >>> kernels.vecdot(np.array([[1, 2], [3, 4]]), np.array([1, 10]))
+    array([21, 43])
+    """
     rank = max(x.ndim, y.ndim)
     shape = broadcast_shape("vecdot", x.shape, y.shape)
     if not is_int(axis) or not -rank <= axis < rank:
@@ -218,7 +275,11 @@ def vecdot(x: te.Tensor, y: te.Tensor, *, axis: Any = -1) -> te.Tensor:
 
 @te.op
 def inner(x: te.Tensor, y: te.Tensor) -> te.Tensor:
-    """`z[.., ..] = sum_k x[.., k] * y[.., k]`: the last axes contracted, all others side by side."""
+    """`z[.., ..] = sum_k x[.., k] * y[.., k]`: the last axes contracted, all others side by side.
+
+    >>> kernels.inner(np.array([[1, 2], [3, 4]]), np.array([1, 10]))
+    array([21, 43])
+    """
     if not x.ndim or not y.ndim:
         return pointwise("inner", lambda a, b: a * b, x, y)
     size = _agree("inner", "the last axes", x.shape[-1], y.shape[-1])
@@ -228,7 +289,12 @@ def inner(x: te.Tensor, y: te.Tensor) -> te.Tensor:
 
 @te.op
 def outer(x: te.Tensor, y: te.Tensor) -> te.Tensor:
-    """`z[i, j] = x[i] * y[j]` of two vectors."""
+    """`z[i, j] = x[i] * y[j]` of two vectors.
+
+    >>> kernels.outer(np.array([1, 2]), np.array([3, 4, 5]))
+    array([[ 3,  4,  5],
+           [ 6,  8, 10]])
+    """
     _rank("outer", x, 1)
     _rank("outer", y, 1)
     return te.compute((x.shape[0], y.shape[0]), lambda i, j: x[i] * y[j])
@@ -239,6 +305,9 @@ def tensordot(x: te.Tensor, y: te.Tensor, *, axes: Any = 2) -> te.Tensor:
     """Contracts `axes` of `x` with those of `y`, pairwise: an integer n (the last n of `x` with the first n of `y`), or two sequences.
 
     The result has the other axes of `x`, then those of `y`.
+
+    >>> kernels.tensordot(np.ones((2, 3, 4)), np.ones((4, 3, 5)), axes=((1, 2), (1, 0))).shape
+    (2, 5)
     """
     first, second = _pairs(x, y, axes)
     pairs = [(x.shape[p], y.shape[q]) for p, q in zip(first, second, strict=True)]
@@ -286,7 +355,12 @@ def _pairs(x: te.Tensor, y: te.Tensor, axes: Any) -> tuple[list[int], list[int]]
 @te.op
 def kron(x: te.Tensor, y: te.Tensor) -> te.Tensor:
     """The Kronecker product: `z[.., i, ..] = x[.., i // n, ..] * y[.., i % n, ..]` on each axis, n the extent of `y`; missing leading
-    axes are 1."""
+    axes are 1.
+
+    >>> kernels.kron(np.array([1, 10]), np.array([[1, 2], [3, 4]]))
+    array([[ 1,  2, 10, 20],
+           [ 3,  4, 30, 40]])
+    """
     rank = max(x.ndim, y.ndim)
     ours, theirs = ((1,) * (rank - t.ndim) + tuple(t.shape) for t in (x, y))
 
@@ -300,7 +374,11 @@ def kron(x: te.Tensor, y: te.Tensor) -> te.Tensor:
 
 @te.op
 def cross(x: te.Tensor, y: te.Tensor, *, axis: Any = -1) -> te.Tensor:
-    """The vector product along `axis`, of extent 3: `z[i] = x[i+1] y[i+2] - x[i+2] y[i+1]`, places modulo 3; other axes broadcast."""
+    """The vector product along `axis`, of extent 3: `z[i] = x[i+1] y[i+2] - x[i+2] y[i+1]`, places modulo 3; other axes broadcast.
+
+    >>> kernels.cross(np.array([1, 0, 0]), np.array([0, 1, 0]))
+    array([0, 0, 1])
+    """
     shape = broadcast_shape("cross", x.shape, y.shape)
     if x.ndim != y.ndim or not x.ndim:
         raise bad(f"cross: expected tensors with one number of axes, at least 1, got {x.ndim} and {y.ndim}")
@@ -321,7 +399,12 @@ def cross(x: te.Tensor, y: te.Tensor, *, axis: Any = -1) -> te.Tensor:
 
 @te.op
 def matrix_power(x: te.Tensor, *, n: Any) -> te.Tensor:
-    """The n-th power of square matrices (the last two axes), n >= 0, by repeated squaring: about 2 log2 n products."""
+    """The n-th power of square matrices (the last two axes), n >= 0, by repeated squaring: about 2 log2 n products.
+
+    >>> kernels.matrix_power(np.array([[1, 1], [0, 1]]), n=5)
+    array([[1, 5],
+           [0, 1]])
+    """
     if x.ndim < 2 or not same(x.shape[-1], x.shape[-2]):
         raise bad(f"matrix_power: expected square matrices, got shape {x.shape}")
     if not is_int(n) or n < 0:
@@ -343,6 +426,9 @@ def multi_dot(tensors: te.Tensor) -> te.Tensor:
     last a column vector.
 
     The grouping is the textbook's dynamic program over the extents (Godbole, 1973); extents known only at run time count as 64.
+
+    >>> kernels.multi_dot((np.array([1, 1]), np.array([[1, 2], [3, 4]]), np.array([[1], [1]])))
+    array([10])
     """
     given = tuple(tensors) if isinstance(tensors, (tuple, list)) else (tensors,)
     if len(given) < 2:

@@ -41,7 +41,12 @@ def _squares(x: te.Tensor, y: te.Tensor) -> Callable[..., Any]:
 
 @te.op
 def squared_distance(x: te.Tensor, y: te.Tensor) -> te.Tensor:
-    """`r[.., i, j] = sum_k (x[.., i, k] - y[.., j, k])^2` for x (..., N, D), y (..., M, D)."""
+    """`r[.., i, j] = sum_k (x[.., i, k] - y[.., j, k])^2` for x (..., N, D), y (..., M, D).
+
+    >>> kernels.squared_distance(np.array([[0.0, 0.0], [3.0, 0.0]]), np.array([[3.0, 4.0]]))
+    array([[25.],
+           [16.]])
+    """
     _points("squared_distance", x, y)
     square = _squares(x, y)
     return te.compute((*x.shape[:-1], y.shape[-2]), lambda *i: square(i[:-2], i[-2], i[-1]))
@@ -53,6 +58,10 @@ def cdist(x: te.Tensor, y: te.Tensor, *, p: float = 2.0, compute_mode: str | Non
 
     p = 0 counts the coordinates that differ. At a distance of 0 the gradient is 0; for p = inf the first of equal coordinates gets it.
     Batches are broadcast. `compute_mode` is PyTorch's and changes nothing: distances are sums of squared differences.
+
+    >>> kernels.cdist(np.array([[0.0, 0.0], [3.0, 0.0]]), np.array([[3.0, 4.0]]))
+    array([[5.],
+           [4.]])
     """
     for points in (x, y):
         at_least_axes("cdist", points, 2, "..., points, coordinates")
@@ -87,7 +96,11 @@ def cdist(x: te.Tensor, y: te.Tensor, *, p: float = 2.0, compute_mode: str | Non
 
 @te.op
 def pdist(x: te.Tensor, *, p: float = 2.0) -> te.Tensor:
-    """`cdist(x, x)` above the diagonal, row by row, as one vector: the distances of all pairs of rows of a matrix."""
+    """`cdist(x, x)` above the diagonal, row by row, as one vector: the distances of all pairs of rows of a matrix.
+
+    >>> kernels.pdist(np.array([[0.0], [1.0], [3.0]]))
+    array([1., 3., 2.])
+    """
     ranked(x, 2)
     rows = x.shape[0]
     if not known(rows):
@@ -121,19 +134,34 @@ def _product(name: str, x: te.Tensor, y: te.Tensor, b: te.Tensor, kernel: Callab
 
 @te.op
 def gaussian_product(x: te.Tensor, y: te.Tensor, b: te.Tensor, *, gamma: float = 1.0) -> te.Tensor:
-    """`z[.., i, c] = sum_j exp(-gamma * |x_i - y_j|^2) b[.., j, c]`; x (..., N, D), y (..., M, D), b (..., M) or (..., M, C)."""
+    """`z[.., i, c] = sum_j exp(-gamma * |x_i - y_j|^2) b[.., j, c]`; x (..., N, D), y (..., M, D), b (..., M) or (..., M, C).
+
+    >>> x, y = np.array([[0.0]]), np.array([[0.0], [1.0]])
+    >>> kernels.gaussian_product(x, y, np.array([1.0, 1.0])).round(4)  # 1 + exp(-1)
+    array([1.3679])
+    """
     return _product("gaussian_product", x, y, b, lambda square: te.exp(-gamma * square))
 
 
 @te.op
 def laplacian_product(x: te.Tensor, y: te.Tensor, b: te.Tensor, *, gamma: float = 1.0) -> te.Tensor:
-    """`z[.., i, c] = sum_j exp(-gamma * |x_i - y_j|) b[.., j, c]`; shapes as in `gaussian_product`."""
+    """`z[.., i, c] = sum_j exp(-gamma * |x_i - y_j|) b[.., j, c]`; shapes as in `gaussian_product`.
+
+    >>> x, y = np.array([[0.0]]), np.array([[0.0], [2.0]])
+    >>> kernels.laplacian_product(x, y, np.array([1.0, 1.0])).round(4)  # 1 + exp(-2)
+    array([1.1353])
+    """
     return _product("laplacian_product", x, y, b, lambda square: te.exp(-gamma * _root(square)))
 
 
 @te.op
 def cauchy_product(x: te.Tensor, y: te.Tensor, b: te.Tensor, *, gamma: float = 1.0) -> te.Tensor:
-    """`z[.., i, c] = sum_j b[.., j, c] / (1 + gamma * |x_i - y_j|^2)`; shapes as in `gaussian_product`."""
+    """`z[.., i, c] = sum_j b[.., j, c] / (1 + gamma * |x_i - y_j|^2)`; shapes as in `gaussian_product`.
+
+    >>> x, y = np.array([[0.0]]), np.array([[0.0], [1.0]])
+    >>> kernels.cauchy_product(x, y, np.array([1.0, 1.0]))  # 1 + 1 / 2
+    array([1.5])
+    """
     return _product("cauchy_product", x, y, b, lambda square: 1.0 / (1.0 + gamma * square))
 
 
@@ -148,7 +176,12 @@ def _log_sum(x: te.Tensor, y: te.Tensor, exponent: Callable[[Any, Any, Any], Any
 
 @te.op
 def gaussian_logsumexp(x: te.Tensor, y: te.Tensor, b: te.Tensor, *, gamma: float = 1.0) -> te.Tensor:
-    """`z[.., i] = log sum_j exp(b[.., j] - gamma * |x_i - y_j|^2)`, stable; x (..., N, D), y (..., M, D), b (..., M)."""
+    """`z[.., i] = log sum_j exp(b[.., j] - gamma * |x_i - y_j|^2)`, stable; x (..., N, D), y (..., M, D), b (..., M).
+
+    >>> x, y = np.array([[0.0]]), np.array([[0.0], [1.0]])
+    >>> kernels.gaussian_logsumexp(x, y, np.array([0.0, 0.0])).round(4)  # log(1 + exp(-1))
+    array([0.3133])
+    """
     _points("gaussian_logsumexp", x, y)
     shaped(b, y.shape[:-1], "one number per point of y")
     square = _squares(x, y)
@@ -161,6 +194,10 @@ def sinkhorn_step(x: te.Tensor, y: te.Tensor, g: te.Tensor, log_weight: te.Tenso
 
     `f[.., i] = -eps log sum_j exp(log_weight[.., j] + (g[.., j] - |x_i - y_j|^2 / 2) / eps)`; x (..., N, D), y (..., M, D), the others
     (..., M). Cuturi 2013; Feydy et al. 2019.
+
+    >>> x, y = np.array([[0.0], [1.0]]), np.array([[0.0], [1.0]])
+    >>> kernels.sinkhorn_step(x, y, np.array([0.0, 0.0]), np.log(np.array([0.5, 0.5])), eps=0.1).round(4)
+    array([0.0686, 0.0686])
     """
     _points("sinkhorn_step", x, y)
     shaped(g, y.shape[:-1], "one potential per point of y")
@@ -185,6 +222,9 @@ def nearest_neighbor(x: te.Tensor, y: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
     """`(indices, distances)`: for each point of x the nearest of y (the first of equals, int64), and the squared distance to it.
 
     Differentiable by the distances. x (..., N, D), y (..., M, D).
+
+    >>> kernels.nearest_neighbor(np.array([[0.0], [5.0]]), np.array([[4.0], [1.0]]))
+    (array([1, 0]), array([1., 1.]))
     """
     _points("nearest_neighbor", x, y)
     square = _squares(x, y)
@@ -197,6 +237,10 @@ def kmeans_step(x: te.Tensor, centers: te.Tensor) -> tuple[te.Tensor, te.Tensor]
     """`(new_centers, labels)`: each point of x (N, D) goes to the nearest of the centers (K, D), which move to the mean of theirs.
 
     A center without points stays. Lloyd 1982.
+
+    >>> kernels.kmeans_step(np.array([[0.0], [2.0], [9.0]]), np.array([[0.0], [8.0]]))
+    (array([[1.],
+           [9.]]), array([0, 0, 1]))
     """
     ranked(x, 2)
     _points("kmeans_step", x, centers)
@@ -215,6 +259,9 @@ def soft_dtw(cost: te.Tensor, *, gamma: float = 1.0) -> te.Tensor:
 
     `r[i, j] = cost[i, j] - gamma log(exp(-r[i-1, j] / gamma) + exp(-r[i, j-1] / gamma) + exp(-r[i-1, j-1] / gamma))`; the result is
     `r[N-1, M-1]` of each matrix of cost (..., N, M). One scan over the antidiagonals, each computed at once. Cuturi, Blondel 2017.
+
+    >>> float(kernels.soft_dtw(np.array([[0.0, 1.0], [1.0, 0.0]]), gamma=0.01).round(4))  # along the diagonal
+    0.0
     """
     at_least_axes("soft_dtw", cost, 2, "..., rows, columns")
     if isinstance(gamma, bool) or not isinstance(gamma, (int, float)) or not gamma > 0:

@@ -112,7 +112,11 @@ def rnn_cell(
     *,
     nonlinearity: str = "tanh",
 ) -> te.Tensor:
-    """`h' = tanh(W_ih x + b_ih + W_hh h + b_hh)`, or relu; x (B, I), h (B, H), as `torch.nn.RNNCell`."""
+    """`h' = tanh(W_ih x + b_ih + W_hh h + b_hh)`, or relu; x (B, I), h (B, H), as `torch.nn.RNNCell`.
+
+    >>> kernels.rnn_cell(np.ones((1, 1)), np.zeros((1, 1)), np.ones((1, 1)), np.ones((1, 1))).round(4)
+    array([[0.7616]])
+    """
     return _cell(x, (h,), (weight_ih, weight_hh, bias_ih, bias_hh), 1, _rnn(nonlinearity))[0]
 
 
@@ -129,6 +133,11 @@ def lstm_cell(
 
     `i, f, o = sigmoid(..)`, `g = tanh(..)` of `W_ih x + b_ih + W_hh h + b_hh` in the order i, f, g, o; `c' = f c + i g`,
     `h' = o tanh(c')`. Hochreiter, Schmidhuber 1997; Gers et al. 2000.
+
+    >>> h = c = np.zeros((1, 1))
+    >>> h, c = kernels.lstm_cell(np.ones((1, 1)), (h, c), np.ones((4, 1)), np.zeros((4, 1)))
+    >>> h.round(4), c.round(4)
+    (array([[0.3696]]), array([[0.5568]]))
     """
     return _cell(x, _pair(hx), (weight_ih, weight_hh, bias_ih, bias_hh), 4, _lstm)
 
@@ -152,6 +161,9 @@ def gru_cell(
     """`h' = (1 - z) n + z h` of a gated recurrent unit for x (B, I), h (B, H), as `torch.nn.GRUCell`.
 
     `r, z = sigmoid(W_ih x + b_ih + W_hh h + b_hh)`, `n = tanh(W_in x + b_in + r (W_hn h + b_hn))` in the order r, z, n. Cho et al. 2014.
+
+    >>> kernels.gru_cell(np.ones((1, 1)), np.zeros((1, 1)), np.ones((3, 1)), np.zeros((3, 1))).round(4)
+    array([[0.2048]])
     """
     return _cell(x, (h,), (weight_ih, weight_hh, bias_ih, bias_hh), 3, _gru)[0]
 
@@ -203,7 +215,11 @@ def rnn(
     nonlinearity: str = "tanh",
     reverse: bool = False,
 ) -> te.Tensor:
-    """The states (T, B, H) of `rnn_cell` over the steps of x (T, B, I), from h (B, H)."""
+    """The states (T, B, H) of `rnn_cell` over the steps of x (T, B, I), from h (B, H).
+
+    >>> kernels.rnn(np.ones((3, 1, 1)), np.zeros((1, 1)), np.ones((1, 1)), np.ones((1, 1)), nonlinearity="relu").ravel()
+    array([1., 2., 3.])
+    """
     return _sequence(x, (h,), (weight_ih, weight_hh, bias_ih, bias_hh), 1, _rnn(nonlinearity), reverse)[0]
 
 
@@ -218,7 +234,13 @@ def lstm(
     *,
     reverse: bool = False,
 ) -> tuple[te.Tensor, ...]:
-    """The states `(hs, cs)`, each (T, B, H), of `lstm_cell` over the steps of x (T, B, I), from `hx`, the pair (h, c) of (B, H)."""
+    """The states `(hs, cs)`, each (T, B, H), of `lstm_cell` over the steps of x (T, B, I), from `hx`, the pair (h, c) of (B, H).
+
+    >>> h = c = np.zeros((1, 1))
+    >>> hs, cs = kernels.lstm(np.ones((2, 1, 1)), (h, c), np.ones((4, 1)), np.zeros((4, 1)))
+    >>> hs.ravel().round(4)
+    array([0.3696, 0.5453])
+    """
     return _sequence(x, _pair(hx), (weight_ih, weight_hh, bias_ih, bias_hh), 4, _lstm, reverse)
 
 
@@ -233,5 +255,9 @@ def gru(
     *,
     reverse: bool = False,
 ) -> te.Tensor:
-    """The states (T, B, H) of `gru_cell` over the steps of x (T, B, I), from h (B, H)."""
+    """The states (T, B, H) of `gru_cell` over the steps of x (T, B, I), from h (B, H).
+
+    >>> kernels.gru(np.ones((2, 1, 1)), np.zeros((1, 1)), np.ones((3, 1)), np.zeros((3, 1))).round(4).ravel()  # two steps
+    array([0.2048, 0.3546])
+    """
     return _sequence(x, (h,), (weight_ih, weight_hh, bias_ih, bias_hh), 3, _gru, reverse)[0]

@@ -47,7 +47,11 @@ def _along(x: te.Tensor, first: int, second: int, offset: int) -> Callable[[Any,
 
 @te.op
 def diagonal(x: te.Tensor, *, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -> te.Tensor:
-    """`y[.., k] = x[.., k, .., k + offset, ..]`: a diagonal of the plane of two axes, as the last axis of the result."""
+    """`y[.., k] = x[.., k, .., k + offset, ..]`: a diagonal of the plane of two axes, as the last axis of the result.
+
+    >>> kernels.diagonal(np.array([[1, 2, 3], [4, 5, 6]]), offset=1)
+    array([2, 6])
+    """
     first, second = _plane("diagonal", x, axis1, axis2)
     element = _along(x, first, second, _offset("diagonal", offset))
     rest = tuple(extent for d, extent in enumerate(x.shape) if d not in (first, second))
@@ -56,7 +60,12 @@ def diagonal(x: te.Tensor, *, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -
 
 @te.op
 def diagonal_scatter(x: te.Tensor, src: te.Tensor, *, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -> te.Tensor:
-    """`x` with `src` in place of `diagonal(x, offset, axis1, axis2)`."""
+    """`x` with `src` in place of `diagonal(x, offset, axis1, axis2)`.
+
+    >>> kernels.diagonal_scatter(np.zeros((2, 2)), np.array([1.0, 2.0]))
+    array([[1., 0.],
+           [0., 2.]])
+    """
     first, second = _plane("diagonal_scatter", x, axis1, axis2)
     offset = _offset("diagonal_scatter", offset)
     rest = tuple(extent for d, extent in enumerate(x.shape) if d not in (first, second))
@@ -71,7 +80,11 @@ def diagonal_scatter(x: te.Tensor, src: te.Tensor, *, offset: Any = 0, axis1: An
 
 @te.op
 def trace(x: te.Tensor, *, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -> te.Tensor:
-    """`y[..] = sum_k x[.., k, .., k + offset, ..]`: the sum of a diagonal of the plane of two axes."""
+    """`y[..] = sum_k x[.., k, .., k + offset, ..]`: the sum of a diagonal of the plane of two axes.
+
+    >>> kernels.trace(np.array([[1, 2], [3, 4]]))
+    array(5)
+    """
     first, second = _plane("trace", x, axis1, axis2)
     element = _along(x, first, second, _offset("trace", offset))
     rest = tuple(extent for d, extent in enumerate(x.shape) if d not in (first, second))
@@ -81,7 +94,13 @@ def trace(x: te.Tensor, *, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -> t
 
 @te.op
 def diag_embed(x: te.Tensor, *, offset: Any = 0, axis1: Any = -2, axis2: Any = -1) -> te.Tensor:
-    """The opposite of `diagonal`: the last axis of `x` as a diagonal of a plane of square matrices, 0 elsewhere."""
+    """The opposite of `diagonal`: the last axis of `x` as a diagonal of a plane of square matrices, 0 elsewhere.
+
+    >>> kernels.diag_embed(np.array([[1, 2]]), offset=1)
+    array([[[0, 1, 0],
+            [0, 0, 2],
+            [0, 0, 0]]])
+    """
     rank = x.ndim + 1
     if not x.ndim:
         raise bad("diag_embed: expected an x of at least 1 axis, got 0")
@@ -106,7 +125,12 @@ def diag_embed(x: te.Tensor, *, offset: Any = 0, axis1: Any = -2, axis2: Any = -
 
 @te.op
 def diag(x: te.Tensor, *, offset: Any = 0) -> te.Tensor:
-    """The diagonal of a matrix, or the matrix with a vector as its diagonal."""
+    """The diagonal of a matrix, or the matrix with a vector as its diagonal.
+
+    >>> kernels.diag(np.array([1, 2])), kernels.diag(np.array([[1, 2], [3, 4]]))
+    (array([[1, 0],
+           [0, 2]]), array([1, 4]))
+    """
     if x.ndim not in (1, 2):
         raise bad(f"diag: expected a vector or a matrix, got {x.ndim} axes")
     return diag_embed(x, offset=offset) if x.ndim == 1 else diagonal(x, offset=offset)
@@ -114,13 +138,23 @@ def diag(x: te.Tensor, *, offset: Any = 0) -> te.Tensor:
 
 @te.op
 def triu(x: te.Tensor, *, diagonal: Any = 0) -> te.Tensor:
-    """The elements of matrices (the last two axes) on and above a diagonal, 0 below."""
+    """The elements of matrices (the last two axes) on and above a diagonal, 0 below.
+
+    >>> kernels.triu(np.array([[1, 2], [3, 4]]), diagonal=1)
+    array([[0, 2],
+           [0, 0]])
+    """
     return _triangle("triu", x, diagonal, lambda above: above >= 0)
 
 
 @te.op
 def tril(x: te.Tensor, *, diagonal: Any = 0) -> te.Tensor:
-    """The elements of matrices (the last two axes) on and below a diagonal, 0 above."""
+    """The elements of matrices (the last two axes) on and below a diagonal, 0 above.
+
+    >>> kernels.tril(np.array([[1, 2], [3, 4]]))
+    array([[1, 0],
+           [3, 4]])
+    """
     return _triangle("tril", x, diagonal, lambda above: above <= 0)
 
 
@@ -133,7 +167,12 @@ def _triangle(name: str, x: te.Tensor, diagonal: Any, keep: Callable[[Any], Any]
 
 @te.op
 def diagflat(x: te.Tensor, *, offset: Any = 0) -> te.Tensor:
-    """The matrix whose diagonal has the elements of `x`, in row-major order; 0 elsewhere."""
+    """The matrix whose diagonal has the elements of `x`, in row-major order; 0 elsewhere.
+
+    >>> kernels.diagflat(np.array([[1, 2]]))
+    array([[1, 0],
+           [0, 2]])
+    """
     inner = [product(x.shape[d + 1 :]) for d in range(x.ndim)]
     flat = te.compute((product(x.shape),), lambda f: x[tuple(f // step % n for step, n in zip(inner, x.shape, strict=True))])
     return diag_embed(flat, offset=offset)
@@ -141,7 +180,12 @@ def diagflat(x: te.Tensor, *, offset: Any = 0) -> te.Tensor:
 
 @te.op
 def t(x: te.Tensor) -> te.Tensor:
-    """A matrix transposed; a vector or a number as it is."""
+    """A matrix transposed; a vector or a number as it is.
+
+    >>> kernels.t(np.array([[1, 2], [3, 4]]))
+    array([[1, 3],
+           [2, 4]])
+    """
     if x.ndim > 2:
         raise bad(f"t: expected at most 2 axes, got {x.ndim}", "transpose exchanges two axes of a tensor")
     return te.compute(x.shape[::-1], lambda *i: x[i[::-1]])
@@ -153,6 +197,10 @@ def cov(x: te.Tensor, fweights: te.Tensor | None = None, aweights: te.Tensor | N
 
     `fweights` says how often a column counts, `aweights` how much: `sum_k w[k] d[i, k] d[j, k] / max(0, n - correction)` with w the product
     of both, d the distance from the weighted mean, n the sum of w. With `aweights` the correction is multiplied by `sum(w * aweights) / n`.
+
+    >>> kernels.cov(np.array([[1.0, 2.0, 3.0], [6.0, 4.0, 2.0]]))
+    array([[ 1., -2.],
+           [-2.,  4.]])
     """
     if x.ndim > 2 or not is_int(correction):
         raise bad(f"cov: expected at most 2 axes and an integer correction, got shape {x.shape} and {correction!r}")
@@ -184,7 +232,12 @@ def cov(x: te.Tensor, fweights: te.Tensor | None = None, aweights: te.Tensor | N
 
 @te.op
 def corrcoef(x: te.Tensor) -> te.Tensor:
-    """The correlations of the rows of a matrix: covariances over the square roots of the variances, from -1 to 1; of one row 1."""
+    """The correlations of the rows of a matrix: covariances over the square roots of the variances, from -1 to 1; of one row 1.
+
+    >>> kernels.corrcoef(np.array([[1.0, 2.0, 3.0], [6.0, 4.0, 2.0]])).round(4)
+    array([[ 1., -1.],
+           [-1.,  1.]])
+    """
     both = cov.function(x)
     if not both.ndim:
         return te.compute((), lambda: both[()] / both[()])

@@ -43,7 +43,11 @@ def _same_shapes(name: str, given: Sequence[te.Tensor], but: int | None) -> None
 
 @te.op
 def concatenate(tensors: te.Tensor, *, axis: Any = 0) -> te.Tensor:
-    """The tensors one after the other along `axis`: `y[.., i, ..] = tensors[k][.., i - starts[k], ..]`; other extents are equal."""
+    """The tensors one after the other along `axis`: `y[.., i, ..] = tensors[k][.., i - starts[k], ..]`; other extents are equal.
+
+    >>> kernels.concatenate((np.array([[1, 2]]), np.array([[3, 4]])), axis=1)
+    array([[1, 2, 3, 4]])
+    """
     return _joined("concatenate", tensors_of(tensors), axis)
 
 
@@ -65,7 +69,11 @@ def _joined(name: str, given: Sequence[te.Tensor], axis: Any) -> te.Tensor:
 
 @te.op
 def cat(tensors: te.Tensor, *, axis: Any = 0) -> te.Tensor:
-    """PyTorch's name of `concatenate`; vectors without elements may stand among tensors of any number of axes, as there."""
+    """PyTorch's name of `concatenate`; vectors without elements may stand among tensors of any number of axes, as there.
+
+    >>> kernels.cat((np.array([1, 2]), np.array([3])))
+    array([1, 2, 3])
+    """
     given = tensors_of(tensors)
     filled = [t for t in given if t.ndim != 1 or not known(t.shape[0]) or t.shape[0] != 0]
     return _joined("cat", filled or given[:1], axis)
@@ -83,26 +91,45 @@ def _with_axes(x: te.Tensor, rank: int, behind: bool = False) -> te.Tensor:
 
 @te.op
 def hstack(tensors: te.Tensor) -> te.Tensor:
-    """Tensors side by side: along axis 1, vectors and numbers along axis 0."""
+    """Tensors side by side: along axis 1, vectors and numbers along axis 0.
+
+    >>> kernels.hstack((np.array([1, 2]), np.array([3])))
+    array([1, 2, 3])
+    """
     given = [_with_axes(t, 1) for t in tensors_of(tensors)]
     return _joined("hstack", given, 0 if given[0].ndim == 1 else 1)
 
 
 @te.op
 def vstack(tensors: te.Tensor) -> te.Tensor:
-    """Tensors one below the other: along axis 0, a vector being a row."""
+    """Tensors one below the other: along axis 0, a vector being a row.
+
+    >>> kernels.vstack((np.array([1, 2]), np.array([[3, 4]])))
+    array([[1, 2],
+           [3, 4]])
+    """
     return _joined("vstack", [_with_axes(t, 2) for t in tensors_of(tensors)], 0)
 
 
 @te.op
 def dstack(tensors: te.Tensor) -> te.Tensor:
-    """Tensors one behind the other: along axis 2, a vector or matrix having one element there."""
+    """Tensors one behind the other: along axis 2, a vector or matrix having one element there.
+
+    >>> kernels.dstack((np.array([1, 2]), np.array([3, 4])))
+    array([[[1, 3],
+            [2, 4]]])
+    """
     return _joined("dstack", [_with_axes(t, 3, behind=True) for t in tensors_of(tensors)], 2)
 
 
 @te.op
 def column_stack(tensors: te.Tensor) -> te.Tensor:
-    """Vectors as the columns of a matrix, and matrices beside them: along axis 1."""
+    """Vectors as the columns of a matrix, and matrices beside them: along axis 1.
+
+    >>> kernels.column_stack((np.array([1, 2]), np.array([3, 4])))
+    array([[1, 3],
+           [2, 4]])
+    """
     return _joined(
         "column_stack", [t if t.ndim > 1 else _with_axes(t, 2, behind=True) if t.ndim else _with_axes(t, 2) for t in tensors_of(tensors)], 1
     )
@@ -110,7 +137,12 @@ def column_stack(tensors: te.Tensor) -> te.Tensor:
 
 @te.op
 def stack(tensors: te.Tensor, *, axis: Any = 0) -> te.Tensor:
-    """Tensors of one shape along a new axis, put in at `axis` of the result."""
+    """Tensors of one shape along a new axis, put in at `axis` of the result.
+
+    >>> kernels.stack((np.array([1, 2]), np.array([3, 4])), axis=1)
+    array([[1, 3],
+           [2, 4]])
+    """
     given = tensors_of(tensors)
     _same_shapes("stack", given, None)
     rank = given[0].ndim
@@ -135,7 +167,11 @@ def _part(x: te.Tensor, axis: int, start: Any, length: Any, step: int = 1) -> te
 
 @te.op
 def narrow(x: te.Tensor, *, axis: Any, start: Any, length: Any) -> te.Tensor:
-    """`length` elements along `axis` from `start` on: `y[.., i, ..] = x[.., start + i, ..]`; a negative start counts from the end."""
+    """`length` elements along `axis` from `start` on: `y[.., i, ..] = x[.., start + i, ..]`; a negative start counts from the end.
+
+    >>> kernels.narrow(np.array([1, 2, 3, 4]), axis=0, start=1, length=2)
+    array([2, 3])
+    """
     axis = normalized(axis, x)
     first, number = start, at_least("length", length, 0)
     if is_int(start) and start < 0 and known(x.shape[axis]):
@@ -152,6 +188,9 @@ def slice_axis(x: te.Tensor, *, axis: Any, start: Any = None, stop: Any = None, 
 
     The extent of the axis must be known when the op is traced, unless the step is 1 or more, `start` is given from the front and
     `stop` is None.
+
+    >>> kernels.slice_axis(np.array([0, 1, 2, 3, 4]), axis=0, start=None, stop=None, step=-2)
+    array([4, 2, 0])
     """
     axis = normalized(axis, x)
     if not is_int(step) or step == 0 or any(not is_int(v) for v in (start, stop) if v is not None):
@@ -171,7 +210,11 @@ def slice_axis(x: te.Tensor, *, axis: Any, start: Any = None, stop: Any = None, 
 
 @te.op
 def split(x: te.Tensor, *, sizes: Any, axis: Any = 0) -> tuple[te.Tensor, ...]:
-    """`x` in parts along `axis`: of `sizes` each (the last may be smaller), or of the extents of a tuple `sizes`."""
+    """`x` in parts along `axis`: of `sizes` each (the last may be smaller), or of the extents of a tuple `sizes`.
+
+    >>> kernels.split(np.array([1, 2, 3, 4, 5]), sizes=2)
+    (array([1, 2]), array([3, 4]), array([5]))
+    """
     axis = normalized(axis, x)
     size = x.shape[axis]
     if is_int(sizes):
@@ -188,7 +231,11 @@ def split(x: te.Tensor, *, sizes: Any, axis: Any = 0) -> tuple[te.Tensor, ...]:
 
 @te.op
 def chunk(x: te.Tensor, *, chunks: Any, axis: Any = 0) -> te.Tensor:
-    """`x` in at most `chunks` parts along `axis`, of equal extents except for the last, as `torch.chunk`."""
+    """`x` in at most `chunks` parts along `axis`, of equal extents except for the last, as `torch.chunk`.
+
+    >>> kernels.chunk(np.array([1, 2, 3, 4, 5]), chunks=3)
+    (array([1, 2]), array([3, 4]), array([5]))
+    """
     number = at_least("chunks", chunks, 1)
     axis = normalized(axis, x)
     if not known(x.shape[axis]):
@@ -199,7 +246,11 @@ def chunk(x: te.Tensor, *, chunks: Any, axis: Any = 0) -> te.Tensor:
 @te.op
 def tensor_split(x: te.Tensor, *, sections: Any, axis: Any = 0) -> tuple[te.Tensor, ...]:
     """`x` in parts along `axis`: in so many of nearly equal extents, or cut in front of each place of a tuple `sections`
-    (`numpy.array_split`)."""
+    (`numpy.array_split`).
+
+    >>> kernels.tensor_split(np.array([1, 2, 3, 4, 5]), sections=(1, 3))
+    (array([1]), array([2, 3]), array([4, 5]))
+    """
     axis = normalized(axis, x)
     size = x.shape[axis]
     if not known(size):
@@ -217,19 +268,31 @@ def tensor_split(x: te.Tensor, *, sections: Any, axis: Any = 0) -> tuple[te.Tens
 
 @te.op
 def hsplit(x: te.Tensor, *, sections: Any) -> tuple[te.Tensor, ...]:
-    """`tensor_split` along axis 1, of a vector along axis 0: the opposite of `hstack`."""
+    """`tensor_split` along axis 1, of a vector along axis 0: the opposite of `hstack`.
+
+    >>> kernels.hsplit(np.array([1, 2, 3, 4]), sections=2)
+    (array([1, 2]), array([3, 4]))
+    """
     return _split_along("hsplit", x, sections, 0 if x.ndim == 1 else 1)
 
 
 @te.op
 def vsplit(x: te.Tensor, *, sections: Any) -> tuple[te.Tensor, ...]:
-    """`tensor_split` along axis 0: the opposite of `vstack`."""
+    """`tensor_split` along axis 0: the opposite of `vstack`.
+
+    >>> kernels.vsplit(np.array([[1, 2], [3, 4]]), sections=2)
+    (array([[1, 2]]), array([[3, 4]]))
+    """
     return _split_along("vsplit", x, sections, 0, 2)
 
 
 @te.op
 def dsplit(x: te.Tensor, *, sections: Any) -> tuple[te.Tensor, ...]:
-    """`tensor_split` along axis 2: the opposite of `dstack`."""
+    """`tensor_split` along axis 2: the opposite of `dstack`.
+
+    >>> [part.shape for part in kernels.dsplit(np.ones((1, 1, 4)), sections=2)]
+    [(1, 1, 2), (1, 1, 2)]
+    """
     return _split_along("dsplit", x, sections, 2)
 
 
@@ -250,25 +313,43 @@ def _each_with_axes(tensors: Any, rank: int, behind: bool = False) -> Any:
 
 @te.op
 def atleast_1d(tensors: te.Tensor) -> Any:
-    """A number as a vector of one element, others as they are; of several tensors each."""
+    """A number as a vector of one element, others as they are; of several tensors each.
+
+    >>> kernels.atleast_1d(np.array(3.0))
+    array([3.])
+    """
     return _each_with_axes(tensors, 1)
 
 
 @te.op
 def atleast_2d(tensors: te.Tensor) -> Any:
-    """A vector as a matrix of one row, others as they are; of several tensors each."""
+    """A vector as a matrix of one row, others as they are; of several tensors each.
+
+    >>> kernels.atleast_2d(np.array([1.0, 2.0]))
+    array([[1., 2.]])
+    """
     return _each_with_axes(tensors, 2)
 
 
 @te.op
 def atleast_3d(tensors: te.Tensor) -> Any:
-    """A matrix with a last axis of extent 1, a vector as one row of it, others as they are; of several tensors each."""
+    """A matrix with a last axis of extent 1, a vector as one row of it, others as they are; of several tensors each.
+
+    >>> kernels.atleast_3d(np.array([1.0, 2.0])).shape
+    (1, 2, 1)
+    """
     return _each_with_axes(tensors, 3, behind=True)
 
 
 @te.op
 def block_diag(tensors: te.Tensor) -> te.Tensor:
-    """The matrices (vectors are rows, numbers have one element) one after the other along the diagonal, 0 elsewhere."""
+    """The matrices (vectors are rows, numbers have one element) one after the other along the diagonal, 0 elsewhere.
+
+    >>> kernels.block_diag((np.array([[1, 2]]), np.array([[3], [4]])))
+    array([[1, 2, 0],
+           [0, 0, 3],
+           [0, 0, 4]])
+    """
     given = [_with_axes(t, 2) for t in tensors_of(tensors)]
     wide = next((t for t in given if t.ndim > 2), None)
     if wide is not None:
@@ -298,7 +379,11 @@ def _place(name: str, x: te.Tensor, axis: int, index: Any) -> Any:
 
 @te.op
 def select(x: te.Tensor, *, axis: Any, index: Any) -> te.Tensor:
-    """`y[.., ..] = x[.., index, ..]`: one place of `axis`, which is left out; negative places count from the end."""
+    """`y[.., ..] = x[.., index, ..]`: one place of `axis`, which is left out; negative places count from the end.
+
+    >>> kernels.select(np.array([[1, 2], [3, 4]]), axis=1, index=-1)
+    array([2, 4])
+    """
     axis = normalized(axis, x)
     place = _place("select", x, axis, index)
     return te.compute(drop(x.shape, axis), lambda *i: x[along(i, axis, place)])
@@ -306,7 +391,11 @@ def select(x: te.Tensor, *, axis: Any, index: Any) -> te.Tensor:
 
 @te.op
 def unbind(x: te.Tensor, *, axis: Any = 0) -> tuple[te.Tensor, ...]:
-    """All places of `axis`, a tensor each without it."""
+    """All places of `axis`, a tensor each without it.
+
+    >>> kernels.unbind(np.array([[1, 2], [3, 4]]), axis=1)
+    (array([1, 3]), array([2, 4]))
+    """
     axis = normalized(axis, x)
     if not known(x.shape[axis]) or x.shape[axis] == 0:
         raise bad(f"unbind: expected an extent of at least 1, known when the op is traced, of axis {axis}, got {x.shape[axis]}")
@@ -323,7 +412,12 @@ def _source(name: str, src: te.Tensor, shape: Sequence[Any], dtype: te.DType) ->
 
 @te.op
 def select_scatter(x: te.Tensor, src: te.Tensor, *, axis: Any, index: Any) -> te.Tensor:
-    """`x` with `src` in place of `select(x, axis, index)`."""
+    """`x` with `src` in place of `select(x, axis, index)`.
+
+    >>> kernels.select_scatter(np.array([[1, 2], [3, 4]]), np.array([8, 9]), axis=0, index=1)
+    array([[1, 2],
+           [8, 9]])
+    """
     axis = normalized(axis, x)
     place = _place("select_scatter", x, axis, index)
     _source("select_scatter", src, drop(x.shape, axis), x.dtype)
@@ -332,7 +426,11 @@ def select_scatter(x: te.Tensor, src: te.Tensor, *, axis: Any, index: Any) -> te
 
 @te.op
 def slice_scatter(x: te.Tensor, src: te.Tensor, *, axis: Any = 0, start: Any = None, stop: Any = None, step: Any = 1) -> te.Tensor:
-    """`x` with `src` in place of `x[start:stop:step]` along `axis`; negative places count from the end."""
+    """`x` with `src` in place of `x[start:stop:step]` along `axis`; negative places count from the end.
+
+    >>> kernels.slice_scatter(np.array([0, 0, 0, 0]), np.array([1, 2]), start=1, stop=3)
+    array([0, 1, 2, 0])
+    """
     axis = normalized(axis, x)
     size = x.shape[axis]
     if not known(size) or not is_int(step) or step < 1 or any(not is_int(v) for v in (start, stop) if v is not None):

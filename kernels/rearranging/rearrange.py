@@ -30,26 +30,45 @@ def _axes(axes: Any, x: te.Tensor) -> tuple[int, ...]:
 
 @te.op
 def flip(x: te.Tensor, *, axes: Any = None) -> te.Tensor:
-    """`y[.., i, ..] = x[.., n - 1 - i, ..]` along `axes` (one or several; None: all)."""
+    """`y[.., i, ..] = x[.., n - 1 - i, ..]` along `axes` (one or several; None: all).
+
+    >>> kernels.flip(np.array([[1, 2], [3, 4]]), axes=1)
+    array([[2, 1],
+           [4, 3]])
+    """
     turned = _axes(axes, x)
     return te.compute(x.shape, lambda *i: x[tuple(x.shape[d] - 1 - k if d in turned else k for d, k in enumerate(i))])
 
 
 @te.op
 def fliplr(x: te.Tensor) -> te.Tensor:
-    """`flip` along axis 1."""
+    """`flip` along axis 1.
+
+    >>> kernels.fliplr(np.array([[1, 2], [3, 4]]))
+    array([[2, 1],
+           [4, 3]])
+    """
     return flip.function(x, axes=1)
 
 
 @te.op
 def flipud(x: te.Tensor) -> te.Tensor:
-    """`flip` along axis 0."""
+    """`flip` along axis 0.
+
+    >>> kernels.flipud(np.array([[1, 2], [3, 4]]))
+    array([[3, 4],
+           [1, 2]])
+    """
     return flip.function(x, axes=0)
 
 
 @te.op
 def roll(x: te.Tensor, *, shifts: Any, axes: Any = None) -> te.Tensor:
-    """`y[.., i, ..] = x[.., (i - shift) % n, ..]` along `axes`, with a shift for each; axes None: of the flattened tensor, as PyTorch."""
+    """`y[.., i, ..] = x[.., (i - shift) % n, ..]` along `axes`, with a shift for each; axes None: of the flattened tensor, as PyTorch.
+
+    >>> kernels.roll(np.array([1, 2, 3, 4]), shifts=1)
+    array([4, 1, 2, 3])
+    """
     if axes is None:
         at_least("shifts", abs(shifts) if is_int(shifts) else shifts, 0)
         return _reshaped(_rolled(_reshaped(x, (product(x.shape),)), {0: shifts}), x.shape)
@@ -75,7 +94,12 @@ def _rolled(x: te.Tensor, shifts: dict[int, int]) -> te.Tensor:
 
 @te.op
 def rot90(x: te.Tensor, *, k: Any = 1, axes: Any = (0, 1)) -> te.Tensor:
-    """`x` turned by `k` quarter turns in the plane of two axes, from the first towards the second."""
+    """`x` turned by `k` quarter turns in the plane of two axes, from the first towards the second.
+
+    >>> kernels.rot90(np.array([[1, 2], [3, 4]]))
+    array([[2, 4],
+           [1, 3]])
+    """
     if not is_int(k):
         raise bad(f"k: expected an integer number of quarter turns, got {k!r}")
     if len(tuple(axes)) != 2:
@@ -97,7 +121,11 @@ def rot90(x: te.Tensor, *, k: Any = 1, axes: Any = (0, 1)) -> te.Tensor:
 
 @te.op
 def permute(x: te.Tensor, *, axes: Any) -> te.Tensor:
-    """The axes in another order: axis d of the result is axis `axes[d]` of `x`."""
+    """The axes in another order: axis d of the result is axis `axes[d]` of `x`.
+
+    >>> kernels.permute(np.ones((2, 3, 4)), axes=(2, 0, 1)).shape
+    (4, 2, 3)
+    """
     order = _axes(axes, x)
     if len(order) != x.ndim:
         raise bad(f"axes: expected an order of all {x.ndim} axes of {x.name}, got {axes!r}")
@@ -106,7 +134,12 @@ def permute(x: te.Tensor, *, axes: Any) -> te.Tensor:
 
 @te.op
 def transpose(x: te.Tensor, *, axis0: Any = -2, axis1: Any = -1) -> te.Tensor:
-    """`x` with two axes exchanged (PyTorch's `transpose`)."""
+    """`x` with two axes exchanged (PyTorch's `transpose`).
+
+    >>> kernels.transpose(np.array([[1, 2], [3, 4]]))
+    array([[1, 3],
+           [2, 4]])
+    """
     if x.ndim == 0 and axis0 in (0, -1) and axis1 in (0, -1):
         return x
     first, second = normalized(axis0, x), normalized(axis1, x)
@@ -117,7 +150,11 @@ def transpose(x: te.Tensor, *, axis0: Any = -2, axis1: Any = -1) -> te.Tensor:
 
 @te.op
 def moveaxis(x: te.Tensor, *, source: Any, destination: Any) -> te.Tensor:
-    """`x` with the axes `source` moved to the places `destination`, the others in order (`numpy.moveaxis`, `torch.movedim`)."""
+    """`x` with the axes `source` moved to the places `destination`, the others in order (`numpy.moveaxis`, `torch.movedim`).
+
+    >>> kernels.moveaxis(np.ones((2, 3, 4)), source=0, destination=-1).shape
+    (3, 4, 2)
+    """
     taken, places = _axes(source, x), _axes(destination, x)
     if len(taken) != len(places):
         raise bad(f"moveaxis: expected as many destinations as sources, got {source!r} and {destination!r}")
@@ -128,7 +165,11 @@ def moveaxis(x: te.Tensor, *, source: Any, destination: Any) -> te.Tensor:
 
 @te.op
 def movedim(x: te.Tensor, *, source: Any, destination: Any) -> te.Tensor:
-    """PyTorch's name of `moveaxis`."""
+    """PyTorch's name of `moveaxis`.
+
+    >>> kernels.movedim(np.ones((2, 3, 4)), source=(0, 1), destination=(1, 2)).shape
+    (4, 2, 3)
+    """
     return moveaxis.function(x, source=source, destination=destination)
 
 
@@ -141,7 +182,12 @@ def _permuted(x: te.Tensor, order: Sequence[int]) -> te.Tensor:
 
 @te.op
 def tile(x: te.Tensor, *, repeats: Any) -> te.Tensor:
-    """`y[i] = x[i % n]` on each axis, `repeats` times (`numpy.tile`; missing leading numbers are 1, missing axes are added in front)."""
+    """`y[i] = x[i % n]` on each axis, `repeats` times (`numpy.tile`; missing leading numbers are 1, missing axes are added in front).
+
+    >>> kernels.tile(np.array([1, 2]), repeats=(2, 2))
+    array([[1, 2, 1, 2],
+           [1, 2, 1, 2]])
+    """
     times = (repeats,) if is_int(repeats) else tuple(repeats)
     for number in times:
         at_least("repeats", number, 0)
@@ -157,7 +203,12 @@ def tile(x: te.Tensor, *, repeats: Any) -> te.Tensor:
 
 @te.op
 def repeat(x: te.Tensor, *, sizes: Any) -> te.Tensor:
-    """`y[i] = x[i % n]` on each axis: `torch.Tensor.repeat`, with a number for every axis of the result."""
+    """`y[i] = x[i % n]` on each axis: `torch.Tensor.repeat`, with a number for every axis of the result.
+
+    >>> kernels.repeat(np.array([1, 2]), sizes=(2, 2))
+    array([[1, 2, 1, 2],
+           [1, 2, 1, 2]])
+    """
     if not isinstance(sizes, (tuple, list)) or len(sizes) < x.ndim:
         raise bad(f"sizes: expected at least {x.ndim} numbers, one per axis of {x.name}, got {sizes!r}")
     return tile.function(x, repeats=tuple(sizes))
@@ -168,6 +219,9 @@ def repeat_interleave(x: te.Tensor, *, repeats: Any, axis: Any = None, output_si
     """Each element `repeats` times, beside each other: `y[.., i, ..] = x[.., i // repeats, ..]` along `axis` (None: flattened first).
 
     A tuple of `repeats` says how often each element along the axis is repeated. `output_size` is PyTorch's, and known without it.
+
+    >>> kernels.repeat_interleave(np.array([1, 2]), repeats=2)
+    array([1, 1, 2, 2])
     """
     if axis is None:
         x, axis = _reshaped(x, (product(x.shape),)), 0
@@ -194,7 +248,12 @@ def repeat_interleave(x: te.Tensor, *, repeats: Any, axis: Any = None, output_si
 
 @te.op
 def broadcast_to(x: te.Tensor, *, shape: Any) -> te.Tensor:
-    """`x` with axes of extent 1 stretched and axes added in front, to `shape` (-1: as it is); `torch.Tensor.expand`."""
+    """`x` with axes of extent 1 stretched and axes added in front, to `shape` (-1: as it is); `torch.Tensor.expand`.
+
+    >>> kernels.broadcast_to(np.array([1, 2]), shape=(2, -1))
+    array([[1, 2],
+           [1, 2]])
+    """
     wanted = tuple(shape)
     if len(wanted) < x.ndim:
         raise bad(f"shape: expected at least {x.ndim} extents, got {shape!r}")
@@ -218,7 +277,12 @@ def broadcast_to(x: te.Tensor, *, shape: Any) -> te.Tensor:
 
 @te.op
 def expand(x: te.Tensor, *, shape: Any) -> te.Tensor:
-    """PyTorch's name of `broadcast_to`."""
+    """PyTorch's name of `broadcast_to`.
+
+    >>> kernels.expand(np.array([[1], [2]]), shape=(2, 3))
+    array([[1, 1, 1],
+           [2, 2, 2]])
+    """
     return broadcast_to.function(x, shape=shape)
 
 
@@ -227,6 +291,11 @@ def meshgrid(tensors: te.Tensor, *, indexing: str = "ij") -> tuple[te.Tensor, ..
     """One tensor per vector (or number), all of the shape of their product: `y_d[i_0, ..] = tensors[d][i_d]`.
 
     `indexing` "ij", or "xy" with the first two axes exchanged, as `numpy.meshgrid` and `torch.meshgrid`.
+
+    >>> kernels.meshgrid((np.array([1, 2]), np.array([3, 4, 5])))
+    (array([[1, 1, 1],
+           [2, 2, 2]]), array([[3, 4, 5],
+           [3, 4, 5]]))
     """
     one_of("indexing", indexing, ("ij", "xy"))
     given = [vector(t) for t in tensors_of(tensors)]
@@ -247,6 +316,10 @@ def reshape(x: te.Tensor, *, shape: Any) -> te.Tensor:
     """The elements in row-major order, counted by `shape`; one extent may be -1, what is left.
 
     `ArgumentError` where the numbers of elements are known and differ.
+
+    >>> kernels.reshape(np.array([1, 2, 3, 4, 5, 6]), shape=(2, -1))
+    array([[1, 2, 3],
+           [4, 5, 6]])
     """
     extents = list((shape,) if is_int(shape) else shape)
     if any(is_int(e) and e < -1 for e in extents) or sum(is_int(e) and e == -1 for e in extents) > 1:
@@ -262,13 +335,21 @@ def reshape(x: te.Tensor, *, shape: Any) -> te.Tensor:
 
 @te.op
 def ravel(x: te.Tensor) -> te.Tensor:
-    """The elements in row-major order, along one axis."""
+    """The elements in row-major order, along one axis.
+
+    >>> kernels.ravel(np.array([[1, 2], [3, 4]]))
+    array([1, 2, 3, 4])
+    """
     return _reshaped(x, (product(x.shape),))
 
 
 @te.op
 def flatten(x: te.Tensor, *, start_axis: Any = 0, end_axis: Any = -1) -> te.Tensor:
-    """The axes from `start_axis` to `end_axis`, both included, as one: `y[.., f, ..] = x[.., f // n, f % n, ..]`."""
+    """The axes from `start_axis` to `end_axis`, both included, as one: `y[.., f, ..] = x[.., f // n, f % n, ..]`.
+
+    >>> kernels.flatten(np.ones((2, 3, 4)), start_axis=1).shape
+    (2, 12)
+    """
     if x.ndim == 0:
         return te.compute((1,), lambda _: x[()])
     first, last = normalized(start_axis, x), normalized(end_axis, x)
@@ -279,7 +360,11 @@ def flatten(x: te.Tensor, *, start_axis: Any = 0, end_axis: Any = -1) -> te.Tens
 
 @te.op
 def unflatten(x: te.Tensor, *, axis: Any, sizes: Any) -> te.Tensor:
-    """`axis` as several axes of extents `sizes`, of which one may be -1."""
+    """`axis` as several axes of extents `sizes`, of which one may be -1.
+
+    >>> kernels.unflatten(np.ones((2, 6)), axis=1, sizes=(3, -1)).shape
+    (2, 3, 2)
+    """
     axis = normalized(axis, x)
     parts = list(sizes)
     if -1 in parts:
@@ -356,7 +441,11 @@ def _compare(a: Any, b: Any) -> int:
 
 @te.op
 def squeeze(x: te.Tensor, *, axis: Any = None) -> te.Tensor:
-    """`x` without `axis` (one or several) where its extent is 1; None: without every axis of extent 1."""
+    """`x` without `axis` (one or several) where its extent is 1; None: without every axis of extent 1.
+
+    >>> kernels.squeeze(np.ones((1, 3, 1))).shape
+    (3,)
+    """
     axes = several(axis, x)
     gone = {d for d in axes if _is_one(x.shape[d])}
     kept = [d for d in range(x.ndim) if d not in gone]
@@ -365,7 +454,12 @@ def squeeze(x: te.Tensor, *, axis: Any = None) -> te.Tensor:
 
 @te.op
 def unsqueeze(x: te.Tensor, *, axis: Any) -> te.Tensor:
-    """`x` with an axis of extent 1 put in at `axis` of the result."""
+    """`x` with an axis of extent 1 put in at `axis` of the result.
+
+    >>> kernels.unsqueeze(np.array([1, 2]), axis=1)
+    array([[1],
+           [2]])
+    """
     if not is_int(axis) or not -x.ndim - 1 <= axis <= x.ndim:
         raise bad(f"axis: expected a place between {-x.ndim - 1} and {x.ndim}, got {axis!r}")
     axis %= x.ndim + 1

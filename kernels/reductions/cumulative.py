@@ -81,6 +81,9 @@ def cumsum(x: te.Tensor, *, axis: Any = -1, exclusive: bool = False, reverse: bo
     """`y[.., i, ..] = sum of x[.., k, ..] over k <= i` along `axis` (k < i if `exclusive`; k >= i or k > i in `reverse`).
 
     Elements are cast to `dtype` first.
+
+    >>> kernels.cumsum(np.array([1, 2, 3])), kernels.cumsum(np.array([1, 2, 3]), exclusive=True)
+    (array([1, 3, 6]), array([0, 1, 3]))
     """
     x = in_dtype(x, dtype)
     wide = _summed(x)
@@ -93,7 +96,11 @@ def cumsum(x: te.Tensor, *, axis: Any = -1, exclusive: bool = False, reverse: bo
 @te.op
 @numbers_too
 def cumprod(x: te.Tensor, *, axis: Any = -1, exclusive: bool = False, reverse: bool = False, dtype: Any = None) -> te.Tensor:
-    """`y[.., i, ..] = product of x[.., k, ..] over k <= i` along `axis`; options as in `cumsum`. Zeros have exact gradients."""
+    """`y[.., i, ..] = product of x[.., k, ..] over k <= i` along `axis`; options as in `cumsum`. Zeros have exact gradients.
+
+    >>> kernels.cumprod(np.array([1.0, 2.0, 3.0, 4.0]))
+    array([ 1.,  2.,  6., 24.])
+    """
     x = in_dtype(x, dtype)
     wide = _summed(x)
     axis = normalized(axis, x)
@@ -121,6 +128,9 @@ def cummax(x: te.Tensor, *, axis: Any = -1, reverse: bool = False) -> tuple[te.T
     """`(values, indices)`: the greatest of x[.., k, ..] over k <= i along `axis`, and its position (int64).
 
     The last of equals wins and gets the gradient, as in PyTorch; from a NaN on, values are NaN.
+
+    >>> kernels.cummax(np.array([1, 3, 2, 5]))
+    (array([1, 3, 3, 5]), array([0, 1, 1, 3]))
     """
     return _extremes(x, axis, True, reverse)
 
@@ -128,14 +138,22 @@ def cummax(x: te.Tensor, *, axis: Any = -1, reverse: bool = False) -> tuple[te.T
 @te.op
 @numbers_too
 def cummin(x: te.Tensor, *, axis: Any = -1, reverse: bool = False) -> tuple[te.Tensor, ...]:
-    """`(values, indices)`: the least of x[.., k, ..] over k <= i along `axis`, and its position; see `cummax`."""
+    """`(values, indices)`: the least of x[.., k, ..] over k <= i along `axis`, and its position; see `cummax`.
+
+    >>> kernels.cummin(np.array([3, 5, 1, 2]))
+    (array([3, 3, 1, 1]), array([0, 0, 2, 2]))
+    """
     return _extremes(x, axis, False, reverse)
 
 
 @te.op
 @numbers_too
 def logcumsumexp(x: te.Tensor, *, axis: Any = -1, reverse: bool = False) -> te.Tensor:
-    """`y[.., i, ..] = log(sum of exp(x[.., k, ..]) over k <= i)` along `axis`, stable; minus infinities are empty terms."""
+    """`y[.., i, ..] = log(sum of exp(x[.., k, ..]) over k <= i)` along `axis`, stable; minus infinities are empty terms.
+
+    >>> kernels.logcumsumexp(np.array([0.0, 0.0, 100.0])).round(4)
+    array([  0.    ,   0.6931, 100.    ])
+    """
     axis = normalized(axis, x)
 
     def step(old: tuple[Any, ...], place: tuple[Any, ...], _: Any) -> tuple[Any, ...]:
@@ -151,6 +169,9 @@ def linear_recurrence(a: te.Tensor, b: te.Tensor, initial: te.Tensor | None = No
     """`h_t = a_t * h_{t-1} + b_t` along `axis`, for every index of the others; a and b of one shape.
 
     `initial`, of that shape without `axis`, is the state before the first step (0 if left out); `reverse` steps from the end.
+
+    >>> kernels.linear_recurrence(np.array([0.5, 0.5, 0.5]), np.array([1.0, 1.0, 1.0]))
+    array([1.  , 1.5 , 1.75])
     """
     axis = normalized(axis, b)
     shaped(a, b.shape, "that of b")
@@ -163,7 +184,11 @@ def linear_recurrence(a: te.Tensor, b: te.Tensor, initial: te.Tensor | None = No
 
 @te.op
 def ema(x: te.Tensor, *, alpha: Any, axis: Any = -1) -> te.Tensor:
-    """The exponential moving average along `axis`: `y_0 = x_0`, `y_t = alpha * x_t + (1 - alpha) * y_{t-1}`."""
+    """The exponential moving average along `axis`: `y_0 = x_0`, `y_t = alpha * x_t + (1 - alpha) * y_{t-1}`.
+
+    >>> kernels.ema(np.array([0.0, 1.0, 1.0]), alpha=0.5)
+    array([0.  , 0.5 , 0.75])
+    """
     if isinstance(alpha, bool) or not isinstance(alpha, (int, float)) or not 0 < alpha <= 1:
         raise bad(f"alpha: expected a number above 0 and at most 1, got {alpha!r}")
     axis = normalized(axis, x)
@@ -200,6 +225,9 @@ def diff(x: te.Tensor, prepend: te.Tensor | None = None, append: te.Tensor | Non
     """`y[.., i, ..] = x[.., i + 1, ..] - x[.., i, ..]` along `axis`, `n` times over; the extent falls by `n`, to 0 at the least.
 
     `prepend` and `append` stand in front of `x` and behind it along `axis`.
+
+    >>> kernels.diff(np.array([1, 4, 9, 16])), kernels.diff(np.array([1, 4, 9, 16]), n=2)
+    (array([3, 5, 7]), array([2, 2]))
     """
     at_least("n", n, 0)
     axis = normalized(axis, x)
@@ -231,7 +259,11 @@ def _panels(y: te.Tensor, x: te.Tensor | None, dx: float, axis: int) -> tuple[An
 
 @te.op
 def trapezoid(y: te.Tensor, x: te.Tensor | None = None, *, dx: float = 1.0, axis: Any = -1) -> te.Tensor:
-    """`sum_k (y[k] + y[k + 1]) / 2 * (x[k + 1] - x[k])` along `axis`; points `dx` apart without x; x a vector or of the shape of y."""
+    """`sum_k (y[k] + y[k + 1]) / 2 * (x[k + 1] - x[k])` along `axis`; points `dx` apart without x; x a vector or of the shape of y.
+
+    >>> kernels.trapezoid(np.array([0.0, 1.0, 4.0]), np.array([0.0, 1.0, 3.0]))
+    array(5.5)
+    """
     axis = normalized(axis, y)
     panels, area = _panels(y, x, dx, axis)
     return te.compute(drop(y.shape, axis), lambda *i: te.sum(lambda k: area(along(i, axis, k)), panels))
@@ -239,7 +271,11 @@ def trapezoid(y: te.Tensor, x: te.Tensor | None = None, *, dx: float = 1.0, axis
 
 @te.op
 def cumulative_trapezoid(y: te.Tensor, x: te.Tensor | None = None, *, dx: float = 1.0, axis: Any = -1) -> te.Tensor:
-    """`z[i] = sum over k <= i of (y[k] + y[k + 1]) / 2 * (x[k + 1] - x[k])` along `axis`, whose extent falls by 1; see `trapezoid`."""
+    """`z[i] = sum over k <= i of (y[k] + y[k + 1]) / 2 * (x[k + 1] - x[k])` along `axis`, whose extent falls by 1; see `trapezoid`.
+
+    >>> kernels.cumulative_trapezoid(np.array([0.0, 2.0, 4.0]), dx=0.5)
+    array([0.5, 2. ])
+    """
     axis = normalized(axis, y)
     panels, area = _panels(y, x, dx, axis)
     areas = te.compute(along(drop(y.shape, axis), axis, panels), lambda *i: area(i), name="areas")
@@ -248,5 +284,9 @@ def cumulative_trapezoid(y: te.Tensor, x: te.Tensor | None = None, *, dx: float 
 
 @te.op
 def trapz(y: te.Tensor, x: te.Tensor | None = None, *, dx: float = 1.0, axis: Any = -1) -> te.Tensor:
-    """`trapezoid` under its older name."""
+    """`trapezoid` under its older name.
+
+    >>> kernels.trapz(np.array([0.0, 1.0, 4.0]))
+    array(3.)
+    """
     return trapezoid.function(y, x, dx=dx, axis=axis)

@@ -88,6 +88,10 @@ def batch_norm(
     With `training` the mean and biased variance are those of the batch (over all axes but 1), and where running statistics
     are given the result is `(y, new_mean, new_var)`: `(1 - momentum) * running + momentum * batch`, the variance unbiased, as
     PyTorch updates them in place. Without `training` the running statistics are used, and must be given. All vectors are (C,).
+
+    >>> kernels.batch_norm(np.array([[1.0, 10.0], [3.0, 10.0]]), training=True, eps=0.01).round(4)
+    array([[-0.995,  0.   ],
+           [ 0.995,  0.   ]])
     """
     at_least_axes("batch_norm", x, 2, "batch, channels, ...")
     if (running_mean is None) != (running_var is None):
@@ -121,6 +125,10 @@ def layer_norm(
 
     `normalized_shape`: the trailing extents (an int, or a tuple of any rank) that share a mean and biased variance; by default
     the shape of `weight` or `bias`, else the last axis. Shape and dtype of `x`. Ba, Kiros, Hinton 2016.
+
+    >>> kernels.layer_norm(np.array([[1.0, 3.0], [10.0, 30.0]]), np.array([1.0, 2.0])).round(4)
+    array([[-1.,  2.],
+           [-1.,  2.]])
     """
     over = _last_axes(x, (weight, bias), normalized_shape)
     lead = len(x.shape) - len(over)
@@ -135,6 +143,9 @@ def rms_norm(x: te.Tensor, weight: te.Tensor | None = None, *, normalized_shape:
     """`y[i, j] = x[i, j] / sqrt(mean_k x[i, k]^2 + eps) * weight[j]`, with i the leading and j the trailing axes.
 
     `normalized_shape` as in `layer_norm`; `eps` is the resolution of the dtype of `x` by default. Zhang, Sennrich 2019.
+
+    >>> kernels.rms_norm(np.array([[3.0, 4.0]])).round(4)
+    array([[0.8485, 1.1314]])
     """
     over = _last_axes(x, (weight,), normalized_shape)
     lead = len(x.shape) - len(over)
@@ -161,6 +172,9 @@ def group_norm(
 
     `y[n, c, ..] = (x[n, c, ..] - mean[n, c // (C/G)]) / sqrt(var[n, c // (C/G)] + eps) * weight[c] + bias[c]`. The channels
     must be known and a multiple of `num_groups`. Wu, He 2018.
+
+    >>> kernels.group_norm(np.array([[1.0, 3.0, 10.0, 30.0]]), num_groups=2).round(4)
+    array([[-1.,  1., -1.,  1.]])
     """
     at_least_axes("group_norm", x, 2, "batch, channels, ...")
     at_least("num_groups", num_groups, 1)
@@ -189,6 +203,10 @@ def instance_norm(
 
     Statistics are those of each channel of each item; without `use_input_stats` the running ones (C,), which must be given (and are
     not updated, whatever `momentum` is). Ulyanov, Vedaldi, Lempitsky 2016.
+
+    >>> kernels.instance_norm(np.array([[[1.0, 3.0], [10.0, 30.0]]])).round(4)
+    array([[[-1.,  1.],
+            [-1.,  1.]]])
     """
     at_least_axes("instance_norm", x, 3, "batch, channels, places")
     scale, shift = _per_channel(x, weight, "weight"), _per_channel(x, bias, "bias")
@@ -206,6 +224,10 @@ def local_response_norm(x: te.Tensor, *, size: Any, alpha: float = 1e-4, beta: f
     """`y[n, c, ..] = x[n, c, ..] / (k + alpha / size * sum_d x[n, d, ..]^2)^beta`, d from `c - size // 2` to `c + (size - 1) // 2`.
 
     Channels beyond the first and last count as 0. Krizhevsky, Sutskever, Hinton 2012.
+
+    >>> kernels.local_response_norm(np.array([[[1.0], [2.0]]]), size=2, alpha=2.0, beta=1.0)
+    array([[[0.5       ],
+            [0.33333333]]])
     """
     at_least_axes("local_response_norm", x, 3, "batch, channels, places")
     at_least("size", size, 1)
@@ -239,7 +261,11 @@ def norms(x: te.Tensor, p: float, kept: Any, over: Any, place: Place, name: str)
 @te.op
 @numbers_too
 def normalize(x: te.Tensor, *, p: float = 2.0, axis: Any = 1, eps: float = 1e-12) -> te.Tensor:
-    """`y[.., i, ..] = x[.., i, ..] / max(norm, eps)`, `norm = (sum_k |x[.., k, ..]|^p)^(1/p)` along `axis`; any `p` of `norm`."""
+    """`y[.., i, ..] = x[.., i, ..] / max(norm, eps)`, `norm = (sum_k |x[.., k, ..]|^p)^(1/p)` along `axis`; any `p` of `norm`.
+
+    >>> kernels.normalize(np.array([[3.0, 4.0]]))
+    array([[0.6, 0.8]])
+    """
     axis = normalized(axis, x)
     if p > 0:
         length = norms(x, p, drop(x.shape, axis), (x.shape[axis],), lambda i, k: along(i, axis, k[0]), "length")
@@ -253,6 +279,10 @@ def weight_norm(v: te.Tensor, g: te.Tensor, *, axis: Any = 0) -> te.Tensor:
     """`w[.., i, ..] = g[.., i, ..] * v[.., i, ..] / |v[.., i, ..]|`: each slice of `v` at an index of `axis` has norm `g`.
 
     `g` has the rank of `v` and extent 1 on all axes but `axis`. Salimans, Kingma 2016.
+
+    >>> kernels.weight_norm(np.array([[3.0, 4.0], [0.0, 2.0]]), np.array([[5.0], [1.0]]))
+    array([[3., 4.],
+           [0., 1.]])
     """
     axis = normalized(axis, v)
     shaped(g, [n if k == axis else 1 for k, n in enumerate(v.shape)], "one length per slice of v")

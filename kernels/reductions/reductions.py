@@ -86,67 +86,111 @@ def _extreme(name: str, reduce: Callable[..., Any], x: te.Tensor, axis: Any, kee
 
 @te.op
 def sum(x: te.Tensor, *, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> te.Tensor:
-    """The sum along `axis`, 0 over nothing; integers below 64 bits and bools are summed in 64 bits. Elements are cast to `dtype` first."""
+    """The sum along `axis`, 0 over nothing; integers below 64 bits and bools are summed in 64 bits. Elements are cast to `dtype` first.
+
+    >>> kernels.sum(np.array([[1, 2], [3, 4]]), axis=0, keepdims=True)
+    array([[4, 6]])
+    """
     return _simple(te.sum, in_dtype(x, dtype), axis, keepdims)
 
 
 @te.op
 def nansum(x: te.Tensor, *, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> te.Tensor:
-    """The sum of the elements that are no NaN; they are cast to `dtype` first."""
+    """The sum of the elements that are no NaN; they are cast to `dtype` first.
+
+    >>> kernels.nansum(np.array([1.0, np.nan, 3.0]))
+    array(4.)
+    """
     return _simple(te.sum, in_dtype(x, dtype), axis, keepdims, lambda v: te.where(te.isnan(v), 0, v))
 
 
 @te.op
 def prod(x: te.Tensor, *, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> te.Tensor:
-    """The product along `axis`, 1 over nothing; its gradient is exact where elements are 0."""
+    """The product along `axis`, 1 over nothing; its gradient is exact where elements are 0.
+
+    >>> kernels.prod(np.array([[1, 2], [3, 4]]), axis=1)
+    array([ 2, 12])
+    """
     return _simple(te.prod, in_dtype(x, dtype), axis, keepdims)
 
 
 @te.op
 def amax(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor:
-    """The greatest value along `axis`; NaN if one is. The gradient goes to the first of equals in row-major order."""
+    """The greatest value along `axis`; NaN if one is. The gradient goes to the first of equals in row-major order.
+
+    >>> kernels.amax(np.array([[1, 2], [3, 4]]), axis=0)
+    array([3, 4])
+    """
     return _extreme("amax", te.max, x, axis, keepdims)
 
 
 @te.op
 def amin(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor:
-    """The least value along `axis`; NaN if one is. The gradient goes to the first of equals in row-major order."""
+    """The least value along `axis`; NaN if one is. The gradient goes to the first of equals in row-major order.
+
+    >>> kernels.amin(np.array([[1, 2], [3, 4]]), axis=0)
+    array([1, 2])
+    """
     return _extreme("amin", te.min, x, axis, keepdims)
 
 
 @te.op
 def aminmax(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> tuple[te.Tensor, te.Tensor]:
-    """`(amin, amax)` along `axis`."""
+    """`(amin, amax)` along `axis`.
+
+    >>> kernels.aminmax(np.array([3, 1, 2]))
+    (array(1), array(3))
+    """
     return _extreme("aminmax", te.min, x, axis, keepdims), _extreme("aminmax", te.max, x, axis, keepdims)
 
 
 @te.op
 def argmax(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor:
-    """The place of the greatest value along `axis`, int64: over several axes their flat place. The first of equals, a NaN before all."""
+    """The place of the greatest value along `axis`, int64: over several axes their flat place. The first of equals, a NaN before all.
+
+    >>> kernels.argmax(np.array([[1, 5, 2], [7, 7, 0]]), axis=1)
+    array([1, 0])
+    """
     return _extreme("argmax", te.argmax, x, axis, keepdims)
 
 
 @te.op
 def argmin(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor:
-    """The place of the least value along `axis`; see `argmax`."""
+    """The place of the least value along `axis`; see `argmax`.
+
+    >>> kernels.argmin(np.array([3, 1, 2]))
+    array(1)
+    """
     return _extreme("argmin", te.argmin, x, axis, keepdims)
 
 
 @te.op
 def all(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor:
-    """Whether all elements along `axis` are true (not 0); True over nothing."""
+    """Whether all elements along `axis` are true (not 0); True over nothing.
+
+    >>> kernels.all(np.array([[True, True], [True, False]]), axis=1)
+    array([ True, False])
+    """
     return _simple(te.all, x, axis, keepdims)
 
 
 @te.op
 def any(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor:
-    """Whether some element along `axis` is true (not 0); False over nothing."""
+    """Whether some element along `axis` is true (not 0); False over nothing.
+
+    >>> kernels.any(np.array([[False, True], [False, False]]), axis=1)
+    array([ True, False])
+    """
     return _simple(te.any, x, axis, keepdims)
 
 
 @te.op
 def count_nonzero(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor:
-    """How many elements along `axis` are not 0, int64."""
+    """How many elements along `axis` are not 0, int64.
+
+    >>> kernels.count_nonzero(np.array([[0, 1], [2, 3]]), axis=1)
+    array([1, 2])
+    """
     return _simple(te.sum, x, axis, keepdims, lambda v: te.cast(v != 0, "int64"))
 
 
@@ -155,7 +199,11 @@ def count_nonzero(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> 
 
 @te.op
 def mean(x: te.Tensor, *, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> te.Tensor:
-    """The sum along `axis` divided by the number of elements; NaN over nothing. Integers give float64, unless `dtype` says another."""
+    """The sum along `axis` divided by the number of elements; NaN over nothing. Integers give float64, unless `dtype` says another.
+
+    >>> kernels.mean(np.array([[1, 2], [3, 4]]), axis=1)
+    array([1.5, 3.5])
+    """
     x, fold = in_dtype(x, dtype), Fold(x, axis, keepdims)
     return fold.each(lambda row: _mean(x, fold, row))
 
@@ -166,7 +214,11 @@ def _mean(x: te.Tensor, fold: Fold, row: Sequence[Any]) -> Any:
 
 @te.op
 def nanmean(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor:
-    """The mean of the elements that are no NaN."""
+    """The mean of the elements that are no NaN.
+
+    >>> kernels.nanmean(np.array([1.0, np.nan, 3.0]))
+    array(2.)
+    """
     fold = Fold(x, axis, keepdims)
 
     def body(row: Sequence[Any]) -> Any:
@@ -181,6 +233,9 @@ def var(x: te.Tensor, *, axis: Any = None, correction: Any = 1, keepdims: bool =
     """`sum (x - mean)^2 / max(0, n - correction)` along `axis`: in two passes, the differences squared, not the squares subtracted.
 
     `unbiased` True or False is PyTorch's word for a correction of 1 or 0.
+
+    >>> kernels.var(np.array([[1.0, 3.0], [2.0, 2.0]]), axis=1)
+    array([2., 0.])
     """
     correction, fold = _correction(correction, unbiased), Fold(x, axis, keepdims)
     total = _squares(x, fold)
@@ -189,7 +244,11 @@ def var(x: te.Tensor, *, axis: Any = None, correction: Any = 1, keepdims: bool =
 
 @te.op
 def std(x: te.Tensor, *, axis: Any = None, correction: Any = 1, keepdims: bool = False, unbiased: Any = None) -> te.Tensor:
-    """The square root of `var`; gradient 0 where all elements are equal."""
+    """The square root of `var`; gradient 0 where all elements are equal.
+
+    >>> kernels.std(np.array([1.0, 3.0]), correction=0)
+    array(1.)
+    """
     correction, fold = _correction(correction, unbiased), Fold(x, axis, keepdims)
     total = _squares(x, fold)
     return fold.each(lambda row: like(_root(over(total[row], _freedom(fold.count, correction))), x))
@@ -266,13 +325,20 @@ def var_mean(x: te.Tensor, *, axis: Any = None, correction: Any = 1, keepdims: b
 
     Counts, means and sums of squares of parts are merged (Welford, 1962; Chan, Golub & LeVeque, 1979):
     `mean = (n1 m1 + n2 m2) / n`, `squares = s1 + s2 + (m2 - m1)^2 n1 n2 / n`, with `n = n1 + n2`. The gradient is the closed form.
+
+    >>> kernels.var_mean(np.array([1.0, 3.0]))
+    (array(2.), array(2.))
     """
     return _spread("var_mean", ("var", "mean"), x, axis, _correction(correction, unbiased), keepdims, lambda v: v)
 
 
 @te.op
 def std_mean(x: te.Tensor, *, axis: Any = None, correction: Any = 1, keepdims: bool = False, unbiased: Any = None) -> tuple[te.Tensor, ...]:
-    """The square root of the variance, and the mean, of a floating `x` along `axis`: see `var_mean`; gradient 0 where all are equal."""
+    """The square root of the variance, and the mean, of a floating `x` along `axis`: see `var_mean`; gradient 0 where all are equal.
+
+    >>> kernels.std_mean(np.array([1.0, 3.0]), correction=0)
+    (array(1.), array(2.))
+    """
     return _spread("std_mean", ("std", "mean"), x, axis, _correction(correction, unbiased), keepdims, _root)
 
 
@@ -304,6 +370,9 @@ def norm(x: te.Tensor, *, p: Any = 2, axis: Any = None, keepdims: bool = False) 
     """The vector norm `(sum |x|^p)^(1/p)` along `axis`; p = 0 counts what is not 0, inf and -inf are the extremes of `|x|`.
 
     A zero vector has gradient 0, and so has an element that is 0 (for `p >= 0`).
+
+    >>> kernels.norm(np.array([[3.0, 4.0], [0.0, 2.0]]), axis=1)
+    array([5., 2.])
     """
     if isinstance(p, bool) or not isinstance(p, (int, float)) or math.isnan(p):
         raise bad(f"norm: expected a number p, got {p!r}", "p may be 0, math.inf and -math.inf; Frobenius is p=2 over two axes")
@@ -329,19 +398,31 @@ def norm(x: te.Tensor, *, p: Any = 2, axis: Any = None, keepdims: bool = False) 
 
 @te.op
 def vector_norm(x: te.Tensor, *, ord: Any = 2, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> te.Tensor:
-    """`norm` under PyTorch's other name; elements are cast to `dtype` first."""
+    """`norm` under PyTorch's other name; elements are cast to `dtype` first.
+
+    >>> kernels.vector_norm(np.array([1.0, -2.0]), ord=1)
+    array(3.)
+    """
     return norm.function(in_dtype(x, dtype), p=ord, axis=axis, keepdims=keepdims)
 
 
 @te.op
 def dist(x: te.Tensor, y: te.Tensor, *, p: Any = 2) -> te.Tensor:
-    """The `norm` of `x - y`, the two broadcast."""
+    """The `norm` of `x - y`, the two broadcast.
+
+    >>> kernels.dist(np.array([3.0, 4.0]), np.array([0.0, 0.0]))
+    array(5.)
+    """
     return norm.function(pointwise("dist", lambda a, b: a - b, x, y, result="apart"), p=p)
 
 
 @te.op
 def logsumexp(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor:
-    """`log sum exp(x)` along `axis` at any magnitude: `m + log sum exp(x - m)`, `m` the maximum; minus infinity over nothing."""
+    """`log sum exp(x)` along `axis` at any magnitude: `m + log sum exp(x - m)`, `m` the maximum; minus infinity over nothing.
+
+    >>> float(kernels.logsumexp(np.array([1000.0, 1000.0]), axis=0).round(4))
+    1000.6931
+    """
     fold = Fold(x, axis, keepdims)
     if known(fold.count) and fold.count == 0:
         return fold.each(lambda row: te.cast(-math.inf, x.dtype if x.dtype.is_float else "float64"))

@@ -26,6 +26,10 @@ def softmax(x: te.Tensor, *, axis: Any = -1, temperature: float = 1.0, dtype: An
 
     `x` is divided by `temperature` (above 0) first: small ones sharpen, large ones flatten. Several axes are taken as one.
     Elements are cast to `dtype` first.
+
+    >>> kernels.softmax(np.array([[0.0, 0.0], [1000.0, 0.0]]))
+    array([[0.5, 0.5],
+           [1. , 0. ]])
     """
     x = _scaled(in_dtype(x, dtype), temperature)
     fold = Fold(x, axis)
@@ -37,7 +41,11 @@ def softmax(x: te.Tensor, *, axis: Any = -1, temperature: float = 1.0, dtype: An
 
 @te.op
 def softmin(x: te.Tensor, *, axis: Any = -1, dtype: Any = None) -> te.Tensor:
-    """`softmax(-x)`."""
+    """`softmax(-x)`.
+
+    >>> kernels.softmin(np.array([0.0, 1000.0]))
+    array([1., 0.])
+    """
     x = in_dtype(x, dtype)
     return softmax(te.compute(x.shape, lambda *i: -x[i]), axis=axis)
 
@@ -45,7 +53,11 @@ def softmin(x: te.Tensor, *, axis: Any = -1, dtype: Any = None) -> te.Tensor:
 @te.op
 def log_softmax(x: te.Tensor, *, axis: Any = -1, temperature: float = 1.0, dtype: Any = None) -> te.Tensor:
     """`y[.., i, ..] = x[i] - m - log sum_k exp(x[k] - m)`, `m = max_k x[k]` along `axis`: the logarithm of `softmax`, which is never -inf
-    where `x` is finite."""
+    where `x` is finite.
+
+    >>> kernels.log_softmax(np.array([0.0, 0.0])).round(4)
+    array([-0.6931, -0.6931])
+    """
     x = _scaled(in_dtype(x, dtype), temperature)
     fold = Fold(x, axis)
     top = shift(x, fold)
@@ -58,6 +70,9 @@ def masked_softmax(x: te.Tensor, mask: te.Tensor, *, axis: Any = -1) -> te.Tenso
     """The softmax of the elements whose `mask` (a bool that broadcasts to `x`) holds; the others are 0 and have no influence.
 
     What is masked may be NaN or infinite. A row without any element is 0 throughout.
+
+    >>> kernels.masked_softmax(np.array([0.0, 0.0, 9.0]), np.array([True, True, False]))
+    array([0.5, 0.5, 0. ])
     """
     if not mask.dtype.is_bool:
         raise bad(f"masked_softmax: expected a bool mask, got {mask.dtype.name}", "True keeps an element")

@@ -57,21 +57,34 @@ def _placed(x: te.Tensor, rank: te.Tensor, axis: int, count: Any, first: Any = 0
 @te.op
 @numbers_too
 def sort(x: te.Tensor, *, axis: Any = -1, descending: bool = False, stable: bool = True) -> tuple[te.Tensor, te.Tensor]:
-    """`(values, indices)`: the elements along `axis` in order, and where they stood (int64). Always stable; n^2 comparisons."""
+    """`(values, indices)`: the elements along `axis` in order, and where they stood (int64). Always stable; n^2 comparisons.
+
+    >>> kernels.sort(np.array([3, 1, 2]), descending=True)
+    (array([3, 2, 1]), array([0, 2, 1]))
+    """
     axis = normalized(axis, x)
     return _placed(x, _ranks(x, axis, descending), axis, x.shape[axis])
 
 
 @te.op
 def msort(x: te.Tensor) -> te.Tensor:
-    """The elements along axis 0 in order."""
+    """The elements along axis 0 in order.
+
+    >>> kernels.msort(np.array([[3, 1], [2, 4]]))
+    array([[2, 1],
+           [3, 4]])
+    """
     return sort.function(x, axis=0)[0]
 
 
 @te.op
 @numbers_too
 def argsort(x: te.Tensor, *, axis: Any = -1, descending: bool = False, stable: bool = True) -> te.Tensor:
-    """The positions (int64) of the elements along `axis` in order; see `sort`."""
+    """The positions (int64) of the elements along `axis` in order; see `sort`.
+
+    >>> kernels.argsort(np.array([3, 1, 2]))
+    array([1, 2, 0])
+    """
     axis = normalized(axis, x)
     return _placed(x, _ranks(x, axis, descending), axis, x.shape[axis])[1]
 
@@ -82,6 +95,9 @@ def topk(x: te.Tensor, *, k: Any, axis: Any = -1, largest: bool = True, sorted: 
     """`(values, indices)`: the `k` greatest (or least) elements along `axis` in order, and where they stood (int64).
 
     They are in order whatever `sorted` says. Of equal elements the first comes first. Gradients go to the elements chosen.
+
+    >>> kernels.topk(np.array([1, 5, 3]), k=2)
+    (array([5, 3]), array([1, 2]))
     """
     axis = normalized(axis, x)
     extent = x.shape[axis]
@@ -113,7 +129,11 @@ def _flat(x: te.Tensor) -> te.Tensor:
 @te.op
 @numbers_too
 def kthvalue(x: te.Tensor, *, k: Any, axis: Any = -1, keepdims: bool = False) -> tuple[te.Tensor, te.Tensor]:
-    """`(values, indices)`: the k-th least element along `axis` (k counted from 1) and its position; the axis is left out or kept as 1."""
+    """`(values, indices)`: the k-th least element along `axis` (k counted from 1) and its position; the axis is left out or kept as 1.
+
+    >>> kernels.kthvalue(np.array([5, 3, 9]), k=2)
+    (array(5), array(0))
+    """
     axis = normalized(axis, x)
     extent = x.shape[axis]
     if not is_int(k) or k < 1 or (known(extent) and k > extent):
@@ -127,6 +147,9 @@ def median(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tens
     """`(values, indices)`: the element in the middle along `axis`, of two the lower, and its position; the axis is left out or kept as 1.
 
     Without an axis it is the value alone, of all elements. NaN counts as the greatest (`torch.median` gives NaN as soon as there is one).
+
+    >>> kernels.median(np.array([[5, 3, 9], [1, 2, 4]]), axis=1)
+    (array([5, 2]), array([0, 1]))
     """
     over, place = (_flat(x), 0) if axis is None else (x, normalized(axis, x))
     extent = over.shape[place]
@@ -141,6 +164,9 @@ def quantile(x: te.Tensor, *, q: Any, axis: Any = None, keepdims: bool = False, 
     """The value below which a share `q` of the elements along `axis` (None: of all) lies; the axis is left out or kept as 1.
 
     A tuple `q` gives one more axis, in front. Between two elements `interpolation` is "linear", "lower", "higher", "midpoint" or "nearest".
+
+    >>> kernels.quantile(np.array([1.0, 2.0, 4.0]), q=0.75)
+    array(3.)
     """
     one_of("interpolation", interpolation, ("linear", "lower", "higher", "midpoint", "nearest"))
     if axis is None or (x.ndim == 0 and axis in (0, -1)):

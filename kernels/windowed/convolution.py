@@ -117,6 +117,10 @@ def conv1d(
     group `k // (K / groups)` only. `padding`: numbers (one, or one per axis), "valid" or "same" (at stride 1; of an odd total the
     larger part behind). `padding_mode`: "zeros", "reflect", "replicate", "circular", as `torch.nn.Conv1d`.
     `ArgumentError` for ranks, channels, groups or numbers that do not fit, and where a window is longer than the padded input.
+
+    >>> x, w = np.array([[[1.0, 2.0, 3.0, 4.0]]]), np.array([[[1.0, 1.0]]])
+    >>> kernels.conv1d(x, w, stride=2)
+    array([[[3., 7.]]])
     """
     one_of("padding_mode", padding_mode, PADDING_MODES)
     borders = _borders(padding, weight.shape[2:], stride, dilation)
@@ -135,7 +139,13 @@ def conv2d(
     groups: Any = 1,
     padding_mode: str = "zeros",
 ) -> te.Tensor:
-    """`conv1d` over two axes: `x [.., c, h, w]`, `weight [k, c / groups, r, s]`."""
+    """`conv1d` over two axes: `x [.., c, h, w]`, `weight [k, c / groups, r, s]`.
+
+    >>> x = np.arange(9.0).reshape(1, 1, 3, 3)
+    >>> kernels.conv2d(x, np.ones((1, 1, 2, 2)))
+    array([[[[ 8., 12.],
+             [20., 24.]]]])
+    """
     one_of("padding_mode", padding_mode, PADDING_MODES)
     borders = _borders(padding, weight.shape[2:], stride, dilation)
     return _conv("conv2d", x, weight, bias, 2, stride, borders, dilation, groups, padding_mode)
@@ -153,7 +163,11 @@ def conv3d(
     groups: Any = 1,
     padding_mode: str = "zeros",
 ) -> te.Tensor:
-    """`conv1d` over three axes: `x [.., c, d, h, w]`, `weight [k, c / groups, q, r, s]`."""
+    """`conv1d` over three axes: `x [.., c, d, h, w]`, `weight [k, c / groups, q, r, s]`.
+
+    >>> kernels.conv3d(np.ones((1, 2, 3, 3, 3)), np.ones((1, 2, 2, 2, 3))).ravel()  # each output sums 24 ones
+    array([24., 24., 24., 24.])
+    """
     one_of("padding_mode", padding_mode, PADDING_MODES)
     borders = _borders(padding, weight.shape[2:], stride, dilation)
     return _conv("conv3d", x, weight, bias, 3, stride, borders, dilation, groups, padding_mode)
@@ -166,6 +180,10 @@ def causal_conv1d(
     """`conv1d` that sees no later place: `y[n, k, o] = bias[k] + sum weight[k, c, r] * x[n, c, o * stride - (R - 1 - r) * dilation]`.
 
     All padding stands in front (WaveNet, van den Oord et al. 2016); shapes and errors as `conv1d`.
+
+    >>> x, w = np.array([[[1.0, 2.0, 3.0]]]), np.array([[[10.0, 1.0]]])
+    >>> kernels.causal_conv1d(x, w)  # 10 times the one before, and itself
+    array([[[ 1., 12., 23.]]])
     """
     (step,) = per_axis("dilation", dilation, 1, 1)
     return _conv("causal_conv1d", x, weight, bias, 1, stride, ((step * (weight.shape[-1] - 1),), (0,)), dilation, groups)
@@ -201,6 +219,10 @@ def separable_conv1d(
     """A convolution of each channel by itself, then one across channels: `conv1d(conv1d(x, depthwise, groups=c), pointwise, bias)`.
 
     `depthwise [c * multiplier, 1, taps]`, `pointwise [k, c * multiplier, 1]`.
+
+    >>> x = np.array([[[1.0, 2.0], [10.0, 20.0]]])
+    >>> kernels.separable_conv1d(x, np.ones((2, 1, 2)), np.array([[[1.0], [1.0]]]))
+    array([[[33.]]])
     """
     return _separable("separable_conv1d", x, depthwise, pointwise, bias, 1, stride=stride, padding=padding, dilation=dilation)
 
@@ -216,7 +238,12 @@ def separable_conv2d(
     padding: Any = 0,
     dilation: Any = 1,
 ) -> te.Tensor:
-    """`separable_conv1d` over two axes (MobileNet, Howard et al. 2017): `depthwise [c * m, 1, r, s]`, `pointwise [k, c * m, 1, 1]`."""
+    """`separable_conv1d` over two axes (MobileNet, Howard et al. 2017): `depthwise [c * m, 1, r, s]`, `pointwise [k, c * m, 1, 1]`.
+
+    >>> x = np.arange(8.0).reshape(1, 2, 2, 2)
+    >>> kernels.separable_conv2d(x, np.ones((2, 1, 2, 2)), np.array([[[[1.0]], [[10.0]]]]))
+    array([[[[226.]]]])
+    """
     return _separable("separable_conv2d", x, depthwise, pointwise, bias, 2, stride=stride, padding=padding, dilation=dilation)
 
 
@@ -253,6 +280,11 @@ def local_conv1d(
     """`y[n, k, o] = bias[k, o] + sum_{c, r} weight[k, c, o, r] * x[n, c, o * stride + r * dilation - padding]`.
 
     A convolution whose weights are not shared between places ("locally connected"): `weight [k, c, outputs, taps]`, `bias [k, outputs]`.
+
+    >>> x = np.array([[[1.0, 2.0, 3.0]]])
+    >>> w = np.array([[[[1.0, 0.0], [0.0, 1.0]]]])  # a window of weights for each of two places
+    >>> kernels.local_conv1d(x, w)
+    array([[[1., 3.]]])
     """
     return _local("local_conv1d", x, weight, bias, 1, stride, padding, dilation)
 
@@ -261,7 +293,11 @@ def local_conv1d(
 def local_conv2d(
     x: te.Tensor, weight: te.Tensor, bias: te.Tensor | None = None, *, stride: Any = 1, padding: Any = 0, dilation: Any = 1
 ) -> te.Tensor:
-    """`local_conv1d` over two axes: `weight [k, c, outputs, outputs, r, s]`, `bias [k, outputs, outputs]`."""
+    """`local_conv1d` over two axes: `weight [k, c, outputs, outputs, r, s]`, `bias [k, outputs, outputs]`.
+
+    >>> kernels.local_conv2d(np.ones((1, 1, 2, 3)), np.arange(8.0).reshape(1, 1, 1, 2, 2, 2))  # sums of 0..3 and of 4..7
+    array([[[[ 6., 22.]]]])
+    """
     return _local("local_conv2d", x, weight, bias, 2, stride, padding, dilation)
 
 
@@ -352,6 +388,10 @@ def conv_transpose1d(
     The transpose of `conv1d`. `x [.., c, places]`, `weight [c, k / groups, taps]`, `bias [k]` or None; the result is `[.., k, outputs]`
     with `outputs = (places - 1) * stride - 2 * padding + dilation * (taps - 1) + output_padding + 1`.
     `ArgumentError` as `conv1d`, and for an `output_padding` of at least both stride and dilation.
+
+    >>> x, w = np.array([[[1.0, 2.0]]]), np.array([[[1.0, 1.0, 1.0]]])
+    >>> kernels.conv_transpose1d(x, w, stride=2)
+    array([[[1., 1., 3., 2., 2.]]])
     """
     return _transposed("conv_transpose1d", x, weight, bias, 1, stride, padding, output_padding, groups, dilation)
 
@@ -368,7 +408,13 @@ def conv_transpose2d(
     groups: Any = 1,
     dilation: Any = 1,
 ) -> te.Tensor:
-    """`conv_transpose1d` over two axes: `x [.., c, h, w]`, `weight [c, k / groups, r, s]`."""
+    """`conv_transpose1d` over two axes: `x [.., c, h, w]`, `weight [c, k / groups, r, s]`.
+
+    >>> x = np.array([[[[1.0, 2.0]]]])
+    >>> kernels.conv_transpose2d(x, np.ones((1, 1, 2, 2)), stride=2)
+    array([[[[1., 1., 2., 2.],
+             [1., 1., 2., 2.]]]])
+    """
     return _transposed("conv_transpose2d", x, weight, bias, 2, stride, padding, output_padding, groups, dilation)
 
 
@@ -384,5 +430,9 @@ def conv_transpose3d(
     groups: Any = 1,
     dilation: Any = 1,
 ) -> te.Tensor:
-    """`conv_transpose1d` over three axes: `x [.., c, d, h, w]`, `weight [c, k / groups, q, r, s]`."""
+    """`conv_transpose1d` over three axes: `x [.., c, d, h, w]`, `weight [c, k / groups, q, r, s]`.
+
+    >>> kernels.conv_transpose3d(np.ones((1, 1, 1, 1, 2)), np.ones((1, 1, 1, 1, 2)))
+    array([[[[[1., 2., 1.]]]]])
+    """
     return _transposed("conv_transpose3d", x, weight, bias, 3, stride, padding, output_padding, groups, dilation)

@@ -22,6 +22,10 @@ def correlation(
     `v' = v - R`, R = max_displacement // e. (a, b) go over the patch of `kernel_size` (odd) around (0, 0), beyond the borders both
     images are 0, s is `stride` and e `displacement_stride`. x and y (N, C, H, W); z (N, 2R + 1, 2R + 1, ceil(H / s), ceil(W / s)).
     Dosovitskiy et al. 2015.
+
+    >>> x = np.arange(3.0).reshape(1, 1, 1, 3)
+    >>> kernels.correlation(x, x, max_displacement=1).shape  # 3 x 3 displacements
+    (1, 3, 3, 1, 3)
     """
     ranked(x, 4)
     shaped(y, x.shape, "that of x")
@@ -54,6 +58,10 @@ def normalized_cross_correlation(image: te.Tensor, template: te.Tensor) -> te.Te
 
     `z[.., i, j] = sum_ab (image[.., i + a, j + b] - m) (template[a, b] - t) / sqrt(v w)`, with m and t the means over the window and the
     template, v and w the sums of the squares of what is left; 0 where one of them is constant. z (..., H - R + 1, W - S + 1). Lewis 1995.
+
+    >>> image = np.array([[0.0, 0.0, 0.0], [0.0, 1.0, 5.0]])
+    >>> kernels.normalized_cross_correlation(image, np.array([[0.0, 0.0], [2.0, 10.0]])).round(4)
+    array([[0.9802, 1.    ]])
     """
     at_least_axes("normalized_cross_correlation", image, 2, "..., rows, columns")
     ranked(template, 2)

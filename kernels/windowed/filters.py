@@ -52,13 +52,23 @@ def bilateral_filter(x: te.Tensor, *, radius: Any, sigma_space: Any, sigma_range
 
     `y[n, c, p] = sum_q w(p, q) x[n, c, q] / sum_q w(p, q)`,
     `w(p, q) = exp(-|p - q|^2 / (2 sigma_space^2) - sum_c (x[n, c, p] - x[n, c, q])^2 / (2 sigma_range^2))`. Tomasi, Manduchi 1998.
+
+    >>> x = np.array([0.0, 0.0, 0.0, 9.0, 9.0]).reshape(1, 1, 1, 5)  # an edge
+    >>> kernels.bilateral_filter(x, radius=1, sigma_space=1.0, sigma_range=0.1).round(4)  # stays
+    array([[[[0., 0., 0., 9., 9.]]]])
     """
     return _bilateral(x, x, radius, sigma_space, sigma_range)
 
 
 @te.op
 def joint_bilateral_filter(x: te.Tensor, guide: te.Tensor, *, radius: Any, sigma_space: Any, sigma_range: Any) -> te.Tensor:
-    """`bilateral_filter` of x (N, C, H, W) with the values of `guide` (N, G, H, W) in the weights. Petschnigg et al. 2004."""
+    """`bilateral_filter` of x (N, C, H, W) with the values of `guide` (N, G, H, W) in the weights. Petschnigg et al. 2004.
+
+    >>> x = np.array([0.0, 1.0, 8.0, 9.0]).reshape(1, 1, 1, 4)
+    >>> edge = np.array([0.0, 0.0, 9.0, 9.0]).reshape(1, 1, 1, 4)
+    >>> kernels.joint_bilateral_filter(x, edge, radius=1, sigma_space=1e3, sigma_range=0.1).round(4)  # means of either side
+    array([[[[0.6667, 0.5   , 8.5   , 8.3333]]]])
+    """
     ranked(guide, 4)
     shaped(guide, (x.shape[0], guide.shape[1], *x.shape[2:]), "batch and places of x")
     return _bilateral(x, guide, radius, sigma_space, sigma_range)
@@ -70,6 +80,10 @@ def guided_filter(guide: te.Tensor, x: te.Tensor, *, radius: Any, eps: Any) -> t
 
     `a = cov(guide, x) / (var(guide) + eps)`, `b = mean(x) - a mean(guide)` over the window around each point (at the border what there
     is of it), `y = mean(a) guide + mean(b)`. x (N, C, H, W), guide of that shape or (N, 1, H, W). He, Sun, Tang 2010.
+
+    >>> x = np.array([0.0, 0.0, 9.0, 9.0]).reshape(1, 1, 1, 4)
+    >>> kernels.guided_filter(x, x, radius=1, eps=1e-9).round(4)
+    array([[[[0., 0., 9., 9.]]]])
     """
     ranked(x, 4)
     ranked(guide, 4)
@@ -122,6 +136,10 @@ def non_local_means(x: te.Tensor, *, patch_radius: Any, search_radius: Any, stre
 
     `y[n, c, p] = sum_q w(p, q) x[n, c, q] / sum_q w(p, q)`,
     `w(p, q) = exp(-mean over c, o of (x[n, c, p + o] - x[n, c, q + o])^2 / strength^2)`. Buades, Coll, Morel 2005.
+
+    >>> x = np.array([0.0, 0.0, 9.0, 9.0]).reshape(1, 1, 1, 4)
+    >>> kernels.non_local_means(x, patch_radius=0, search_radius=1, strength=0.1).round(4)
+    array([[[[0., 0., 9., 9.]]]])
     """
     ranked(x, 4)
     patch = 2 * at_least("patch_radius", patch_radius, 0) + 1

@@ -23,6 +23,12 @@ def unfold(x: te.Tensor, *, kernel_size: Any, dilation: Any = 1, padding: Any = 
 
     `y[.., (c * R + r) * S + s, y * Z + z] = x[.., c, y * stride + r * dilation - padding, z * stride + s * dilation - padding]`, for
     windows of `kernel_size = (R, S)` and Z places on the last axis. `ArgumentError` for numbers that do not fit.
+
+    >>> kernels.unfold(np.arange(6.0).reshape(1, 1, 2, 3), kernel_size=2)  # two windows, a column each
+    array([[[0., 1.],
+            [1., 2.],
+            [3., 4.],
+            [4., 5.]]])
     """
     at_least_axes("unfold", x, 3, "channels and two of places, after any batch axes")
     lead, channels, sizes = tuple(x.shape[:-3]), x.shape[-3], x.shape[-2:]
@@ -50,6 +56,9 @@ def fold(x: te.Tensor, *, output_size: Any, kernel_size: Any, dilation: Any = 1,
 
     The transpose of `unfold` with the same options: element (h, w) is the sum over all taps and windows that see it.
     `ArgumentError` where the rows are no multiple of the taps, or the columns not the number of windows.
+
+    >>> kernels.fold(np.ones((1, 2, 2)), output_size=(1, 3), kernel_size=(1, 2))  # the place in the middle is in both windows
+    array([[[[1., 2., 1.]]]])
     """
     at_least_axes("fold", x, 2, "rows of channels and taps, and columns of places, after any batch axes")
     lead, rows = tuple(x.shape[:-2]), x.shape[-2]
@@ -128,13 +137,21 @@ def pixel_shuffle(x: te.Tensor, *, upscale_factor: Any) -> te.Tensor:
     """`y[.., c, h, w] = x[.., (c * u + h % u) * u + w % u, h // u, w // u]`: channels as places (Shi et al. 2016).
 
     `x [.., c * u * u, h, w]` to `[.., c, h * u, w * u]`. `ArgumentError` where the channels are no multiple of u * u.
+
+    >>> kernels.pixel_shuffle(np.arange(4).reshape(1, 4, 1, 1), upscale_factor=2)
+    array([[[[0, 1],
+             [2, 3]]]])
     """
     return _spread("pixel_shuffle", x, at_least("upscale_factor", upscale_factor, 1), True)
 
 
 @te.op
 def pixel_unshuffle(x: te.Tensor, *, downscale_factor: Any) -> te.Tensor:
-    """The inverse of `pixel_shuffle`: `x [.., c, h * u, w * u]` to `[.., c * u * u, h, w]`."""
+    """The inverse of `pixel_shuffle`: `x [.., c, h * u, w * u]` to `[.., c * u * u, h, w]`.
+
+    >>> kernels.pixel_unshuffle(np.arange(4).reshape(1, 1, 2, 2), downscale_factor=2).shape
+    (1, 4, 1, 1)
+    """
     return _gather("pixel_unshuffle", x, at_least("downscale_factor", downscale_factor, 1), True)
 
 
@@ -143,6 +160,10 @@ def depth_to_space(x: te.Tensor, *, block: Any, mode: str = "DCR") -> te.Tensor:
     """`y[.., c, h, w] = x[.., (h % b * b + w % b) * C + c, h // b, w // b]`: ONNX's DepthToSpace, of `[.., c * b * b, h, w]`.
 
     With mode "CRD" the channel is outermost, which is `pixel_shuffle`.
+
+    >>> kernels.depth_to_space(np.arange(4).reshape(1, 4, 1, 1), block=2)
+    array([[[[0, 1],
+             [2, 3]]]])
     """
     innermost = one_of("mode", mode, ("DCR", "CRD")) == "CRD"
     return _spread("depth_to_space", x, at_least("block", block, 1), innermost)
@@ -150,13 +171,21 @@ def depth_to_space(x: te.Tensor, *, block: Any, mode: str = "DCR") -> te.Tensor:
 
 @te.op
 def space_to_depth(x: te.Tensor, *, block: Any) -> te.Tensor:
-    """`y[.., (r * b + s) * C + c, h, w] = x[.., c, h * b + r, w * b + s]`: ONNX's SpaceToDepth, the inverse of `depth_to_space`."""
+    """`y[.., (r * b + s) * C + c, h, w] = x[.., c, h * b + r, w * b + s]`: ONNX's SpaceToDepth, the inverse of `depth_to_space`.
+
+    >>> kernels.space_to_depth(np.arange(4).reshape(1, 1, 2, 2), block=2).shape
+    (1, 4, 1, 1)
+    """
     return _gather("space_to_depth", x, at_least("block", block, 1), False)
 
 
 @te.op
 def channel_shuffle(x: te.Tensor, *, groups: Any) -> te.Tensor:
-    """`y[n, k, ..] = x[n, k % g * (C / g) + k // g, ..]`: the channels, axis 1, dealt out across g groups (Zhang et al. 2018)."""
+    """`y[n, k, ..] = x[n, k % g * (C / g) + k // g, ..]`: the channels, axis 1, dealt out across g groups (Zhang et al. 2018).
+
+    >>> kernels.channel_shuffle(np.arange(6).reshape(1, 6), groups=2)
+    array([[0, 3, 1, 4, 2, 5]])
+    """
     at_least_axes("channel_shuffle", x, 2, "a batch and channels, before any of places")
     each = _divided("channel_shuffle: channels", x.shape[1], at_least("groups", groups, 1))
     return te.compute(x.shape, lambda n, k, *i: x[(n, k % groups * each + k // groups, *i)])
@@ -170,6 +199,10 @@ def nchw_to_nchwc(x: te.Tensor, *, block: Any = 4) -> te.Tensor:
     """Channels in blocks that lie innermost: `y[n, k, .., b] = x[n, k * block + b, ..]`, zero for channels that `x` does not have.
 
     `x [n, c, places..]` to `[n, ceil(c / block), places.., block]` (NCHW4c and the like, for vectors of channels).
+
+    >>> kernels.nchw_to_nchwc(np.arange(3).reshape(1, 3, 1), block=2).squeeze()  # a channel of zeros fills the second block
+    array([[0, 1],
+           [2, 0]])
     """
     at_least_axes("nchw_to_nchwc", x, 2, "a batch and channels, before any of places")
     at_least("block", block, 1)
@@ -180,7 +213,12 @@ def nchw_to_nchwc(x: te.Tensor, *, block: Any = 4) -> te.Tensor:
 
 @te.op
 def nchwc_to_nchw(x: te.Tensor, *, channels: Any = None) -> te.Tensor:
-    """The inverse: `y[n, c, ..] = x[n, c // block, .., c % block]` for the first `channels` (None: all that the blocks have)."""
+    """The inverse: `y[n, c, ..] = x[n, c // block, .., c % block]` for the first `channels` (None: all that the blocks have).
+
+    >>> kernels.nchwc_to_nchw(np.arange(4).reshape(1, 1, 1, 2, 2)).squeeze()
+    array([[0, 2],
+           [1, 3]])
+    """
     at_least_axes("nchwc_to_nchw", x, 3, "a batch, blocks of channels, any of places, and channels of a block")
     n, blocks, *places, block = x.shape
     count = blocks * block if channels is None else at_least("channels", channels, 1)

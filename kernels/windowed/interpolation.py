@@ -20,8 +20,8 @@ from typing import Any
 import tensorexpr as te
 from tensorexpr.kernels.conventions.arguments import bad, is_int, known, one_of, product
 from tensorexpr.kernels.conventions.windows import PLACES, TAPS, every, linear, named
+from tensorexpr.kernels.windowed.adaptive import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 from tensorexpr.kernels.windowed.padding import padded
-from tensorexpr.kernels.windowed.pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 
 RANKS = {"linear": 1, "bilinear": 2, "trilinear": 3, "bicubic": 2}
 MODES = ("nearest", "nearest-exact", "area", *RANKS)
@@ -216,6 +216,9 @@ def interpolate(
     With `recompute_scale_factor` it gives the size alone, rounded down.
     `ArgumentError` for an unknown mode, one for another number of axes, both or neither of `size` and `scale_factor`, an integer
     `x` with a mode that computes.
+
+    >>> kernels.interpolate(np.array([[[0.0, 10.0]]]), size=4, mode="linear")
+    array([[[ 0. ,  2.5,  7.5, 10. ]]])
     """
     one_of("mode", mode, MODES)
     rank = x.ndim - 2

@@ -32,6 +32,9 @@ def pad(x: te.Tensor, *, pads: Any, mode: str = "constant", value: float = 0.0) 
     stay. A negative width crops. Modes: "constant" (`value`), "reflect" (`cb|abcd|cb`), "replicate" or "edge" (`aa|abcd|dd`),
     "circular" or "wrap" (`cd|abcd|ab`), "symmetric" (`ba|abcd|dc`); all read `x` at any distance, as `numpy.pad`.
     `ArgumentError` for an odd number of widths, more pairs than axes, a result of a negative extent, an unknown mode.
+
+    >>> kernels.pad(np.array([1, 2, 3]), pads=(1, 2)), kernels.pad(np.array([1, 2, 3]), pads=(1, 2), mode="reflect")
+    (array([0, 1, 2, 3, 0, 0]), array([2, 1, 2, 3, 2, 1]))
     """
     one_of("mode", mode, ("constant", *BORDERS))
     if not isinstance(pads, (tuple, list)) or len(pads) % 2 or not all(map(is_int, pads)):

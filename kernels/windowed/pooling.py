@@ -1,4 +1,4 @@
-"""Pooling over one to three axes: maxima, averages and norms of windows, of a given size or of a given number.
+"""Pooling over one to three axes: maxima, averages and norms of windows of a given size.
 
 Inputs are `[.., places..]`: all axes in front of the places (batch and channels, or none) are pooled separately. One
 definition per kind for every rank. Padding is never read: the windows are cut where they leave the tensor.
@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorexpr as te
-from tensorexpr.kernels.conventions.arguments import at_least_axes, bad, is_int, known, per_axis, product, shaped
-from tensorexpr.kernels.conventions.windows import PLACES, TAPS, Windows, batch, every, named
+from tensorexpr.kernels.conventions.arguments import at_least_axes, bad, is_int, per_axis, product, shaped
+from tensorexpr.kernels.conventions.windows import PLACES, TAPS, Windows, batch, digits_of, flat_place, named
 
 
 class _Pool:
@@ -68,26 +68,9 @@ def _max_pool(what: str, x: Any, rank: int, size: Any, stride: Any, padding: Any
     tap = pool.each(lambda n, o: pool.reduce(te.argmax, n, o, lambda value: value), name="tap")
 
     def place(n: Sequence[Any], o: Sequence[Any]) -> Any:
-        return _flat(pool.windows.see(o, _digits(tap[(*n, *o)], pool.size)), pool.windows.sizes)
+        return flat_place(pool.windows.see(o, digits_of(tap[(*n, *o)], pool.size)), pool.windows.sizes)
 
     return best, pool.each(place)
-
-
-def _digits(flat: Any, extents: Sequence[Any]) -> tuple[Any, ...]:
-    """The indices along axes of `extents` of an element, from its row-major number."""
-    digits: list[Any] = []
-    for extent in reversed(extents[1:]):
-        digits.append(flat % extent)
-        flat = flat // extent
-    return (flat, *reversed(digits))
-
-
-def _flat(indices: Sequence[Any], extents: Sequence[Any]) -> Any:
-    """The row-major number of an element."""
-    flat = indices[0]
-    for index, extent in zip(indices[1:], extents[1:], strict=True):
-        flat = flat * extent + index
-    return flat
 
 
 @te.op
@@ -106,6 +89,9 @@ def max_pool1d(
     `x [.., places]`; `stride` is `kernel_size` if not given; the number of outputs is as for a convolution, or rounded up with
     `ceil_mode` (a window must begin within `x` or its front padding). `return_indices`: also the places (int64) of the maxima; of
     equal ones the first. `ArgumentError` for numbers that do not fit, among them a padding of more than half a window.
+
+    >>> kernels.max_pool1d(np.array([[[1.0, 3.0, 2.0, 5.0]]]), kernel_size=2, return_indices=True)
+    (array([[[3., 5.]]]), array([[[1, 3]]]))
     """
     return _max_pool("max_pool1d", x, 1, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
@@ -121,7 +107,11 @@ def max_pool2d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> te.Tensor:
-    """`max_pool1d` over two axes: `x [.., h, w]`; indices count row-major within the two axes."""
+    """`max_pool1d` over two axes: `x [.., h, w]`; indices count row-major within the two axes.
+
+    >>> kernels.max_pool2d(np.arange(8.0).reshape(1, 1, 2, 4), kernel_size=2)
+    array([[[[5., 7.]]]])
+    """
     return _max_pool("max_pool2d", x, 2, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
@@ -136,7 +126,11 @@ def max_pool3d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> te.Tensor:
-    """`max_pool1d` over three axes: `x [.., d, h, w]`; indices count row-major within the three axes."""
+    """`max_pool1d` over three axes: `x [.., d, h, w]`; indices count row-major within the three axes.
+
+    >>> kernels.max_pool3d(np.arange(8.0).reshape(1, 1, 2, 2, 2), kernel_size=(1, 2, 2)).ravel()
+    array([3., 7.])
+    """
     return _max_pool("max_pool3d", x, 3, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
@@ -155,7 +149,7 @@ def _unpool(what: str, x: Any, indices: Any, rank: int, size: Any, stride: Any, 
         extents = per_axis("output_size", output_size[-rank:] if whole else output_size, rank, 1)
 
     def target(at: Sequence[Any]) -> tuple[Any, ...]:
-        return (*at[:first], *_digits(te.cast(indices[tuple(at)], "int64"), extents))
+        return (*at[:first], *digits_of(te.cast(indices[tuple(at)], "int64"), extents))
 
     def sent(value: Callable[[tuple[Any, ...]], Any], **options: Any) -> te.Tensor:
         body = named(lambda *at: (target(at), value(at)), *batch(first), *PLACES[rank])
@@ -184,6 +178,9 @@ def max_unpool1d(
     `indices` as `max_pool1d(..., return_indices=True)` gives them (integers of the shape of `x`); of values sent to one place, by
     windows that overlap, the last in row-major order stays. The extent is `(outputs - 1) * stride - 2 * padding + kernel_size`, or
     `output_size`, which may be the whole shape. `IndexError` as it runs for an index outside.
+
+    >>> kernels.max_unpool1d(np.array([[[3.0, 5.0]]]), np.array([[[1, 3]]]), kernel_size=2)
+    array([[[0., 3., 0., 5.]]])
     """
     return _unpool("max_unpool1d", x, indices, 1, kernel_size, stride, padding, output_size)
 
@@ -192,7 +189,12 @@ def max_unpool1d(
 def max_unpool2d(
     x: te.Tensor, indices: te.Tensor, *, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
 ) -> te.Tensor:
-    """`max_unpool1d` over two axes: indices count row-major within them."""
+    """`max_unpool1d` over two axes: indices count row-major within them.
+
+    >>> kernels.max_unpool2d(np.array([[[[5.0]]]]), np.array([[[[2]]]]), kernel_size=2)
+    array([[[[0., 0.],
+             [5., 0.]]]])
+    """
     return _unpool("max_unpool2d", x, indices, 2, kernel_size, stride, padding, output_size)
 
 
@@ -200,7 +202,11 @@ def max_unpool2d(
 def max_unpool3d(
     x: te.Tensor, indices: te.Tensor, *, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
 ) -> te.Tensor:
-    """`max_unpool1d` over three axes: indices count row-major within them."""
+    """`max_unpool1d` over three axes: indices count row-major within them.
+
+    >>> kernels.max_unpool3d(np.array([[[[[5.0]]]]]), np.array([[[[[1]]]]]), kernel_size=(1, 1, 2))
+    array([[[[[0., 5.]]]]])
+    """
     return _unpool("max_unpool3d", x, indices, 3, kernel_size, stride, padding, output_size)
 
 
@@ -234,6 +240,9 @@ def avg_pool1d(
 
     `count` is the number of taps within the padded `x`, or with `count_include_pad=False` within `x`, or `divisor_override`.
     Shapes, options and errors as `max_pool1d`.
+
+    >>> kernels.avg_pool1d(np.array([[[1.0, 3.0, 5.0, 7.0]]]), kernel_size=2)
+    array([[[2., 6.]]])
     """
     return _avg_pool("avg_pool1d", x, 1, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
@@ -249,7 +258,11 @@ def avg_pool2d(
     count_include_pad: bool = True,
     divisor_override: Any = None,
 ) -> te.Tensor:
-    """`avg_pool1d` over two axes: `x [.., h, w]`."""
+    """`avg_pool1d` over two axes: `x [.., h, w]`.
+
+    >>> kernels.avg_pool2d(np.arange(8.0).reshape(1, 1, 2, 4), kernel_size=2)
+    array([[[[2.5, 4.5]]]])
+    """
     return _avg_pool("avg_pool2d", x, 2, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
@@ -264,7 +277,11 @@ def avg_pool3d(
     count_include_pad: bool = True,
     divisor_override: Any = None,
 ) -> te.Tensor:
-    """`avg_pool1d` over three axes: `x [.., d, h, w]`."""
+    """`avg_pool1d` over three axes: `x [.., d, h, w]`.
+
+    >>> kernels.avg_pool3d(np.arange(8.0).reshape(1, 1, 2, 2, 2), kernel_size=(1, 2, 2)).ravel()
+    array([1.5, 5.5])
+    """
     return _avg_pool("avg_pool3d", x, 3, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
@@ -293,142 +310,18 @@ def lp_pool1d(x: te.Tensor, *, norm_type: Any, kernel_size: Any, stride: Any = N
 
     Of an odd `norm_type` PyTorch takes the powers without absolute values, which is the same for positive `x`. The gradient at a
     window of zeros is 0. Shapes and errors as `max_pool1d`, and for a `norm_type` that is not above 0.
+
+    >>> kernels.lp_pool1d(np.array([[[3.0, 4.0, 6.0, 8.0]]]), norm_type=2, kernel_size=2)
+    array([[[ 5., 10.]]])
     """
     return _lp_pool("lp_pool1d", x, 1, norm_type, kernel_size, stride, ceil_mode)
 
 
 @te.op
 def lp_pool2d(x: te.Tensor, *, norm_type: Any, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> te.Tensor:
-    """`lp_pool1d` over two axes: `x [.., h, w]`."""
+    """`lp_pool1d` over two axes: `x [.., h, w]`.
+
+    >>> kernels.lp_pool2d(np.ones((1, 1, 2, 4)), norm_type=2, kernel_size=2)
+    array([[[[2., 2.]]]])
+    """
     return _lp_pool("lp_pool2d", x, 2, norm_type, kernel_size, stride, ceil_mode)
-
-
-# ---------------------------------------------------------------------------------------------------- a given number of windows
-
-
-class _Adaptive:
-    """`outputs` windows that cover each axis evenly: window o has the elements from `o * n // m` to `ceil((o + 1) * n / m)`.
-
-    Which are those with `o * n < (i + 1) * m` and `i * m < (o + 1) * n`: conditions that are linear in o and i, so that the
-    windows of an element are found as easily as the elements of a window.
-    """
-
-    def __init__(self, what: str, x: te.Tensor, rank: int, output_size: Any) -> None:
-        at_least_axes(what, x, rank, f"{rank} of places, after any others")
-        self.x, self.rank, self.first = x, rank, x.ndim - rank
-        self.sizes = x.shape[self.first :]
-        wanted = (output_size,) * rank if output_size is None or is_int(output_size) else tuple(output_size)
-        if len(wanted) != rank or not all(m is None or (is_int(m) and m >= 1) for m in wanted):
-            raise bad(f"output_size: expected an integer of at least 1 or None, or {rank} of them, got {output_size!r}")
-        if any(not known(n) and m not in (None, 1) for n, m in zip(self.sizes, wanted, strict=True)):
-            raise bad(f"output_size: expected 1 or None on axes of extents known only at run time, got {output_size!r}")
-        self.outputs = tuple(n if m is None else m for n, m in zip(self.sizes, wanted, strict=True))
-        self.kept = [m is None or (known(n) and n == m) for n, m in zip(self.sizes, wanted, strict=True)]
-        self.extents = tuple(1 if one else n for one, n in zip(self.kept, self.sizes, strict=True))
-
-    def each(self, body: Callable[[Sequence[Any], Sequence[Any]], Any], name: str | None = None) -> te.Tensor:
-        """The tensor with `body(n, o)` for each window."""
-        element = named(lambda *at: body(at[: self.first], at[self.first :]), *batch(self.first), *PLACES[self.rank])
-        return te.compute((*self.x.shape[: self.first], *self.outputs), element, name=name)
-
-    def places(self, o: Sequence[Any], i: Sequence[Any]) -> list[Any]:
-        """The elements at the indices i of a reduction over the window `o`; on an axis that is kept there is one."""
-        return [o[d] if one else i[d] for d, one in enumerate(self.kept)]
-
-    def reduce(self, function: Callable[..., Any], n: Sequence[Any], o: Sequence[Any]) -> Any:
-        """`function` (te.max and its kin) over the elements of the window `o`."""
-        cut = [d for d in range(self.rank) if not self.kept[d] and self.outputs[d] != 1]
-
-        def inside(*i: Any) -> Any:
-            axes = [(i[d], o[d], self.sizes[d], self.outputs[d]) for d in cut]
-            return every(test for i, o, n, m in axes for test in (o * n < (i + 1) * m, i * m < (o + 1) * n))
-
-        names = TAPS[self.rank]
-        body = named(lambda *i: self.x[(*n, *self.places(o, i))], *names)
-        return function(body, self.extents, where=named(inside, *names) if cut else None)
-
-    def count(self, o: Sequence[Any]) -> Any:
-        """How many elements the window `o` has."""
-        fixed: Any = 1
-        varying: list[Any] = []
-        for place, one, n, m in zip(o, self.kept, self.sizes, self.outputs, strict=True):
-            if one:
-                continue
-            if m == 1 or n % m == 0:
-                fixed = fixed * (n if m == 1 else n // m)
-            else:
-                varying.append(te.cast((place * n + (n + m - 1)) // m - place * n // m, self.x.dtype))
-        fixed = fixed if is_int(fixed) else te.cast(fixed, self.x.dtype)
-        return product([*varying, fixed]) if not varying or not is_int(fixed) or fixed > 1 else product(varying)
-
-
-def _adaptive_avg(what: str, x: Any, rank: int, output_size: Any) -> te.Tensor:
-    pool = _Adaptive(what, x, rank, output_size)
-    return pool.each(lambda n, o: pool.reduce(te.sum, n, o) / pool.count(o))
-
-
-def _adaptive_max(what: str, x: Any, rank: int, output_size: Any, indices: bool) -> Any:
-    pool = _Adaptive(what, x, rank, output_size)
-    best = pool.each(lambda n, o: pool.reduce(te.max, n, o))
-    if not indices:
-        return best
-    tap = pool.each(lambda n, o: pool.reduce(te.argmax, n, o), name="tap")
-    return best, pool.each(lambda n, o: _flat(pool.places(o, _digits(tap[(*n, *o)], pool.extents)), pool.sizes))
-
-
-@te.op
-def adaptive_avg_pool1d(x: te.Tensor, *, output_size: Any) -> te.Tensor:
-    """`y[.., o]` is the mean of `x[.., i]` over `o * n // m <= i < ceil((o + 1) * n / m)`: m = `output_size` windows that cover n places.
-
-    None keeps the extent. The extents of the places must be known when the op is traced, except where `output_size` is 1 or None.
-    `ArgumentError` for others and for an `output_size` below 1.
-    """
-    return _adaptive_avg("adaptive_avg_pool1d", x, 1, output_size)
-
-
-@te.op
-def adaptive_avg_pool2d(x: te.Tensor, *, output_size: Any) -> te.Tensor:
-    """`adaptive_avg_pool1d` over two axes: `x [.., h, w]`."""
-    return _adaptive_avg("adaptive_avg_pool2d", x, 2, output_size)
-
-
-@te.op
-def adaptive_avg_pool3d(x: te.Tensor, *, output_size: Any) -> te.Tensor:
-    """`adaptive_avg_pool1d` over three axes: `x [.., d, h, w]`."""
-    return _adaptive_avg("adaptive_avg_pool3d", x, 3, output_size)
-
-
-@te.op
-def adaptive_max_pool1d(x: te.Tensor, *, output_size: Any, return_indices: bool = False) -> te.Tensor:
-    """The maxima of the windows of `adaptive_avg_pool1d`; with `return_indices` also their places (int64), of equal ones the first."""
-    return _adaptive_max("adaptive_max_pool1d", x, 1, output_size, return_indices)
-
-
-@te.op
-def adaptive_max_pool2d(x: te.Tensor, *, output_size: Any, return_indices: bool = False) -> te.Tensor:
-    """`adaptive_max_pool1d` over two axes; indices count row-major within them."""
-    return _adaptive_max("adaptive_max_pool2d", x, 2, output_size, return_indices)
-
-
-@te.op
-def adaptive_max_pool3d(x: te.Tensor, *, output_size: Any, return_indices: bool = False) -> te.Tensor:
-    """`adaptive_max_pool1d` over three axes; indices count row-major within them."""
-    return _adaptive_max("adaptive_max_pool3d", x, 3, output_size, return_indices)
-
-
-@te.op
-def global_avg_pool(x: te.Tensor) -> te.Tensor:
-    """The mean over all places of `x [n, c, places..]`, whose extents become 1 (ONNX's GlobalAveragePool)."""
-    return _adaptive_avg("global_avg_pool", x, _places(x), 1)
-
-
-@te.op
-def global_max_pool(x: te.Tensor) -> te.Tensor:
-    """The maximum over all places of `x [n, c, places..]`, whose extents become 1 (ONNX's GlobalMaxPool)."""
-    return _adaptive_max("global_max_pool", x, _places(x), 1, False)
-
-
-def _places(x: te.Tensor) -> int:
-    if not 3 <= x.ndim <= 5:
-        raise bad(f"global pooling: expected a batch axis, channels and 1 to 3 axes of places, got {x.name} of {x.ndim} axes")
-    return x.ndim - 2

@@ -94,6 +94,9 @@ def grid_sample(
     `align_corners`, else to their outer edges. `mode`: "nearest" (halves to even, no gradient to the grid), "bilinear" (trilinear in
     3-D), "bicubic" (2-D, a = -0.75). `padding_mode`: beyond the border "zeros", the nearest point ("border"), or the input thrown back
     ("reflection"). Jaderberg et al. 2015.
+
+    >>> kernels.grid_sample(np.array([[[[0.0, 10.0]]]]), np.array([[[[0.0, 0.0]]]]))  # the middle
+    array([[[[5.]]]])
     """
     ranked(input, 4, 5)
     rank = input.ndim - 2
@@ -126,6 +129,10 @@ def affine_grid(theta: te.Tensor, *, size: Any, align_corners: bool = False) -> 
     """`grid[n, *p, :] = theta[n] (x, y, 1)` for the points of an output of `size` (N, C, H, W), x and y from -1 to 1; or one axis more.
 
     theta (N, 2, 3), or (N, 3, 4) for x, y, z; coordinates as in `grid_sample`.
+
+    >>> kernels.affine_grid(np.array([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]]), size=(1, 1, 1, 2), align_corners=True)  # the identity
+    array([[[[-1.,  0.],
+             [ 1.,  0.]]]])
     """
     if not isinstance(size, tuple) or len(size) not in (4, 5) or not all(is_int(n) and n > 0 for n in size):
         raise bad(f"size: expected (N, C, H, W) or (N, C, D, H, W), got {size!r}")
@@ -153,6 +160,11 @@ def warp(input: te.Tensor, flow: te.Tensor, *, mode: str = "bilinear", padding_m
     """`y[n, c, i, j] = input[n, c]` interpolated at row `i + flow[n, 1, i, j]`, column `j + flow[n, 0, i, j]`: a warp by optical flow.
 
     input (N, C, H, W), flow (N, 2, P, Q) in points, y (N, C, P, Q). `mode` "nearest" or "bilinear"; `padding_mode` "zeros" or "border".
+
+    >>> flow = np.zeros((1, 2, 1, 3))
+    >>> flow[:, 0] = 1.0  # one column to the right
+    >>> kernels.warp(np.array([[[[1.0, 2.0, 3.0]]]]), flow)
+    array([[[[2., 3., 0.]]]])
     """
     ranked(input, 4)
     one_of("mode", mode, ("nearest", "bilinear"))
@@ -173,6 +185,9 @@ def bilinear_lookup(input: te.Tensor, points: te.Tensor) -> te.Tensor:
     """`y[n, c, *p] = input[n, c]` interpolated at column `points[n, *p, 0]`, row `points[n, *p, 1]`, zeros beyond the border.
 
     input (N, C, H, W), points (N, ..., 2) in points of the input, y (N, C, ...).
+
+    >>> kernels.bilinear_lookup(np.array([[[[0.0, 10.0]]]]), np.array([[[0.25, 0.0]]]))  # a quarter of the way
+    array([[[2.5]]])
     """
     ranked(input, 4)
     if points.ndim < 2 or not known(points.shape[-1]) or points.shape[-1] != 2:
@@ -191,6 +206,9 @@ def roi_align(
     input (N, C, H, W); boxes (K, 5): the item, then x1, y1, x2, y2, times `spatial_scale` in points of the input (shifted by half a
     point if `aligned`, else at least one point wide); y (K, C, *output_size). Samples within a point of the border take the nearest
     point, beyond it 0. Also differentiable by the boxes. He et al. 2017.
+
+    >>> kernels.roi_align(np.array([[[[0.0, 2.0], [4.0, 6.0]]]]), np.array([[0.0, 0.0, 0.0, 1.0, 1.0]]), output_size=1)
+    array([[[[3.]]]])
     """
     ranked(input, 4)
     bins = per_axis("output_size", output_size, 2, 1)
@@ -256,6 +274,12 @@ def deform_conv2d(
     `i stride - padding + r dilation + offset[n, 2 t, i, j]`, column `j stride - padding + s dilation + offset[n, 2 t + 1, i, j]`, with
     `t = r S + s` and zeros beyond the border. input (N, C, H, W), offset (N, 2 R S, P, Q), weight (K, C, R, S), mask (N, R S, P, Q).
     Dai et al. 2017; Zhu et al. 2019.
+
+    >>> x = np.array([[[[1.0, 2.0, 3.0]]]])
+    >>> offset = np.zeros((1, 2, 1, 3))
+    >>> offset[:, 1] = 0.5  # half a column to the right
+    >>> kernels.deform_conv2d(x, offset, np.ones((1, 1, 1, 1)))
+    array([[[[1.5, 2.5, 1.5]]]])
     """
     ranked(input, 4)
     ranked(weight, 4)

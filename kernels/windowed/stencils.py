@@ -63,7 +63,11 @@ def _central(x: te.Tensor, at: Sequence[Any], axis: int, h: float, mode: str, va
 
 @te.op
 def laplacian(x: te.Tensor, *, axes: Any = None, spacing: Any = 1.0, mode: str = "edge", value: float = 0.0) -> te.Tensor:
-    """`y[i] = sum_d (x[i + e_d] - 2 * x[i] + x[i - e_d]) / h_d ** 2` over `axes` (None: all): 5 points of a plane, 7 of a volume."""
+    """`y[i] = sum_d (x[i + e_d] - 2 * x[i] + x[i - e_d]) / h_d ** 2` over `axes` (None: all): 5 points of a plane, 7 of a volume.
+
+    >>> kernels.laplacian(np.array([0.0, 1.0, 4.0, 9.0]))
+    array([ 1.,  2.,  2., -5.])
+    """
     one_of("mode", mode, MODES)
     chosen = _axes(axes, x)
     return te.compute(x.shape, lambda *i: _laplacian(x, i, chosen, _spacings(spacing, len(chosen)), mode, value))
@@ -77,6 +81,11 @@ def spatial_gradient(
 
     With mode "one-sided" the outermost elements have the difference to their one neighbor over h, as `numpy.gradient` and
     `torch.gradient`; the axes then have at least 2 elements.
+
+    >>> kernels.spatial_gradient(np.array([[0.0, 1.0, 2.0], [10.0, 11.0, 12.0]]))
+    (array([[5., 5., 5.],
+           [5., 5., 5.]]), array([[0.5, 1. , 0.5],
+           [0.5, 1. , 0.5]]))
     """
     one_of("mode", mode, (*MODES, "one-sided"))
     chosen = _axes(axes, x)
@@ -102,7 +111,11 @@ def spatial_gradient(
 
 @te.op
 def divergence(fields: te.Tensor, *, axes: Any = None, spacing: Any = 1.0, mode: str = "edge", value: float = 0.0) -> te.Tensor:
-    """`y[i] = sum_d (fields[d][i + e_d] - fields[d][i - e_d]) / (2 * h_d)`: tensors of one shape, one per axis of `axes` (None: all)."""
+    """`y[i] = sum_d (fields[d][i + e_d] - fields[d][i - e_d]) / (2 * h_d)`: tensors of one shape, one per axis of `axes` (None: all).
+
+    >>> kernels.divergence((np.array([0.0, 1.0, 4.0, 9.0]),))
+    array([0.5, 2. , 4. , 2.5])
+    """
     one_of("mode", mode, MODES)
     given = tuple(fields) if isinstance(fields, (tuple, list)) else (fields,)
     chosen = _axes(axes, given[0])
@@ -138,6 +151,9 @@ def heat_step(u: te.Tensor, rate: te.Tensor, *, axes: Any = None, mode: str = "e
     """An explicit step of the heat equation: `y = u + rate * laplacian(u)`, with `rate = diffusivity * dt / h ** 2`.
 
     `rate` is a tensor without axes or a value per element; the step is stable up to `1 / (2 * number of axes)`.
+
+    >>> kernels.heat_step(np.array([0.0, 8.0, 0.0]), 0.25)
+    array([2., 4., 2.])
     """
     one_of("mode", mode, MODES)
     return _heat(u, rate, _axes(axes, u), mode, value)
@@ -145,7 +161,11 @@ def heat_step(u: te.Tensor, rate: te.Tensor, *, axes: Any = None, mode: str = "e
 
 @te.op
 def heat_steps(u: te.Tensor, rate: te.Tensor, *, steps: Any, axes: Any = None, mode: str = "edge", value: float = 0.0) -> te.Tensor:
-    """The state after `steps` of `heat_step`, as one loop."""
+    """The state after `steps` of `heat_step`, as one loop.
+
+    >>> kernels.heat_steps(np.array([0.0, 8.0, 0.0]), 0.25, steps=2)
+    array([2.5, 3. , 2.5])
+    """
     one_of("mode", mode, MODES)
     at_least("steps", steps, 1)
     chosen = _axes(axes, u)
@@ -171,6 +191,10 @@ def wave_step(
     """A leapfrog step of the wave equation: `y = 2 * u - before + courant ** 2 * laplacian(u)`, `courant = speed * dt / h`.
 
     `u` and `before` are the two latest states, `courant` a tensor without axes or a value per element.
+
+    >>> u = np.array([0.0, 1.0, 0.0])
+    >>> kernels.wave_step(u, u, 0.5)
+    array([0.25, 0.5 , 0.25])
     """
     one_of("mode", mode, MODES)
     return _wave(u, before, courant, _axes(axes, u), mode, value)
@@ -180,7 +204,12 @@ def wave_step(
 def wave_steps(
     u: te.Tensor, before: te.Tensor, courant: te.Tensor, *, steps: Any, axes: Any = None, mode: str = "constant", value: float = 0.0
 ) -> te.Tensor:
-    """The state after `steps` of `wave_step`, as one loop."""
+    """The state after `steps` of `wave_step`, as one loop.
+
+    >>> u = np.array([0.0, 1.0, 0.0])
+    >>> kernels.wave_steps(u, u, 0.5, steps=2)
+    array([ 0.5  , -0.125,  0.5  ])
+    """
     one_of("mode", mode, MODES)
     at_least("steps", steps, 1)
     chosen = _axes(axes, u)
@@ -213,6 +242,9 @@ def stencil(x: te.Tensor, weights: te.Tensor, *, axes: Any = None, mode: str = "
     """`y[i] = sum_k weights[k] * x[i + k - K // 2]`: the correlation with any weights, of the extent of `x` (`scipy.ndimage.correlate`).
 
     `weights` has an axis for each of `axes` (None: the last ones of `x`), of extents known when the op is traced.
+
+    >>> kernels.stencil(np.array([1.0, 2.0, 3.0]), np.array([1.0, 0.0, -1.0]))
+    array([-2., -2.,  2.])
     """
     one_of("mode", mode, MODES)
     chosen = _axes(tuple(range(-weights.ndim, 0)) if axes is None else axes, x)
@@ -231,7 +263,12 @@ def _separable(x: te.Tensor, filters: dict[int, np.ndarray], mode: str, value: f
 
 @te.op
 def sobel(x: te.Tensor, *, axis: Any = -1, axes: Any = (-2, -1), mode: str = "symmetric", value: float = 0.0) -> te.Tensor:
-    """The Sobel derivative along `axis`: differences `[-1, 0, 1]` along it and means `[1, 2, 1]` along the others of `axes`."""
+    """The Sobel derivative along `axis`: differences `[-1, 0, 1]` along it and means `[1, 2, 1]` along the others of `axes`.
+
+    >>> kernels.sobel(np.array([[0.0, 0.0, 1.0], [0.0, 0.0, 1.0]]))
+    array([[0., 4., 4.],
+           [0., 4., 4.]])
+    """
     one_of("mode", mode, MODES)
     along = normalized(axis, x)
     chosen = _axes(axes, x)
@@ -243,7 +280,11 @@ def sobel(x: te.Tensor, *, axis: Any = -1, axes: Any = (-2, -1), mode: str = "sy
 
 @te.op
 def box_blur(x: te.Tensor, *, size: Any = 3, axes: Any = (-2, -1), mode: str = "reflect", value: float = 0.0) -> te.Tensor:
-    """The mean over `size` elements (odd) on each of `axes`, around each element."""
+    """The mean over `size` elements (odd) on each of `axes`, around each element.
+
+    >>> kernels.box_blur(np.array([0.0, 3.0, 0.0]), axes=0)
+    array([2., 1., 2.])
+    """
     one_of("mode", mode, MODES)
     if at_least("size", size, 1) % 2 == 0:
         raise bad(f"size: expected an odd number, got {size}")
@@ -254,7 +295,11 @@ def box_blur(x: te.Tensor, *, size: Any = 3, axes: Any = (-2, -1), mode: str = "
 def gaussian_blur(
     x: te.Tensor, *, sigma: Any, size: Any = None, axes: Any = (-2, -1), mode: str = "reflect", value: float = 0.0
 ) -> te.Tensor:
-    """A weighted mean over `size` elements (odd; None: within 4 sigma) on each of `axes`, by `exp(-k ** 2 / (2 * sigma ** 2))`."""
+    """A weighted mean over `size` elements (odd; None: within 4 sigma) on each of `axes`, by `exp(-k ** 2 / (2 * sigma ** 2))`.
+
+    >>> kernels.gaussian_blur(np.array([0.0, 0.0, 1.0, 0.0, 0.0]), sigma=0.6, axes=0).round(4)
+    array([0.0051, 0.1655, 0.6638, 0.1655, 0.0051])
+    """
     one_of("mode", mode, MODES)
     if isinstance(sigma, bool) or not isinstance(sigma, (int, float)) or sigma <= 0:
         raise bad(f"sigma: expected a number above 0, got {sigma!r}")

@@ -32,145 +32,241 @@ from tensorexpr.language.core.tensor import as_dtype
 
 @checked()
 def exp(x: Any) -> Scalar:
-    """e to the power x."""
+    """e to the power x.
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.exp(i))).round(4)
+    array([1.    , 2.7183, 7.3891])
+    """
     return unary_float("exp", x)
 
 
 @checked()
 def exp2(x: Any) -> Scalar:
-    """2 to the power x."""
+    """2 to the power x.
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.exp2(i))).round(4)
+    array([1., 2., 4.])
+    """
     return unary_float("exp2", x)
 
 
 @checked()
 def expm1(x: Any) -> Scalar:
-    """exp(x) - 1, accurate near 0."""
+    """exp(x) - 1, accurate near 0.
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.expm1(i))).round(4)
+    array([0.    , 1.7183, 6.3891])
+    """
     return unary_float("expm1", x)
 
 
 @checked()
 def log(x: Any) -> Scalar:
-    """The natural logarithm: NaN below 0, minus infinity at 0."""
+    """The natural logarithm: NaN below 0, minus infinity at 0.
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.log(i + 1))).round(4)
+    array([0.    , 0.6931, 1.0986])
+    """
     return unary_float("log", x)
 
 
 @checked()
 def log2(x: Any) -> Scalar:
-    """The logarithm to base 2."""
+    """The logarithm to base 2.
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.log2(i + 1))).round(4)
+    array([0.   , 1.   , 1.585])
+    """
     return unary_float("log2", x)
 
 
 @checked()
 def log1p(x: Any) -> Scalar:
-    """log(1 + x), accurate near 0."""
+    """log(1 + x), accurate near 0.
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.log1p(i))).round(4)
+    array([0.    , 0.6931, 1.0986])
+    """
     return unary_float("log1p", x)
 
 
 @checked()
 def sqrt(x: Any) -> Scalar:
-    """The square root: NaN below 0."""
+    """The square root: NaN below 0.
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.sqrt(i))).round(4)
+    array([0.    , 1.    , 1.4142])
+    """
     return unary_float("sqrt", x)
 
 
 @checked()
 def rsqrt(x: Any) -> Scalar:
-    """1 / sqrt(x)."""
+    """1 / sqrt(x).
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.rsqrt(i + 1))).round(4)
+    array([1.    , 0.7071, 0.5774])
+    """
     return unary_float("rsqrt", x)
 
 
 @checked()
 def sin(x: Any) -> Scalar:
-    """Sine, of radians."""
+    """Sine, of radians.
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.sin(i))).round(4)
+    array([0.    , 0.8415, 0.9093])
+    """
     return unary_float("sin", x)
 
 
 @checked()
 def cos(x: Any) -> Scalar:
-    """Cosine, of radians."""
+    """Cosine, of radians.
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.cos(i))).round(4)
+    array([ 1.    ,  0.5403, -0.4161])
+    """
     return unary_float("cos", x)
 
 
 @checked()
 def tan(x: Any) -> Scalar:
-    """Tangent, of radians."""
+    """Tangent, of radians.
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.tan(i))).round(4)
+    array([ 0.    ,  1.5574, -2.185 ])
+    """
     return unary_float("tan", x)
 
 
 @checked()
 def sinh(x: Any) -> Scalar:
-    """Hyperbolic sine."""
+    """Hyperbolic sine.
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.sinh(i))).round(4)
+    array([0.    , 1.1752, 3.6269])
+    """
     return unary_float("sinh", x)
 
 
 @checked()
 def cosh(x: Any) -> Scalar:
-    """Hyperbolic cosine."""
+    """Hyperbolic cosine.
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.cosh(i))).round(4)
+    array([1.    , 1.5431, 3.7622])
+    """
     return unary_float("cosh", x)
 
 
 @checked()
 def tanh(x: Any) -> Scalar:
-    """Hyperbolic tangent."""
+    """Hyperbolic tangent.
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.tanh(i))).round(4)
+    array([0.    , 0.7616, 0.964 ])
+    """
     return unary_float("tanh", x)
 
 
 @checked()
 def arcsin(x: Any) -> Scalar:
-    """Inverse sine, in radians."""
+    """Inverse sine, in radians.
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.arcsin(i - 1))).round(4)
+    array([-1.5708,  0.    ,  1.5708])
+    """
     return unary_float("asin", x)
 
 
 @checked()
 def arccos(x: Any) -> Scalar:
-    """Inverse cosine, in radians."""
+    """Inverse cosine, in radians.
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.arccos(i - 1))).round(4)
+    array([3.1416, 1.5708, 0.    ])
+    """
     return unary_float("acos", x)
 
 
 @checked()
 def arctan(x: Any) -> Scalar:
-    """Inverse tangent, in radians."""
+    """Inverse tangent, in radians.
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.arctan(i))).round(4)
+    array([0.    , 0.7854, 1.1071])
+    """
     return unary_float("atan", x)
 
 
 @checked()
 def arctan2(y: Any, x: Any) -> Scalar:
-    """The angle of the point (x, y), in radians."""
+    """The angle of the point (x, y), in radians.
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.arctan2(i, 1))).round(4)
+    array([0.    , 0.7854, 1.1071])
+    """
     return binary_float("atan2", y, x)
 
 
 @checked()
 def sigmoid(x: Any) -> Scalar:
-    """1 / (1 + exp(-x)), which cannot overflow."""
+    """1 / (1 + exp(-x)), which cannot overflow.
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.sigmoid(i))).round(4)
+    array([0.5   , 0.7311, 0.8808])
+    """
     return unary_float("sigmoid", x)
 
 
 @checked()
 def erf(x: Any) -> Scalar:
-    """The error function."""
+    """The error function.
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.erf(i))).round(4)
+    array([0.    , 0.8427, 0.9953])
+    """
     return unary_float("erf", x)
 
 
 @checked()
 def abs(x: Any) -> Scalar:
-    """The absolute value; the dtype stays."""
+    """The absolute value; the dtype stays.
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.abs(i - 1)))
+    array([1, 0, 1])
+    """
     return strong(x).__abs__()
 
 
 @checked()
 def sign(x: Any) -> Scalar:
-    """-1, 0 or 1; the dtype stays, NaN stays NaN."""
+    """-1, 0 or 1; the dtype stays, NaN stays NaN.
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.sign(i - 1)))
+    array([-1,  0,  1])
+    """
     return unary("sign", x)
 
 
 @checked()
 def negative(x: Any) -> Scalar:
-    """-x; the dtype stays."""
+    """-x; the dtype stays.
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.negative(i - 1)))
+    array([ 1,  0, -1])
+    """
     return unary("neg", x)
 
 
 @checked()
 def square(x: Any) -> Scalar:
-    """x * x; of a bool an int8."""
+    """x * x; of a bool an int8.
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.square(i))).round(4)
+    array([0, 1, 4])
+    """
     value = strong(x)
     value = converted(value, dtypes.int8) if value.dtype.is_bool else value
     return binary("mul", value, value)
@@ -178,37 +274,61 @@ def square(x: Any) -> Scalar:
 
 @checked()
 def floor(x: Any) -> Scalar:
-    """The next integer value at or below x; the dtype stays."""
+    """The next integer value at or below x; the dtype stays.
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.floor(i / 2 - 0.5)))
+    array([-1.,  0.,  0.])
+    """
     return rounded("floor", x)
 
 
 @checked()
 def ceil(x: Any) -> Scalar:
-    """The next integer value at or above x; the dtype stays."""
+    """The next integer value at or above x; the dtype stays.
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.ceil(i / 2 - 0.5)))
+    array([-0.,  0.,  1.])
+    """
     return rounded("ceil", x)
 
 
 @checked()
 def round(x: Any) -> Scalar:
-    """The nearest integer value, halves to the even one; the dtype stays."""
+    """The nearest integer value, halves to the even one; the dtype stays.
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.round(i / 2 - 0.5)))
+    array([-0.,  0.,  0.])
+    """
     return rounded("round", x)
 
 
 @checked()
 def trunc(x: Any) -> Scalar:
-    """The integer part; the dtype stays."""
+    """The integer part; the dtype stays.
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.trunc(i / 2 - 0.5)))
+    array([-0.,  0.,  0.])
+    """
     return rounded("trunc", x)
 
 
 @checked()
 def minimum(a: Any, b: Any) -> Scalar:
-    """The lesser of two values; NaN if one is NaN."""
+    """The lesser of two values; NaN if one is NaN.
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.minimum(i, 1)))
+    array([0, 1, 1])
+    """
     return binary("minimum", a, b)
 
 
 @checked()
 def maximum(a: Any, b: Any) -> Scalar:
-    """The greater of two values; NaN if one is NaN."""
+    """The greater of two values; NaN if one is NaN.
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.maximum(i, 1)))
+    array([1, 1, 2])
+    """
     return binary("maximum", a, b)
 
 
@@ -226,7 +346,11 @@ def clip(x: Any, low: Any = None, high: Any = None) -> Scalar:
 
 @checked()
 def power(a: Any, b: Any) -> Scalar:
-    """a to the power b. Of an integer with a negative power, known only as it runs, the integer part; a negative literal is refused."""
+    """a to the power b. Of an integer with a negative power, known only as it runs, the integer part; a negative literal is refused.
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.power(i, 2)))
+    array([0, 1, 4])
+    """
     return binary("pow", a, b)
 
 
@@ -261,19 +385,31 @@ def cast(x: Any, dtype: Any) -> Scalar:
 
 @checked()
 def isnan(x: Any) -> Scalar:
-    """Whether x is NaN; an integer never is."""
+    """Whether x is NaN; an integer never is.
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.isnan(te.sqrt(i - 1))))
+    array([ True, False, False])
+    """
     return _classify("isnan", x, False)
 
 
 @checked()
 def isinf(x: Any) -> Scalar:
-    """Whether x is plus or minus infinity; an integer never is."""
+    """Whether x is plus or minus infinity; an integer never is.
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.isinf(te.log(i))))
+    array([ True, False, False])
+    """
     return _classify("isinf", x, False)
 
 
 @checked()
 def isfinite(x: Any) -> Scalar:
-    """Whether x is neither infinite nor NaN; an integer always is."""
+    """Whether x is neither infinite nor NaN; an integer always is.
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.isfinite(te.log(i))))
+    array([False,  True,  True])
+    """
     return _classify("isfinite", x, True)
 
 
@@ -289,25 +425,41 @@ def as_bool(x: Any) -> Scalar:
 
 @checked()
 def logical_and(a: Any, b: Any) -> Scalar:
-    """Whether both are true (not 0). Both are evaluated."""
+    """Whether both are true (not 0). Both are evaluated.
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.logical_and(i > 0, i < 2)))
+    array([False,  True, False])
+    """
     return build("and", as_bool(a), as_bool(b))
 
 
 @checked()
 def logical_or(a: Any, b: Any) -> Scalar:
-    """Whether at least one is true (not 0). Both are evaluated."""
+    """Whether at least one is true (not 0). Both are evaluated.
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.logical_or(i > 0, i < 2)))
+    array([ True,  True,  True])
+    """
     return build("or", as_bool(a), as_bool(b))
 
 
 @checked()
 def logical_xor(a: Any, b: Any) -> Scalar:
-    """Whether exactly one is true (not 0)."""
+    """Whether exactly one is true (not 0).
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.logical_xor(i > 0, i < 2)))
+    array([ True, False,  True])
+    """
     return build("xor", as_bool(a), as_bool(b))
 
 
 @checked()
 def logical_not(x: Any) -> Scalar:
-    """Whether x is false (0)."""
+    """Whether x is false (0).
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.logical_not(i > 0)))
+    array([ True, False, False])
+    """
     return build("invert", as_bool(x))
 
 

@@ -69,6 +69,9 @@ def let(value: Any, name: str | None = None) -> Scalar:
 
     It is printed once, under its name, in the program and in gradients. An element, an index or a number is itself and stays so.
     Raises `DefinitionError` outside of the body of a `te.compute` or `te.scatter`, and for a name that is no identifier.
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.let(i * i, "square") + 1))
+    array([1, 2, 5])
     """
     scalar = strong(value)
     if name is not None:

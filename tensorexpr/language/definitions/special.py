@@ -78,7 +78,11 @@ def _polynomial(x: Scalar, coefficients: Sequence[float]) -> Scalar:
 
 @checked()
 def erfc(x: Any) -> Scalar:
-    """1 - erf(x), accurate where that is small."""
+    """1 - erf(x), accurate where that is small.
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.erfc(i))).round(4)
+    array([1.    , 0.1573, 0.0047])
+    """
     return _computed(_erfc, x)
 
 
@@ -101,7 +105,11 @@ def _bell(size: Scalar, factor: float) -> Scalar:
 
 @checked()
 def erfinv(x: Any) -> Scalar:
-    """The number whose error function is x: infinite at -1 and 1, NaN beyond."""
+    """The number whose error function is x: infinite at -1 and 1, NaN beyond.
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.erfinv(i / 2))).round(4)
+    array([0.    , 0.4769,    inf])
+    """
     return _computed(_erfinv, x)
 
 
@@ -121,7 +129,11 @@ def _erfinv(x: Scalar) -> Scalar:
 
 @checked()
 def ndtr(x: Any) -> Scalar:
-    """The distribution function of the normal distribution."""
+    """The distribution function of the normal distribution.
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.ndtr(i))).round(4)
+    array([0.5   , 0.8413, 0.9772])
+    """
 
     def wide(x: Scalar) -> Scalar:
         size = minimum(absolute(x), 42.0)
@@ -133,7 +145,11 @@ def ndtr(x: Any) -> Scalar:
 
 @checked()
 def lgamma(x: Any) -> Scalar:
-    """The logarithm of the absolute value of the gamma function: infinite at 0, -1, -2, ..."""
+    """The logarithm of the absolute value of the gamma function: infinite at 0, -1, -2, ...
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.lgamma(i + 1))).round(4)
+    array([0.    , 0.    , 0.6931])
+    """
     return _computed(_lgamma, x)
 
 
@@ -159,7 +175,11 @@ def _lgamma(x: Scalar) -> Scalar:
 
 @checked()
 def digamma(x: Any) -> Scalar:
-    """The derivative of `lgamma`: minus infinity at 0, NaN at -1, -2, ..."""
+    """The derivative of `lgamma`: minus infinity at 0, NaN at -1, -2, ...
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.digamma(i + 1))).round(4)
+    array([-0.5772,  0.4228,  0.9228])
+    """
     return _computed(_digamma, x)
 
 
@@ -179,7 +199,11 @@ def _digamma(x: Scalar) -> Scalar:
 
 @checked()
 def trigamma(x: Any) -> Scalar:
-    """The derivative of `digamma`: infinite at 0, -1, -2, ..."""
+    """The derivative of `digamma`: infinite at 0, -1, -2, ...
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.trigamma(i + 1))).round(4)
+    array([1.6449, 0.6449, 0.3949])
+    """
     return _computed(_trigamma, x)
 
 
@@ -197,7 +221,11 @@ def _trigamma(x: Scalar) -> Scalar:
 
 @checked()
 def asinh(x: Any) -> Scalar:
-    """The inverse of sinh."""
+    """The inverse of sinh.
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.asinh(i))).round(4)
+    array([0.    , 0.8814, 1.4436])
+    """
 
     def wide(x: Scalar) -> Scalar:
         size = absolute(x)
@@ -210,7 +238,11 @@ def asinh(x: Any) -> Scalar:
 
 @checked()
 def acosh(x: Any) -> Scalar:
-    """The inverse of cosh: NaN below 1."""
+    """The inverse of cosh: NaN below 1.
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.acosh(i + 1))).round(4)
+    array([0.    , 1.317 , 1.7627])
+    """
 
     def wide(x: Scalar) -> Scalar:
         beyond = minimum(x, 1e9) - 1
@@ -221,11 +253,19 @@ def acosh(x: Any) -> Scalar:
 
 @checked()
 def atanh(x: Any) -> Scalar:
-    """The inverse of tanh: infinite at -1 and 1, NaN beyond."""
+    """The inverse of tanh: infinite at -1 and 1, NaN beyond.
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.atanh(i / 2))).round(4)
+    array([0.    , 0.5493,    inf])
+    """
     return _computed(lambda wide: 0.5 * sign(wide) * log1p(2 * absolute(wide) / (1 - absolute(wide))), x)
 
 
 @checked()
 def log10(x: Any) -> Scalar:
-    """The logarithm to base 10."""
+    """The logarithm to base 10.
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.log10(i + 1))).round(4)
+    array([0.    , 0.301 , 0.4771])
+    """
     return _computed(lambda wide: log(wide) * (1 / math.log(10)), x)
