@@ -64,8 +64,8 @@ class Look:
     def made(self, finish: Callable[[Stages], Made], ahead: Callable[[LoopNest], None]) -> Made:
         """What `finish` makes of the stages: of the first form for which it can be done, which is the one that is shown from now on.
         `ahead` is told of parts of the nest as they come."""
-        made: Made
-        self.stages, made = self._make(finish, self.failure is not None, ahead)
+        stages, made = self._make(finish, self.failure is not None, ahead)
+        self.stages = stages
         self.failure = self.failure or self.stages.failure
         return made
 

@@ -136,7 +136,7 @@ def train(steps: int, distances: tuple[int, ...] = (2, 5), tokens: int = 12, pla
 
 def main(arguments: list[str] | None = None) -> int:
     """Compares with torch, trains, and shows what the bias learned."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--steps", type=int, default=200)
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)  # tensors as small as these gain nothing from more

@@ -78,7 +78,7 @@ def fit(noisy: np.ndarray, clean: np.ndarray, steps: int, start: tuple[float, fl
 
 def main(arguments: list[str] | None = None) -> int:
     """Fits on one image, and tries the filter on another."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--size", type=int, default=96)
     parser.add_argument("--noise", type=float, default=0.08)
     parser.add_argument("--steps", type=int, default=60)

@@ -184,7 +184,7 @@ def made(options: argparse.Namespace, text: Text) -> Training:
 
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The options of the command line."""
-    parser = argparse.ArgumentParser("char_transformer", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser("char_transformer", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--steps", type=int, default=500, help="steps in all, those before a checkpoint included (default: 500)")
     parser.add_argument("--schedule", type=int, help="steps that the learning rate falls over (default: all of them)")
     parser.add_argument("--batch", type=int, default=16, help="windows of text per step (default: 16)")

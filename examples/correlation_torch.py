@@ -110,7 +110,7 @@ def train(steps: int, reach: int = 3, side: int = 20, seed: int = 0) -> tuple[Mo
 
 def main(arguments: list[str] | None = None) -> int:
     """Compares with torch, and trains."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--steps", type=int, default=100)
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)  # tensors as small as these gain nothing from more

@@ -72,7 +72,7 @@ def fit(x: np.ndarray, y: np.ndarray, steps: int) -> tuple[np.ndarray, list[tupl
 
 def main(arguments: list[str] | None = None) -> int:
     """Fits, and prints how it went."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--points", type=int, default=5000)
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--seed", type=int, default=0)

@@ -83,7 +83,7 @@ def fit(weights: tuple[Any, ...], x: Any, steps: int, rate: float = 0.01) -> tup
 
 def main(arguments: list[str] | None = None) -> int:
     """Trains, and prints how far the network is from the solution."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--steps", type=int, default=3000)
     parser.add_argument("--width", type=int, default=32)
     parser.add_argument("--points", type=int, default=64)

@@ -177,7 +177,7 @@ def look_inside(console: Console, batch: int) -> None:
 
 def load_data() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Training and test images in [0, 1] as [n, 1, 8, 8] float32, labels int64; a fixed shuffle, one fifth for testing."""
-    digits = load_digits()
+    digits: Any = load_digits()
     order = np.random.default_rng(0).permutation(len(digits.target))
     images = (digits.images[order, None] / 16).astype(np.float32)
     labels = digits.target[order].astype(np.int64)
@@ -193,7 +193,7 @@ def train(training: Training, epochs: int, batch: int, seed: int, checkpoint: Pa
     start = time.perf_counter()
     with tqdm(total=epochs * each, initial=done, desc="training", unit="step") as progress:
         for epoch in range(done // each, epochs):
-            order = np.random.default_rng([seed, epoch]).permutation(len(labels))
+            order, loss = np.random.default_rng([seed, epoch]).permutation(len(labels)), float("nan")
             for first in range(0, each * batch, batch):
                 chosen = order[first : first + batch]
                 loss = training.step(images[chosen], labels[chosen])
@@ -309,7 +309,7 @@ def compare_with_numpy(batch: int, seed: int, rounds: int = 200) -> tuple[float,
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the tutorial; exit status 1 if the network stays below 97 % on the test digits."""
-    parser = argparse.ArgumentParser("train_digits", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser("train_digits", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--epochs", type=int, default=20, help="passes over the training digits (default: 20)")
     parser.add_argument("--batch", type=int, default=32, help="digits per step (default: 32)")
     parser.add_argument("--seed", type=int, default=0, help="of the first weights and the order of the digits (default: 0)")

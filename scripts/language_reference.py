@@ -20,7 +20,7 @@ def row(name: str) -> str:
     """A name as a user writes it (a call without annotations) and the first paragraph of its docstring."""
     value = getattr(te, name)
     call = f"te.{name}"
-    if not inspect.isclass(value):
+    if not inspect.isclass(value) and not inspect.ismodule(value):
         parameters = inspect.signature(value).parameters.values()
         call += f"({', '.join(str(p.replace(annotation=inspect.Parameter.empty)) for p in parameters)})"
     paragraph = " ".join((inspect.getdoc(value) or "").split("\n\n")[0].split())

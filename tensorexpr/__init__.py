@@ -19,14 +19,10 @@ import importlib
 import importlib.util
 from typing import TYPE_CHECKING, Any
 
+from tensorexpr import initial
 from tensorexpr.autodiff import Gradient, gradient, jacobian
 from tensorexpr.autodiff.api.report import how_scattered
 from tensorexpr.building.progress import on_progress
-from tensorexpr.codegen.compile import autoschedule, build, schedule
-from tensorexpr.codegen.compiled.function import CompiledFunction
-from tensorexpr.codegen.handle import Schedule
-from tensorexpr.codegen.planners.steps.scatters import form_of
-from tensorexpr.codegen.schedule import intrinsic
 from tensorexpr.dtypes import (
     DType,
     bfloat16,
@@ -155,13 +151,16 @@ from tensorexpr.op import Op, op
 from tensorexpr.op.check import check_gradient
 from tensorexpr.op.transforms import grad, jvp, value_and_grad, vjp
 from tensorexpr.parse import parse_program
-from tensorexpr.tune import tune
 
 if TYPE_CHECKING:  # what type checkers and editors see of the names in LATER
     from tensorexpr.codegen.bundle.export import export
+    from tensorexpr.codegen.compile import autoschedule, build, schedule
     from tensorexpr.codegen.compiled.context import Context
+    from tensorexpr.codegen.compiled.function import CompiledFunction
     from tensorexpr.codegen.compiled.storage import compile, freeze
     from tensorexpr.codegen.cuda.launch.device import synchronize
+    from tensorexpr.codegen.handle import Schedule
+    from tensorexpr.codegen.schedule import intrinsic
     from tensorexpr.graph.files.saving import load_function, save_function
     from tensorexpr.graph.modules.methods import compile_method
     from tensorexpr.graph.modules.module import Module
@@ -177,10 +176,11 @@ if TYPE_CHECKING:  # what type checkers and editors see of the names in LATER
     from tensorexpr.graph.trace.host import check, print
     from tensorexpr.graph.trace.naming import name_scope
     from tensorexpr.graph.trace.tracing import control_dependencies, device
+    from tensorexpr.tuning import tune
     from tensorexpr_runtime import load
 
 __version__ = "0.1.0"
-how_scattered.append(form_of)
+how_scattered.append(lambda program: _later("tensorexpr.codegen.planners.steps.scatters", "form_of")(program))
 
 __all__ = [
     "__version__", "ArgumentError", "CacheWarning", "CallError", "CompiledFunction", "Context", "DType", "DefinitionError",
@@ -190,8 +190,8 @@ __all__ = [
     "arccos", "arcsin", "arctan", "arctan2", "argmax", "argmin", "asin", "asinh", "atan", "atan2", "atanh", "autoschedule", "bfloat16",
     "bool_", "build", "cast", "ceil", "check", "check_gradient", "checkpoint", "clip", "compile", "compile_method", "compute", "cond",
     "constant", "control_dependencies", "cos", "cosh", "device", "digamma", "dim", "dtype", "erf", "erfc", "erfinv", "evaluate", "exp",
-    "exp2", "expm1", "export", "float16", "float32", "float64", "floor", "freeze", "function", "grad", "gradient", "gradients", "int16",
-    "int32", "int64", "int8", "intrinsic", "isfinite", "isinf", "isnan", "jacobian", "jvp", "latex", "let", "lgamma", "lift",
+    "exp2", "expm1", "export", "float16", "float32", "float64", "floor", "freeze", "function", "grad", "gradient", "gradients", "initial",
+    "int16", "int32", "int64", "int8", "intrinsic", "isfinite", "isinf", "isnan", "jacobian", "jvp", "latex", "let", "lgamma", "lift",
     "list_composites", "load", "load_function", "load_state", "load_state_dict", "log", "log10", "log1p", "log2", "logical_and",
     "logical_not", "logical_or", "logical_xor", "max", "maximum", "min", "minimum", "name_scope", "names_of", "ndtr", "negative",
     "on_progress", "op", "parse_program", "placeholder", "planned", "power", "print", "prod", "program_of", "reduce",
@@ -200,7 +200,14 @@ __all__ = [
     "trigamma", "trunc", "tune", "uint16", "uint32", "uint64", "uint8", "value_and_grad", "vjp", "where", "while_loop",
 ]  # fmt: skip
 
-LATER: dict[str, str] = {  # public names that load their room on first use, and the room
+LATER: dict[str, str] = {  # public names that load their room on first use, and the room: the compiler is half of all modules
+    "autoschedule": "tensorexpr.codegen.compile",
+    "build": "tensorexpr.codegen.compile",
+    "schedule": "tensorexpr.codegen.compile",
+    "CompiledFunction": "tensorexpr.codegen.compiled.function",
+    "Schedule": "tensorexpr.codegen.handle",
+    "intrinsic": "tensorexpr.codegen.schedule",
+    "tune": "tensorexpr.tuning",
     "Variable": "tensorexpr.graph.modules.variable",
     "Generator": "tensorexpr.graph.modules.random",
     "save_function": "tensorexpr.graph.files.saving",
@@ -232,6 +239,10 @@ LATER: dict[str, str] = {  # public names that load their room on first use, and
 }
 
 
+def _later(module: str, name: str) -> Any:
+    return getattr(importlib.import_module(module), name)
+
+
 def _instead(name: str) -> str | None:
     """What to use for a name of other libraries that is none of this module; None where a name of it may have been meant."""
     if name.isidentifier() and importlib.util.find_spec(f"tensorexpr.{name}") is not None:
@@ -248,7 +259,7 @@ if not TYPE_CHECKING:  # type checkers know what there is
             raise AttributeError(f"module 'tensorexpr' has no attribute {name!r}")
         if name not in LATER:
             raise unknown_name("tensorexpr", name, __all__, _instead(name))
-        value = globals()[name] = getattr(importlib.import_module(LATER[name]), name)
+        value = globals()[name] = _later(LATER[name], name)
         return value
 
 

@@ -77,7 +77,7 @@ def evaluate_program(program: Program, inputs: Mapping[str, np.ndarray], sizes: 
 # ------------------------------------------------------------------------------------------------------------ sizes
 
 
-_WHOLE: dict[str, Callable[..., int]] = {
+_WHOLE: dict[str, Callable[..., Any]] = {
     "add": operator.add,
     "sub": operator.sub,
     "mul": operator.mul,

@@ -155,8 +155,9 @@ def stream_of(value: Any) -> int:
         return 0
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
-    if hasattr(value, "__cuda_stream__"):
-        return int(value.__cuda_stream__()[1])
+    pair = getattr(value, "__cuda_stream__", None)
+    if pair is not None:
+        return int(pair()[1])
     for name in ("cuda_stream", "ptr"):
         if isinstance(getattr(value, name, None), int):
             return int(getattr(value, name))

@@ -31,14 +31,15 @@ LADDER = (
     "codegen.tuning.operation", "codegen.tuning.order",
     "codegen.tuning.records", "codegen.tuning.lookup", "codegen.pieces", "codegen.handle",
     "codegen.stages", "codegen", "codegen.nest.picture", "codegen.tuning",
-    "op", "tune", "__init__",
+    "op", "tuning", "__init__",
     "kernels.conventions", "kernels.elementwise", "kernels.reductions", "kernels.rearranging", "kernels.windowed", "kernels.products",
     "kernels.losses", "kernels", "graph.nodes", "graph.trace", "graph.run", "graph.rates", "graph.modules", "graph.files", "graph",
     "interop", "cli", "__main__", "examples",
     "benchmarks",
 )  # fmt: skip
 STRANGERS = [("autodiff", "codegen"), ("codegen", "autodiff"), ("language", "autodiff"), ("integers", "dtypes")]
-LAZY = {  # what may be imported inside a function: how a node, a schedule or a module is shown, a bundle of the function
+LAZY = {  # what may be imported inside a function: how a node, a schedule or a module is shown, a bundle of the function, the compiler
+    ("tensorexpr.op.operation", "tensorexpr.codegen.compile"),
     ("tensorexpr.ir.program", "tensorexpr.text"),
     ("tensorexpr.ir.program", "tensorexpr.latex"),
     ("tensorexpr.language.core.tensor", "tensorexpr.latex"),

@@ -212,7 +212,7 @@ def _ruled(unit: Unit, copy: Copy, around: tuple[str, ...], table: Mapping[str, 
 
 def _checked(unit: Unit, given: Any) -> list[Tensor | None]:
     tensor = unit.tensor
-    results = [given] if isinstance(given, Tensor) else list(given) if isinstance(given, Sequence) else None
+    results: list[Any] | None = [given] if isinstance(given, Tensor) else list(given) if isinstance(given, Sequence) else None
     if results is None or len(results) != len(unit.inputs):
         raise DifferentiationError(
             f"expected the rule of {tensor.name} to give {len(unit.inputs)} gradients, got {given!r}" if results is None else

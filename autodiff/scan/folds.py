@@ -56,10 +56,10 @@ def in_parts(node: Reduce, place: Place, workspace: Workspace) -> Reduce | None:
     extents = [_extent(axis) for axis in node.axes]
     if all(isinstance(extent, Const) for extent in extents) and math.prod(int(e.value) for e in extents if isinstance(e, Const)) <= LONG:
         return None
-    if len(node.axes) > 1:
+    if len(node.axes) != 1:
         filled = () if isinstance(extents[-1], Const) and extents[-1].value > 0 else (apply("gt", extents[-1], const(0)),)
         return _of_parts(node, replace(node, axes=node.axes[-1:]), node.axes[:-1], filled)
-    (axis,), (extent,) = node.axes, extents
+    axis, extent = node.axes[0], extents[0]
     if sum(isinstance(part, Apply) and part.op.name == "floordiv" for part in walk(extent)) >= LEVELS:
         return None
     taken = {*workspace.reserved, *(a.index for a in place.axes), *bound_names(node)}

@@ -83,17 +83,21 @@ class Function(Protocol):
     @property
     def name(self) -> str:
         """Its name."""
+        ...
 
     @property
     def placeholders(self) -> tuple[Symbol, ...]:
         """Its placeholders."""
+        ...
 
     @property
     def constants(self) -> Mapping[str, np.ndarray]:
         """The data of its constants, by name."""
+        ...
 
     def own(self, array: np.ndarray) -> Any:
         """An array of the function's device with the contents of an array of NumPy's."""
+        ...
 
 
 class Context:

@@ -174,7 +174,7 @@ def _at_small_sizes(system: System) -> Answer:
 
 def _sizes(names: tuple[str, ...]) -> Iterator[dict[str, int]]:
     if len(names) <= 2:
-        yield from (dict(zip(names, values, strict=True)) for values in itertools.product(SMALL, repeat=len(names)))
+        yield from (dict[str, int](zip(names, values, strict=True)) for values in itertools.product(SMALL, repeat=len(names)))
     else:
         yield from (dict.fromkeys(names, value) for value in SMALL)
 

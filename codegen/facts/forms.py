@@ -68,7 +68,8 @@ class Forms:
         """Whether 0 <= index < extent follows."""
         if isinstance(index, Apply) and index.op.name == "floordiv" and affine_of(index) is None:
             whole, divisor = index.args  # 0 <= x // y < n where 0 <= x < n y
-            products = dict.fromkeys([apply("mul", divisor, extent), *([] if type(extent) is Const else [apply("mul", extent, divisor)])])
+            ways: list[Expr] = [apply("mul", divisor, extent), *([] if type(extent) is Const else [apply("mul", extent, divisor)])]
+            products = dict.fromkeys(ways)
             return self.scope.interval(divisor)[0] > 0 and any(self.inside(whole, limit) for limit in products)
         below = dict.fromkeys([*self.bounds(index, False), self.itself(index)])
         return self._one_is_natural(below) and self.is_less(index, extent)

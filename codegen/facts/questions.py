@@ -16,7 +16,7 @@ from typing import TypeVar
 import numpy as np
 
 from tensorexpr import dtypes
-from tensorexpr.bounds.enumeration import NotEnumerable, Points, enumerate_points, evaluate_on
+from tensorexpr.bounds.enumeration import NotEnumerable, Points, each_of, enumerate_points, evaluate_on
 from tensorexpr.bounds.nonlinear import Polynomials
 from tensorexpr.codegen.facts.forms import Forms, Names
 from tensorexpr.codegen.facts.scope import Checked, Fact, Scope, mentioned
@@ -248,8 +248,7 @@ class Questions:
             return False
         try:
             points = few_points(facts)
-            found = np.asarray(evaluate_on(index, points.values))
-            limit = np.asarray(evaluate_on(extent, points.values))
+            found, limit = (each_of(expr, points.values, points.count) for expr in (index, extent))
         except NotEnumerable:
             return False
         return not points.count or bool((found >= 0).all() and (found < limit).all())

@@ -148,11 +148,10 @@ class _Reader(ScalarReader):
         """The buffer that is declared; what is said of it beside its type is kept."""
         match statement.annotation:
             case ast.Call(func=ast.Name(id=memory), args=[type_, *words], keywords=keywords) if memory in memories:
-                once = len({word.arg for word in keywords}) == len(keywords)
+                if len({word.arg for word in keywords}) != len(keywords):
+                    self.unlike(statement, f"x: {memories[0]}(f32[4])")
             case _:
-                once = False
-        if not once:
-            self.unlike(statement, f"x: {memories[0]}(f32[4])")
+                self.unlike(statement, f"x: {memories[0]}(f32[4])")
         made, within = self.type(type_), None
         name = self.new_name(statement.target)
         allowed = {word.partition("=")[0] for word in _WORDS[memory]}

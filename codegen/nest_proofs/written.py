@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from tensorexpr.bounds.enumeration import NotEnumerable, enumerate_points, evaluate_on
+from tensorexpr.bounds.enumeration import NotEnumerable, each_of, enumerate_points, evaluate_on
 from tensorexpr.codegen.dependence.pairs import common, flat, renamed
 from tensorexpr.codegen.facts.places import Home, Loop, Touch
 from tensorexpr.codegen.facts.questions import (
@@ -171,7 +171,7 @@ class Written:
                 continue
             try:
                 points = few_points(store.scope.facts)
-                at = [np.broadcast_to(evaluate_on(index, points.values), (points.count,)) for index in store.indices]
+                at = [each_of(index, points.values, points.count) for index in store.indices]
             except NotEnumerable:
                 continue
             if not points.count:

@@ -67,9 +67,11 @@ class Bench(Protocol):
 
     def trial(self, choices: Choices, limit: float) -> Trial:
         """Builds what choices ask for, checks its results, and times it a little; gives up where a call takes more than `limit` seconds."""
+        ...
 
     def rounds(self, rivals: Sequence[Choices], number: int) -> list[tuple[float, ...]]:
         """Seconds of each rival in so many rounds, in turns. Fewer rounds, or none, where one of them fails."""
+        ...
 
 
 @record(frozen=False, slots=False)

@@ -92,6 +92,7 @@ def load_function(path: Any, variables: Sequence[Variable] | None = None) -> Loa
     """
     file = Path(path)
     tensors, metadata = read_tensors(file)
+    about: Any = None
     try:
         about = json.loads(metadata["function"], object_pairs_hook=once)
         known = about["format"] == _FORMAT

@@ -183,8 +183,9 @@ def _items(value: Any) -> Any:
     """Keys and values of a container; None for a leaf."""
     if isinstance(value, Mapping):
         return value.items()
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return zip(value._fields, value, strict=True)
+    fields = getattr(value, "_fields", None)
+    if isinstance(value, tuple) and fields is not None:
+        return zip(fields, value, strict=True)
     return enumerate(value) if isinstance(value, list | tuple) else None
 
 

@@ -128,6 +128,7 @@ class Pair:
                 location=user_location(),
             )
         inner = traceable(function)
+        graph = node.graph
         if inner is not None:
             own = _body_of(inner)
             types = [given.type for given in node.graph.inputs[:behind]] + self._saved_types(own_forward, forward)

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from tensorexpr.codegen.memo import Memo
 from tensorexpr.dtypes import dtype
@@ -76,7 +77,7 @@ class JaxFunction:
         shape = tuple(map_tree(lambda _: None, tree) for tree in given)
         own = tuple(operation.static_key(static))
         form = self._forms.get((shape, _wide(), *own), lambda: _Form(operation, given, static))
-        if any(isinstance(array, jax.core.Tracer) for array in arrays):
+        if any(isinstance(array, Tracer) for array in arrays):
             return form.bind(*arrays)
         if not own and arrays and all(type(tree) is type(arrays[0]) for tree in trees):
             self._array = type(arrays[0])

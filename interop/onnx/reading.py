@@ -267,9 +267,10 @@ def _composite_of(function: FunctionProto, attributes: Mapping[str, Any]) -> Com
 def _attribute(attribute: Any, outer: Mapping[str, Any]) -> Any:
     if attribute.ref_attr_name:
         return outer[attribute.ref_attr_name]
-    value = helper.get_attribute_value(attribute)
+    value: Any = helper.get_attribute_value(attribute)
     if isinstance(value, TensorProto):
         array_of(value)  # which says where its data is not here
+        return value
     if isinstance(value, bytes):
         return value.decode()
     if isinstance(value, (list, tuple)) or type(value).__name__.startswith("Repeated"):
@@ -295,7 +296,7 @@ def type_proto(item: Any) -> Any:
     if isinstance(item, Tensor):
         return helper.make_tensor_type_proto(code_of(item.dtype), shape)
     kind = item.kind if isinstance(item, Coded) else item.dtype
-    if kind.kind == "O" and item.size and not is_text(item):
+    if kind.kind == "O" and getattr(item, "size", 0) and not is_text(item):
         return helper.make_tensor_type_proto(TensorProto.INT64, shape)
     code = TensorProto.STRING if kind.kind in "OUS" else helper.np_dtype_to_tensor_dtype(kind)
     return helper.make_tensor_type_proto(code, shape)

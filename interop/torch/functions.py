@@ -86,7 +86,7 @@ class Transformed(torch.autograd.Function):
         return _pull_back(ctx, ctx.saved_tensors, heads)
 
     @staticmethod
-    def jvp(ctx: Any, _: None, *tangents: torch.Tensor | None) -> Grads:
+    def jvp(ctx: Any, _: None, *tangents: torch.Tensor | None) -> Grads:  # pyright: ignore[reportIncompatibleMethodOverride] as torch calls it
         """The tangents of the floating outputs, for the inputs that move."""
         moving = tuple(tangent is not None for tangent in tangents)
         if not any(moving):
@@ -96,7 +96,9 @@ class Transformed(torch.autograd.Function):
         return tuple(next(found) if floats else None for floats in ctx.floating)
 
     @staticmethod
-    def vmap(info: Any, dims: tuple[int | None, ...], operator: Any, *tensors: torch.Tensor) -> tuple[Any, Any]:
+    def vmap(  # pyright: ignore[reportIncompatibleMethodOverride] as torch calls it
+        info: Any, dims: tuple[int | None, ...], operator: Any, *tensors: torch.Tensor
+    ) -> tuple[Any, Any]:
         """The outputs for every value of an axis of some inputs: a program of its own, with this axis in front."""
         outputs = batch(operator, dims[1:], tensors)
         return outputs, (0,) * len(outputs)
@@ -110,7 +112,8 @@ def batch(operator: Any, dims: tuple[int | None, ...], tensors: tuple[torch.Tens
     return outputs
 
 
-is_many = torch._C._functorch.is_legacy_batchedtensor
+_torch: Any = torch  # its parts that are not declared
+is_many = _torch._C._functorch.is_legacy_batchedtensor
 """Whether a tensor is many in the older of torch's two ways, that of `torch.autograd.grad(..., is_grads_batched=True)`."""
 
 
@@ -119,5 +122,5 @@ def batched_by_autograd(operator: Any, tensors: tuple[torch.Tensor, ...]) -> tup
     level = torch._C._vmapmode_increment_nesting() - 1
     torch._C._vmapmode_decrement_nesting()
     dims = tuple(0 if is_many(tensor) else None for tensor in tensors)
-    plain = [torch._remove_batch_dim(t, level, 1, 0) if many is not None else t for t, many in zip(tensors, dims, strict=True)]
-    return tuple(torch._add_batch_dim(output, 0, level) for output in batch(operator, dims, tuple(plain)))
+    plain = [_torch._remove_batch_dim(t, level, 1, 0) if many is not None else t for t, many in zip(tensors, dims, strict=True)]
+    return tuple(_torch._add_batch_dim(output, 0, level) for output in batch(operator, dims, tuple(plain)))

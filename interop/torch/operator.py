@@ -45,8 +45,8 @@ from tensorexpr.traversal import reads
 _SIGNATURES_KEPT = 1024
 _TARGETS = {"cpu": "cpu", "cuda": "cuda"}
 _recording, _transforming, _modes = torch.is_grad_enabled, torch._C._are_functorch_transforms_active, torch._C._len_torch_dispatch_stack
-_tracing, _profiling = torch._C._get_tracing_state, torch._C._autograd._profiler_enabled
-_set_tracing: Any = vars(torch._C)["_set_tracing_state"]
+_C: Any = torch._C  # whose parts are not all declared
+_tracing, _set_tracing, _profiling = _C._get_tracing_state, _C._set_tracing_state, _C._autograd._profiler_enabled
 _Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
 
 

@@ -25,7 +25,7 @@ def several(axis: int | Sequence[int] | None, x: te.Tensor) -> tuple[int, ...]:
 
     A tensor without axes has, as in PyTorch, an axis 0 of one element, which is its only one.
     """
-    wanted = range(x.ndim) if axis is None else axis if isinstance(axis, (tuple, list)) else (axis,)
+    wanted: Any = range(x.ndim) if axis is None else axis if isinstance(axis, (tuple, list)) else (axis,)
     if x.ndim == 0 and len(wanted) <= 1 and all(type(one) is int and one in (0, -1) for one in wanted):
         return ()
     found = sorted(normalized(one, x) for one in wanted)

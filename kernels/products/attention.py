@@ -136,14 +136,15 @@ def scaled_dot_product_attention(
     if dropout_p != 0:
         raise bad(
             f"scaled_dot_product_attention: expected a dropout_p of 0, got {dropout_p!r}",
-            "an op draws no random numbers: drop with te.random in a te.function",
+            "an op draws no random numbers: drop with a te.Generator in a te.function",
         )
     if not enable_gqa:
         batch = broadcast_shape("scaled_dot_product_attention", query.shape[:-2], key.shape[:-2], value.shape[:-2])
         query, key, value = (
             x if x.shape[:-2] == batch else te.compute((*batch, *x.shape[-2:]), lambda *i, x=x: at(x, i)) for x in (query, key, value)
         )
-    counts, added = (_causal if is_causal else None), None
+    counts: Any = _causal if is_causal else None
+    added: Any = None
     if attn_mask is not None:
         full = (*query.shape[:-1], key.shape[-2])
         aligned = full[len(full) - attn_mask.ndim :] if attn_mask.ndim <= len(full) else ()
@@ -151,12 +152,16 @@ def scaled_dot_product_attention(
             raise bad(f"attn_mask: expected a shape that broadcasts to {full}, got {attn_mask.shape}")
         if attn_mask.dtype.is_bool:
 
-            def counts(b: tuple[Any, ...], i: Any, j: Any) -> Any:
+            def shown(b: tuple[Any, ...], i: Any, j: Any) -> Any:
                 return (j <= i) & at(attn_mask, (*b, i, j)) if is_causal else at(attn_mask, (*b, i, j))
+
+            counts = shown
         else:
 
-            def added(b: tuple[Any, ...], i: Any, j: Any) -> Any:
+            def bias(b: tuple[Any, ...], i: Any, j: Any) -> Any:
                 return at(attn_mask, (*b, i, j))
+
+            added = bias
 
     empty = attn_mask is not None or not known(key.shape[-2]) or key.shape[-2] == 0
     return _attend(query, key, value, scale=scale, counts=counts, added=added, groups=enable_gqa, empty=empty)

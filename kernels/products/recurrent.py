@@ -193,10 +193,10 @@ def _sequence(
         old = given if isinstance(given, tuple) else (given,)
         from_state = _gates(_projected(old[0], weight_hh, bias_hh, "from_state"), units)
         new = step(units, _gates(from_inputs, units, position(t)), from_state, old)
-        return new if len(new) > 1 else new[0]
+        return new[0] if len(new) == 1 else new
 
     names = ("hs", "cs")[: len(state)]
-    found = te.scan(body, state if len(state) > 1 else state[0], length, name=names if len(names) > 1 else names[0])
+    found = te.scan(body, state[0] if len(state) == 1 else state, length, name=names[0] if len(names) == 1 else names)
     states = found if isinstance(found, tuple) else (found,)
     if not reverse:
         return states

@@ -123,16 +123,14 @@ def embedding_bag(
     padding = None if padding_idx is None else _padding(padding_idx, weight.shape[0])
     weight = _table(weight, input, max_norm, norm_type, scale_grad_by_freq)
 
-    if offsets is None:
-        bags = input.shape[0]
-    else:
-        start, bags, counted = rows_of(offsets, input.shape[0], include_last_offset)
+    rows = None if offsets is None else rows_of(offsets, input.shape[0], include_last_offset)
+    bags = input.shape[0] if rows is None else rows[1]
 
     def length(b: Any) -> Any:
-        return input.shape[1] if offsets is None else counted(b)
+        return input.shape[1] if rows is None else rows[2](b)
 
     def item(b: Any, k: Any) -> tuple[Any, ...]:
-        return (b, k) if offsets is None else (start(b) + k,)
+        return (b, k) if rows is None else (rows[0](b) + k,)
 
     def row(b: Any, k: Any, d: Any) -> Any:
         value = weight[input[item(b, k)], d]

@@ -246,7 +246,7 @@ def scatter_reduce(x: te.Tensor, index: te.Tensor, src: te.Tensor, *, axis: Any,
     """
     axis, place = _by_index(x, index, src, axis)
     one_of("reduce", reduce, ("sum", "prod", "mean", "amax", "amin"))
-    combine = {"mean": "sum", "amax": "max", "amin": "min"}.get(reduce, reduce)
+    combine = {"sum": "sum", "prod": "prod", "mean": "sum", "amax": "max", "amin": "min"}[reduce]
     sent = sent_to(x.shape, place, src, combine, index.shape, "sent")
     counts = None if include_self and reduce != "mean" else counts_of(x.shape, place, index.shape)
 

@@ -53,7 +53,7 @@ def _running(
         return made if len(old) > 1 else made[0]
 
     # A body that returns a tuple gives a tuple of tensors, also of length 1.
-    found = te.scan(body, init if len(init) > 1 else init[0], length, name=names if len(names) > 1 else names[0])
+    found = te.scan(body, init[0] if len(init) == 1 else init, length, name=names[0] if len(names) == 1 else names)
     states = found if isinstance(found, tuple) else (found,)
     if axis == 0 and not reverse and not exclusive:
         return states

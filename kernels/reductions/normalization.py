@@ -97,7 +97,8 @@ def batch_norm(
     if (running_mean is None) != (running_var is None):
         raise bad("batch_norm: expected running_mean and running_var together, got one of them")
     scale, shift = _per_channel(x, weight, "weight"), _per_channel(x, bias, "bias")
-    _per_channel(x, running_mean, "mean"), _per_channel(x, running_var, "variance")
+    _per_channel(x, running_mean, "mean")
+    _per_channel(x, running_var, "variance")
     if not training:
         if running_mean is None or running_var is None:
             raise bad("batch_norm: expected running_mean and running_var, got None", "training=True takes the statistics of the batch")
@@ -213,7 +214,8 @@ def instance_norm(
     if not use_input_stats:
         if running_mean is None or running_var is None:
             raise bad("instance_norm: expected running_mean and running_var, got None", "use_input_stats=True takes those of each item")
-        _per_channel(x, running_mean, "mean"), _per_channel(x, running_var, "variance")
+        _per_channel(x, running_mean, "mean")
+        _per_channel(x, running_var, "variance")
         return _standardized(x, running_mean, running_var, scale, shift, eps, lambda i: (i[1],))
     mean, var = moments(x, x.shape[:2], x.shape[2:], lambda i, k: (*i, *k))
     return _standardized(x, mean, var, scale, shift, eps, lambda i: i[:2])

@@ -308,4 +308,5 @@ def gaussian_blur(
         raise bad(f"size: expected an odd number, got {size}")
     places = np.arange(count) - count // 2
     bell = np.exp(-0.5 * (places / sigma) ** 2)
-    return _separable(x, dict.fromkeys(_axes(axes, x), bell / bell.sum()), mode, value)
+    weights = bell / bell.sum()
+    return _separable(x, {axis: weights for axis in _axes(axes, x)}, mode, value)

@@ -16,7 +16,7 @@ from functools import lru_cache
 import numpy as np
 
 from tensorexpr import dtypes
-from tensorexpr.bounds.enumeration import NotEnumerable, enumerate_points, evaluate_on
+from tensorexpr.bounds.enumeration import NotEnumerable, each_of, enumerate_points, evaluate_on
 from tensorexpr.bounds.nonlinear import Polynomials
 from tensorexpr.integers import Affine, Domain, DomainTooComplex, ge, lt
 from tensorexpr.ir import Apply, Axis, Cast, Const, Expr, Index, Size, const, greatest_size
@@ -344,8 +344,7 @@ class _Prover:
         """The verdict by visiting every point, where there are few and neither sizes nor data are involved."""
         try:
             points = enumerate_points(self.axes, self.guards)
-            values = np.broadcast_to(evaluate_on(index, points.values), (points.count,))
-            limits = np.broadcast_to(evaluate_on(extent, points.values), (points.count,))
+            values, limits = (each_of(expr, points.values, points.count) for expr in (index, extent))
         except NotEnumerable:
             return UNKNOWN
         wrong = (values < 0) | (values >= limits)

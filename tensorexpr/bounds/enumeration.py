@@ -31,8 +31,8 @@ def enumerate_points(axes: tuple[Axis, ...], guards: tuple[Expr, ...], early: bo
     values: dict[str, np.ndarray] = {}
     count, visited, left = 1, 0, list(guards)
     for axis in axes:
-        start = np.broadcast_to(evaluate_on(axis.start, values), (count,))
-        lengths = np.maximum(np.broadcast_to(evaluate_on(axis.stop, values), (count,)) - start, 0)
+        start = each_of(axis.start, values, count)
+        lengths = np.maximum(each_of(axis.stop, values, count) - start, 0)
         total = int(lengths.sum())
         if total > most:
             raise NotEnumerable
@@ -52,10 +52,15 @@ def enumerate_points(axes: tuple[Axis, ...], guards: tuple[Expr, ...], early: bo
 def _where(guards: list[Expr], values: dict[str, np.ndarray], count: int) -> tuple[dict[str, np.ndarray], int]:
     """The points at which some guards hold."""
     for guard in guards:
-        holds = np.broadcast_to(evaluate_on(guard, values), (count,))
+        holds = each_of(guard, values, count)
         values = {name: array[holds] for name, array in values.items()}
         count = int(holds.sum())
     return values, count
+
+
+def each_of(expr: Expr, values: dict[str, np.ndarray], count: int) -> np.ndarray:
+    """An expression at each of so many points; see `evaluate_on`."""
+    return np.broadcast_to(evaluate_on(expr, values), (count,))
 
 
 def evaluate_on(expr: Expr, values: dict[str, np.ndarray] | dict[str, np.int64]) -> np.ndarray | np.generic:

@@ -21,7 +21,7 @@ from tensorexpr.language import Tensor, placeholder
 from tensorexpr.op import Op
 from tensorexpr.op.transforms import vjp
 from tensorexpr.op.trees import leaves
-from tensorexpr.tune import tune
+from tensorexpr.tuning import tune
 
 _SILENCE = 5.0
 """Seconds between lines where there is no terminal and nothing gets better."""

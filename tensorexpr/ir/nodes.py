@@ -41,7 +41,7 @@ class Node:
             _set_hash(self, value)
             return value
 
-    def __eq__(self, other: object) -> bool:
+    def __eq__(self, other: Any) -> bool:
         if self is other:
             return True
         if type(self) is not type(other):

@@ -14,13 +14,11 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
 from tensorexpr.autodiff.api.units import is_rule
-from tensorexpr.codegen.compile import build
-from tensorexpr.codegen.compiled.function import CompiledFunction
 from tensorexpr.codegen.llvm.process.call import Callable as Entered
 from tensorexpr.codegen.llvm.process.call import link, native_calls
 from tensorexpr.codegen.memo import Memo
@@ -40,6 +38,9 @@ from tensorexpr.op.specs import Spec, argument_error, dtype_of, is_scalar, opene
 from tensorexpr.op.trees import form_of, leaves, map_tree, rebuild, stood_for
 from tensorexpr.sharding import Sharding
 from tensorexpr.traversal import fresh_name
+
+if TYPE_CHECKING:
+    from tensorexpr.codegen.compiled.function import CompiledFunction
 
 _SIGNATURES_KEPT = 1024
 _LINKED = 8  # signatures that are tried one after the other before Python looks them up
@@ -320,6 +321,8 @@ class Op(Bound, Entered):
         return list(leaves(inputs)), self.compose(inputs, static)
 
     def _make(self, specs: Sequence[Any], static: Mapping[str, Any], target: str = "cpu", precision: str = "float32") -> _Ready:
+        from tensorexpr.codegen.compile import build  # noqa: PLC0415 -- half of all modules, which come with the first compilation
+
         inputs, result = self._traced(specs, static)
         if isinstance(result, Tensor):
             return _Ready(build(result, inputs, target, precision=precision), None)

@@ -7,7 +7,7 @@ rule of the op, or of an op inside it, is honored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -146,7 +146,7 @@ def jvp(output: Any, wrt: Any = None, tangents: Any = None) -> Any:
     array([2., 4.])
     """
     if tangents is not None or isinstance(output, (Tensor, list, tuple)):
-        return push_forward(output, wrt, tangents)
+        return push_forward(output, wrt, tangents)  # pyright: ignore[reportArgumentType] which refuses None
     return _kept(as_op(output, "jvp"), "jvp", wrt, _jvp)
 
 
@@ -282,7 +282,7 @@ def _positions(name: str, operation: Op, inputs: Sequence[Any], wrt: Wrt) -> lis
             raise _error(f"{name}: expected a floating input to differentiate by, got none")
         return chosen
     names = operation.argument_names(len(inputs))
-    wanted: Iterable[str | int] = (wrt,) if not isinstance(wrt, (tuple, list)) else wrt
+    wanted: Any = (wrt,) if not isinstance(wrt, (tuple, list)) else wrt
     positions = []
     for item in wanted:
         position = names.index(item) if isinstance(item, str) and item in names else item

@@ -86,7 +86,7 @@ def rewrite(expr: Expr, rules: RuleSet) -> Expr:
         found = done.get(node)
         if found is not None:
             return node if found == node else found
-        result = node
+        before = result = node
         for _ in range(MOST_STEPS):
             before = map_children(result, visit)
             following = rules.step(before)

@@ -120,7 +120,7 @@ class Bounds:
         """The least and the greatest value of an integer expression."""
         match expr:
             case Const():
-                return (Affine.of(int(expr.value)),) * 2
+                return Affine.of(int(expr.value)), Affine.of(int(expr.value))
             case Index():
                 return self.loops.get(expr.name, WHOLE)
             case Cast() if expr.dtype.is_integer and expr.arg.dtype.is_integer:

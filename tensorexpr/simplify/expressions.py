@@ -159,7 +159,7 @@ class Simplifier:
             return expr if known == expr else known
         # Deep expressions cost two frames of the interpreter per level: this one and that of the step.
         step = _STEPS[type(expr)]
-        result = expr
+        before = result = expr
         for _ in range(MOST_STEPS):
             before = result
             result = step(self, before, context, subscript)

@@ -9,7 +9,7 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr import kernels
-from tensorexpr.op import operation
+from tensorexpr.codegen import compile
 
 
 class Interpreted:
@@ -26,7 +26,7 @@ class Interpreted:
 
 @pytest.fixture(autouse=True)
 def naive(monkeypatch):
-    monkeypatch.setattr(operation, "build", lambda results, inputs, target, precision: Interpreted(results, inputs))
+    monkeypatch.setattr(compile, "build", lambda results, inputs, target, precision: Interpreted(results, inputs))
 
 
 @pytest.mark.parametrize("name", kernels.__all__)

@@ -383,7 +383,7 @@ class _Reader(Accesses):
             fused = next((a for a in e.args if isinstance(a, Apply) and a.op.name == "mul" and a not in at.seen.terms), None)
         changed: frozenset[int] = frozenset()
         for a in e.args:
-            for part in a.args if a is fused else (a,):
+            for part in fused.args if fused is not None and a is fused else (a,):
                 changed |= self._visit(part, at)
         size = dtype.itemsize
         if e.op.name == "where" and (self._is_mask(e, at) or self._is_decided(e.args[0], at)):

@@ -203,13 +203,13 @@ def _through_indices(made: Candidate, body: Block, memory: _Memory) -> Candidate
 
 def _led(access: Access, loops: tuple[For, ...], memory: _Memory) -> tuple[str, str, int] | None:
     """The indices that say which row of an input lanes read, the loop along them, and the bytes of a row; None where rows are near."""
-    lead = access.indices[0] if len(access.indices) > 1 else None
+    lead, last = (access.indices[0], access.indices[-1]) if len(access.indices) > 1 else (None, None)
     size = memory.sizes.get(access.tensor, 0)
-    if not isinstance(lead, Access) or size <= memory.caches[1] or access.tensor in memory.writes:
+    if not isinstance(lead, Access) or last is None or size <= memory.caches[1] or access.tensor in memory.writes:
         return None
     loop = next((s for s in loops if lead.indices == (Index(s.index),)), None)
     row = size // (constant(memory.buffers[access.tensor].shape[0]) or 1)
-    if loop is None or row < LEAST_ROW or move_of(access.indices[-1], {}).steps.get(loops[-1].index) != 1:
+    if loop is None or row < LEAST_ROW or move_of(last, {}).steps.get(loops[-1].index) != 1:
         return None
     if _is_data(loop.stop) and memory.length(loop) > SHORT_SEGMENTS:
         return None

@@ -61,7 +61,7 @@ def tiled(candidate: Candidate, kernel: int, facts: Facts) -> Candidate:
     if straight is not None:
         candidate, survey = straight, Survey(straight.nest, kernel)
     joined = in_one_pass(candidate, kernel)
-    best, time = candidate, inf
+    best, time, begun = candidate, inf, (candidate, survey)
     pieces = cut_up(joined, kernel)
     for one in {id(way): way for way in (pieces, joined, candidate)}.values():
         inside = survey if one is candidate else Survey(one.nest, kernel)

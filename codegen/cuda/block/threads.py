@@ -164,7 +164,7 @@ def _changed(block: Block, change: Callable[[Stmt], Stmt]) -> Block:
 
 def _bound_shape(loops: list[For]) -> tuple[int, int, int]:
     """The threads of a block along x, y and z, where loops are bound to them: as many as the longest along each has."""
-    longest = dict.fromkeys(THREADS, 1)
+    longest: dict[str, int] = dict.fromkeys(THREADS, 1)
     for loop in (inner for outer in loops for inner in chain(outer)):
         longest[loop.kind] = max(longest[loop.kind], _lanes(loop))
     x, y, z = longest.values()

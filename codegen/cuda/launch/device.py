@@ -59,9 +59,11 @@ class Kernels(Protocol):
 
     def ready(self, launch: Launch, blocks: tuple[int, int, int], places: Sequence[int], scalars: Sequence[int]) -> Ready:
         """A launch for one thread, to which addresses and a stream are given."""
+        ...
 
     def stream(self) -> int:
         """The stream on which the caller works now."""
+        ...
 
 
 class Device(Protocol):
@@ -74,39 +76,51 @@ class Device(Protocol):
     @property
     def facts(self) -> GpuFacts | None:
         """What schedules and the model of time know of it; None where it is a CPU."""
+        ...
 
     def load(self, source: Source, compiled: Compiled | None) -> Kernels:
         """The kernels of a source, ready for launches."""
+        ...
 
     def entered(self) -> AbstractContextManager[object]:
         """While it lasts this is the current device of the thread: what is allocated and launched is there."""
+        ...
 
     def array(self, value: object) -> Any:
         """An array of this device that shares memory with the caller's, or None where the value is none of its arrays."""
+        ...
 
     def place(self, array: Any) -> str:
         """The name of the device that an array which `array` gave lies on."""
+        ...
 
     def contiguous(self, array: Any) -> Any:
         """The array, or a copy of it in row-major order without gaps."""
+        ...
 
     def copy(self, array: Any) -> Any:
         """A copy in memory of its own, which begins at a multiple of sixteen bytes."""
+        ...
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> Any:
         """An array with undefined contents, which begins at a multiple of sixteen bytes."""
+        ...
 
     def upload(self, array: np.ndarray) -> Any:
         """A copy of an array of NumPy's."""
+        ...
 
     def address(self, array: Any) -> int:
         """Where the elements of an array begin."""
+        ...
 
     def read(self, array: Any) -> np.ndarray:
         """The contents of an array, once all that was launched before has run."""
+        ...
 
     def report(self, stream: int) -> Report:
         """Where the kernels of a call report, which say nothing yet."""
+        ...
 
     def poll(self, stream: int) -> None:
         """Raises what checks of earlier calls have found, as far as that is known."""
@@ -116,6 +130,7 @@ class Device(Protocol):
 
     def checked(self, array: Any, pending: Pending) -> Any:
         """An array that asks whether the call that made it was in bounds before it hands out what it holds."""
+        ...
 
 
 class Report(Protocol):
@@ -125,6 +140,7 @@ class Report(Protocol):
 
     def sent(self, say: Say) -> Pending | None:
         """Behind the launches: the report under way, or None where it is read already. Raises what it says then."""
+        ...
 
     def dropped(self) -> None:
         """Gives its place back where launches failed."""
@@ -262,7 +278,7 @@ class CupyDevice:
             self._reports()  # memory for them now: a call may stand in a capture, where there is none to be had
         return _CupyKernels(self._cupy, self._driver, source, compiled)
 
-    def array(self, value: object) -> Any:
+    def array(self, value: Any) -> Any:
         cupy = self._cupy
         if isinstance(value, cupy.ndarray):
             return value
@@ -441,4 +457,4 @@ def current_device() -> Device:
     number = cupy.cuda.runtime.getDevice()
     if number not in _devices:
         _devices[number] = CupyDevice(cupy)
-    return _devices[number]
+    return _devices[number]  # pyright: ignore[reportReturnType] whose facts are a property that is kept

@@ -43,6 +43,7 @@ class Port(Protocol):
 
     def address(self, slot: int) -> int:
         """Where the report of a slot is on the device."""
+        ...
 
     def clear(self, slot: int, stream: int) -> None:
         """Sets a report to zeros, in the order of the stream."""
@@ -55,12 +56,14 @@ class Port(Protocol):
 
     def done(self, slot: int) -> bool:
         """Whether the stream has come to the event."""
+        ...
 
     def wait(self, slot: int) -> None:
         """Waits for the event."""
 
     def capturing(self, stream: int) -> bool:
         """Whether the stream is captured into a graph."""
+        ...
 
     def finish(self) -> None:
         """Waits for all that the device has been given."""

@@ -37,6 +37,7 @@ class Maker(Protocol):
 
     def ready(self, launch: Launch, blocks: tuple[int, int, int], places: Sequence[int], scalars: Sequence[int]) -> Ready:
         """A launch whose buffers are those at some places among the addresses of a call; by one thread at a time."""
+        ...
 
 
 def run_plan(plan: Sequence[Launch | Repeat], device: Device, buffers: Mapping[str, int], scalars: Mapping[str, int], report: int) -> None:

@@ -149,7 +149,7 @@ def moved(emitter: Statements, s: For, side: int) -> bool:
     # In the order of the loops: rows of the target may be one.
     for k in range(side):
         lane = k if columns[0] == 1 else side - 1 - k
-        place = _row(emitter, target, store.indices, rows[::-1], k, columns[1], side)
+        place = _row(emitter, target, store.indices, (rows[1], rows[0]), k, columns[1], side)
         emit_memory.store(b, target, place, turned_[lane], side, None if mask is None else b.vector(b.extract(mask, lane), side))
     return True
 

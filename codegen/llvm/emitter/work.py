@@ -75,7 +75,7 @@ def _loop(emitter: Statements, s: For) -> Work:
 
 
 def _double(work: Work) -> Value:
-    return literal(work, "double") if isinstance(work, float) else work
+    return work if isinstance(work, Value) else literal(work, "double")
 
 
 def _sum(emitter: Statements, a: Work, c: Work) -> Work:

@@ -172,8 +172,8 @@ class Row:
 class Plan:
     """What `te_call` is to do: `rows` of inputs in calling order, then of outputs; `order`, where each input of the kernel stands.
 
-    `sizes`: what the kernel's open sizes are at these shapes; `single`: the one result is given bare; `release`: the interpreter's lock is given up during the kernel; `workspace`: bytes;
-    `owner` keeps the code at `entry` and the constants alive.
+    `sizes`: what the kernel's open sizes are at these shapes; `single`: the one result is given bare; `release`: the interpreter's lock is
+    given up during the kernel; `workspace`: bytes; `owner` keeps the code at `entry` and the constants alive.
     """
 
     entry: int

@@ -96,9 +96,9 @@ class _Fusion:
     def __init__(self, nest: LoopNest, buffer: str, loop: str) -> None:
         self.nest, self.loop = nest, loop
         homes = touched(nest, buffer)
-        if len(homes) > 1:
+        if len(homes) != 1:
             raise refuse(f"expected {buffer} in one place, got it in {len(homes)}", hint="fuse before loops are cut")
-        (self.touched,) = homes
+        self.touched = homes[0]
         self.buffer = declared(nest, self.touched)
         self.roots = self.roots_at_home()
         reads = [path for path in self.touched.reads if not any(path[: len(root)] == root for root in self.roots)]
@@ -309,11 +309,12 @@ class _Fusion:
             facts = facts.loop(loop.index, loop.start, loop.stop)
             body = loop.body
         else:
+            loop = None
             body = tuple(statement(self.nest, (*at[:-1], position)) for position in range(at[-1], last + 1))
         cuts = {name: (w, shift) for w, names in zip(frame, self.stored_by(), strict=True) for name, shift in names.items() if not w.whole}
         made: Block = tuple(s for root in self.roots for s in _cut((statement(self.nest, root),), cuts, facts))
         whole: Block = (*made, *body) if in_place else (framed(self.buffer, name, frame, (*made, *body)),)
-        return (replace(loop, body=whole),) if last is None else whole
+        return whole if loop is None else (replace(loop, body=whole),)
 
 
 def _loops_in(block: Block) -> Iterator[For]:

@@ -49,7 +49,7 @@ class _Cells:
         if w.shape[0] != len(self.directions):
             raise ValueError(f"weights for {w.shape[0]} directions")
         given = list(attributes["activations"]) if attributes["activations"] is not None else list(names) * len(self.directions)
-        alphas, betas = (list(attributes[key] or ()) for key in ("activation_alpha", "activation_beta"))
+        alphas, betas = (list[float](attributes[key] or ()) for key in ("activation_alpha", "activation_beta"))
         taking = [k for k, name in enumerate(given) if name.lower() in {key.lower() for key in _DEFAULTS}]
         positions = {k: at for at, k in enumerate(taking)} if len(alphas) < len(given) else {k: k for k in range(len(given))}
 
@@ -117,7 +117,7 @@ class _Cells:
                         compute(a.shape, lambda n, h, a=a, b=b: language.where(cast(self.lengths[n], "int64") > time, a[n, h], b[n, h]))
                         for a, b in zip(new, old, strict=True)
                     )
-                return new if len(new) > 1 else new[0]
+                return new[0] if len(new) == 1 else new
 
             inits = initial[d]
             found = scan(body, tuple(inits) if len(inits) > 1 else inits[0], self.steps)

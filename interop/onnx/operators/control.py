@@ -279,7 +279,7 @@ def _length(sequence: Raw) -> Any:
 @operator("ConcatFromSequence")
 def _concat(sequence: Raw, *, axis: int, new_axis: int = 0) -> Any:
     items = tuple(sequence)
-    return kernels.stack(items, axis=axis) if new_axis else kernels.concatenate(items, axis=axis) if len(items) > 1 else items[0]
+    return kernels.stack(items, axis=axis) if new_axis else items[0] if len(items) == 1 else kernels.concatenate(items, axis=axis)
 
 
 @operator("SplitToSequence")

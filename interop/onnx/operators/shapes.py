@@ -116,7 +116,7 @@ def _transpose(x: Tensor, *, perm: Any = None) -> Any:
 
 @operator("Concat", moves=True)
 def _concat(*tensors: Tensor, axis: int = 1) -> Any:
-    return kernels.concatenate(tensors, axis=axis) if len(tensors) > 1 else tensors[0]
+    return tensors[0] if len(tensors) == 1 else kernels.concatenate(tensors, axis=axis)
 
 
 def sliced(x: Tensor, ranges: dict[int, range]) -> Tensor:

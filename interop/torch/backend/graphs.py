@@ -16,6 +16,7 @@ import torch
 from torch._decomp import core_aten_decompositions
 from torch._functorch.aot_autograd import aot_module_simplified
 from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch._guards import TracingContext
 from torch.fx import GraphModule, Node
 
 from tensorexpr.interop.torch.backend.regions import compiled
@@ -29,9 +30,8 @@ _ATEN: Any = torch.ops.aten
 def decompositions() -> dict[Any, Callable[..., Any]]:
     """Torch's for its core operators, without those that the table has; what draws random numbers is left as it is."""
     seeded = torch.Tag.nondeterministic_seeded
-    return {
-        target: rule for target, rule in core_aten_decompositions().items() if definition_of(target) is None and seeded not in target.tags
-    }
+    rules: Any = core_aten_decompositions()
+    return {target: rule for target, rule in rules.items() if definition_of(target) is None and seeded not in target.tags}
 
 
 def compile_graph(module: GraphModule, inputs: Sequence[Any], *, strict: bool) -> Callable[[list[Any]], Any]:
@@ -150,19 +150,20 @@ def _dropout(graph: torch.fx.Graph, node: Node) -> None:
 
 def through_autograd(module: GraphModule, inputs: Sequence[Any], strict: bool) -> Callable[..., Any]:
     """A graph of Dynamo's as AOTAutograd runs it, with forward and backward compiled by us."""
-    compile_ = functools.partial(compile_graph, strict=strict)
+    compile_: Any = functools.partial(compile_graph, strict=strict)
 
-    def backward(module: GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-        context = torch._guards.TracingContext.try_get()
+    def backward(module: GraphModule, inputs: Sequence[Any]) -> Any:
+        context = TracingContext.try_get()
         if context is not None and context.fw_metadata is not None:
             context.fw_metadata.bw_donated_idxs = []  # what is saved stays as it is, so that there may be another way back
         return compile_(module, inputs)
 
+    later: Any = torch._dynamo.disable(backward, reason="compiles a backward graph")
     found: Callable[..., Any] = aot_module_simplified(
         module,
         inputs,
         fw_compiler=compile_,
-        bw_compiler=torch._dynamo.disable(backward, reason="compiles a backward graph"),
+        bw_compiler=later,
         inference_compiler=compile_,
         partition_fn=min_cut_rematerialization_partition,
         decompositions=decompositions(),

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.graph import _BoxedCodeGen
-from torch.fx.node import _side_effectful_functions
+from torch.fx.node import _side_effectful_functions, map_arg
 
 from tensorexpr.errors import InternalError, TensorExprError, user_location
 from tensorexpr.interop.torch.backend.lowering import Failures, Lowered, is_view, lower, value_of, why_not
@@ -199,7 +199,7 @@ class _Graph:
             if time in self._done:
                 self._call(time)
         output = next(node for node in self._source.graph.nodes if node.op == "output")
-        self._graph.output(torch.fx.node.map_arg(output.args[0], self._place))
+        self._graph.output(map_arg(output.args[0], self._place))
 
     def _copy(self, node: Node) -> None:
         for source in node.all_input_nodes:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from math import gcd
-from typing import Any
+from typing import Any, SupportsIndex
 
 from tensorexpr.errors import DefinitionError
 
@@ -84,8 +84,8 @@ class Affine:
     constant: int
 
     def __init__(self, terms: Mapping[str, int] | Mapping[Atom, int] | Iterable[tuple[Atom, int]] = (), constant: int = 0) -> None:
-        merged: dict[Atom, int] = {}
-        pairs = terms if type(terms) is list or type(terms) is tuple else terms.items() if isinstance(terms, Mapping) else terms
+        merged: dict[Any, int] = {}
+        pairs: Any = terms if type(terms) is list or type(terms) is tuple else terms.items() if isinstance(terms, Mapping) else terms
         for atom, coefficient in pairs:
             merged[atom] = merged.get(atom, 0) + coefficient
         self._set(merged, constant)
@@ -122,7 +122,7 @@ class Affine:
             return _number(value)
         if isinstance(value, str | FloorDiv):
             return cls._make({value: 1}, 0)
-        if hasattr(value, "__index__") and not isinstance(value, bool):  # NumPy integers become exact Python ints
+        if isinstance(value, SupportsIndex) and not isinstance(value, bool):  # NumPy integers become exact Python ints
             return cls._make({}, value.__index__())
         raise DefinitionError(f"expected an int, a name or an affine expression, got {value!r}")
 

@@ -60,7 +60,7 @@ class Scalar(Operators):
     def __repr__(self) -> str:
         return describe(self.expr, self.sources)
 
-    __hash__ = object.__hash__
+    __hash__ = object.__hash__  # pyright: ignore[reportAssignmentType] since `==` of scalars makes a scalar
 
     # -- arithmetic ----------------------------------------------------------------------------------------------------
 

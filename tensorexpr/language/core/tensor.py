@@ -163,7 +163,7 @@ class Tensor:
         items = item if isinstance(item, tuple) else (item,)
         location = user_location()
         indices = self._indices(items, location)
-        sources = {self.key: self}
+        sources: dict[str, Any] = {self.key: self}
         for index in indices:
             sources.update(index.sources)
         return Scalar(Access(self.key, tuple(i.expr for i in indices), self.dtype, location), sources)
