@@ -40,8 +40,8 @@ from tensorexpr.codegen.nest.verify import touched
 from tensorexpr.codegen.schedule.analysis.independence import is_atomic, may_collide
 from tensorexpr.codegen.schedule.analysis.rings import last_entries
 from tensorexpr.codegen.schedule.analysis.state import Stage, State, all_definitions
-from tensorexpr.codegen.schedule.legal.alongside import groups
 from tensorexpr.codegen.schedule.legal.placement import Part, parts_of
+from tensorexpr.codegen.schedule.legal.together import side_by_side
 from tensorexpr.codegen.target import Gpu
 from tensorexpr.dtypes import accumulator
 from tensorexpr.interpret import identity_of
@@ -207,7 +207,8 @@ class _Lowering(Scans):
                 yield "with_folded_literals", _each(with_folded_literals)
                 shapes = self.known_shapes(parameters)
                 yield "at_positions", _each(lambda kernel: at_positions(kernel, shapes))
-        yield "run_together", lambda kernels: list(run_together(kernels, self.groups(), self.names.fresh))
+            regions = [[k for name in group for k in self.made.get(name, ())] for group in side_by_side(self.state)]
+            yield "run_together", lambda kernels: list(run_together(kernels, regions, self.names.fresh))
 
     def known_shapes(self, parameters: Sequence[Buffer]) -> dict[str, tuple[int, ...]]:
         """The shapes of what is in the head, where they are numbers."""
@@ -246,10 +247,6 @@ class _Lowering(Scans):
                 first = len(self.kernels)
                 self.add_kernels(definition.name, self.define(definition, frozenset(), {}, True))
                 self.made[definition.name] = range(first, len(self.kernels))
-
-    def groups(self) -> list[list[int]]:
-        """The kernels that are to run side by side, by number."""
-        return [[k for name in group for k in self.made.get(name, ())] for group in groups(self.state)]
 
     def add_kernels(self, name: str, block: Block) -> None:
         """Adds statements at the top level: every parallel loop is a kernel, what lies between two of them is one."""

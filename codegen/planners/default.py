@@ -20,7 +20,6 @@ from tensorexpr.codegen.planners.programs.flat import share_elementwise
 from tensorexpr.codegen.planners.programs.pairs import pair_terms, plan_nested, repeats, sharing
 from tensorexpr.codegen.planners.programs.rows import kept_near, plan_rows
 from tensorexpr.codegen.planners.programs.small import plan_small
-from tensorexpr.codegen.planners.programs.together import run_together
 from tensorexpr.codegen.planners.programs.variants import vary
 from tensorexpr.codegen.planners.steps.scatters import plan_scatter, take_scatters_apart
 from tensorexpr.codegen.planners.steps.skewing import skew_scans
@@ -35,6 +34,7 @@ from tensorexpr.codegen.schedule.analysis.strides import reach
 from tensorexpr.codegen.schedule.analysis.work import ENOUGH_ROWS, bytes_of, has_reduction, is_contraction, length, total_work
 from tensorexpr.codegen.schedule.decisions import Decisions
 from tensorexpr.codegen.schedule.definitions.widths import NARROW, bounds
+from tensorexpr.codegen.schedule.legal.together import side_by_side
 from tensorexpr.codegen.schedule.schedule import Planned, schedule
 from tensorexpr.codegen.target import Gpu, Target
 from tensorexpr.errors import ScheduleError
@@ -78,7 +78,7 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
     _share_loops(s)
     if isinstance(s.target, Gpu):
         plan_gpu(s, shapes, flat)
-        run_together(s, PARALLEL_WORK)
+        _parallelize_together(s)
         return s
     planned.update(flat)
     for name in s.stages:
@@ -101,7 +101,7 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
     skew_scans(s)
     for name in s.stages:
         _parallelize(s, name)
-    run_together(s, PARALLEL_WORK)
+    _parallelize_together(s)
     return s
 
 
@@ -448,6 +448,21 @@ def _parallelize(s: Planned, name: str) -> None:
             s[name].parallel(free[0])
         except ScheduleError:
             s.state = before
+
+
+def _parallelize_together(s: Planned) -> None:
+    """Runs what becomes one region in parallel where there is enough to do in all of it, or on a GPU; on one core as well: loops that are
+    equal are one function then."""
+    for group in side_by_side(s.state):
+        work = sum(total_work(m.parts) for name in group for m in (s.state.stage(name), *s.state.placed_in(name)))
+        for name in group if s.target.is_gpu or work >= PARALLEL_WORK else ():
+            loops = s[name].loops
+            if loops and s.state.stage(name).kind(loops[0]) == "serial":
+                before = s.state
+                try:
+                    s[name].parallel(loops[0])
+                except ScheduleError:
+                    s.state = before
 
 
 def _fused_outer(s: Planned, name: str, free: list[str]) -> str:

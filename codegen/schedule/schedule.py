@@ -21,8 +21,6 @@ from tensorexpr.codegen.schedule.definitions.recompute import recompute, share
 from tensorexpr.codegen.schedule.definitions.redirect import redirect
 from tensorexpr.codegen.schedule.definitions.rfactor import rfactor
 from tensorexpr.codegen.schedule.definitions.widths import store_as
-from tensorexpr.codegen.schedule.legal.alongside import alongside
-from tensorexpr.codegen.schedule.legal.legality import refuse
 from tensorexpr.codegen.schedule.legal.pipeline import pipeline
 from tensorexpr.codegen.schedule.loops.bind import bind
 from tensorexpr.codegen.schedule.loops.cache import cache
@@ -357,12 +355,6 @@ class StageHandle:
     def pipeline(self, axis: str, stages: int = 2) -> None:
         """Computes what is computed in a loop `stages` - 1 iterations ahead, into as many buffers as there are stages."""
         self._apply("pipeline", pipeline(self._schedule.state, self.name, axis, stages), axis, stages)
-
-    @checked()
-    def alongside(self, other: object) -> None:
-        """Runs the iterations of the outermost loop in any order with those of another definition: one parallel region for both."""
-        name = self._schedule[other].name
-        self._apply("alongside", alongside(self._schedule.state, self.name, name, refuse), name)
 
     @checked()
     def compute_at(self, consumer: object, axis: str) -> None:

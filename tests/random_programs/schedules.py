@@ -43,7 +43,6 @@ WORDS = (
     "share",
     "redirect",
     "clone",
-    "alongside",
     "compute_at",
     "compute_at",
     "skew",
@@ -98,8 +97,6 @@ def shuffled(s: Planned, rng: random.Random, steps: int = 10, words: Sequence[st
                     s.sweep(name, *rng.sample(s.stages, min(1, len(s.stages))))
                 case "bind":
                     handle.bind(rng.choice(loops), rng.choice((*GRID, *THREADS, IN_WARP, IN_WARP)))
-                case "alongside":
-                    handle.alongside(rng.choice(s.stages))
                 case "redirect":
                     copy = rng.choice(s.stages)
                     s.redirect(rng.choice(accesses_of(s.state.program, copy) or (Access(name, (), dtypes.int64),)).tensor, copy)

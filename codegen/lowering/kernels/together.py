@@ -1,4 +1,4 @@
-"""Kernels that a schedule runs side by side (`alongside`) as one: their parallel loops become the loops of one parallel region.
+"""Kernels that do not wait for each other (`schedule.legal.together`) as one: their parallel loops are those of one parallel region.
 
     kernel a: for i in parallel(n): A      kernel b: for j in parallel(m): B
     -->  one kernel, in which the iterations of both loops run in any order

@@ -21,9 +21,9 @@ from math import prod
 
 from tensorexpr.codegen.planners.tiles.parts import LEAST_WORK
 from tensorexpr.codegen.schedule.analysis.reductions import Group, Parts
+from tensorexpr.codegen.schedule.analysis.state import program_facts
 from tensorexpr.codegen.schedule.analysis.strides import reaches
 from tensorexpr.codegen.schedule.analysis.work import lengths, operations, total_work
-from tensorexpr.codegen.schedule.legal.alongside import depends_on
 from tensorexpr.codegen.schedule.legal.legality import is_ordered
 from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.dtypes import accumulator
@@ -90,8 +90,17 @@ def crossed_sums(s: Planned, shapes: Mapping[str, tuple[Expr, ...]]) -> set[str]
 
 
 def _depend(s: Planned, one: str, other: str) -> bool:
-    """Whether one of two definitions needs the other."""
-    return depends_on(s.state, one, other) or depends_on(s.state, other, one)
+    """Whether the later one of two definitions needs the other, itself or through others."""
+    facts = program_facts(s.state.program)
+    first, last = sorted((one, other), key=lambda n: facts.numbers[n])
+    todo, seen = [last], set()
+    while todo:
+        read = {n for n in facts.producers.get(todo.pop(), ()) if facts.numbers.get(n, -1) >= facts.numbers[first]} - seen
+        if first in read:
+            return True
+        seen |= read
+        todo += read
+    return False
 
 
 def _sums(s: Planned, definition: Define, shapes: Mapping[str, tuple[Expr, ...]]) -> Iterator[Sum]:

@@ -113,8 +113,6 @@ class Stage:
     """Axes of a scatter whose iterations are made so that no two of them touch one element (see `own`)."""
     partition: Partition | None = None
     """How what a scatter sends is sorted by blocks of elements first (see `partition`)."""
-    alongside: str | None = None
-    """The first of the definitions that it runs side by side with (see `alongside`)."""
     skewed: Skew | None = None
     """How the steps of its scan follow each other, where they do so row by row (see `skewing`)."""
     made: dict[str, Split | Fuse] = field(init=False, default_factory=dict, compare=False, repr=False)

@@ -72,5 +72,4 @@ def _is_plain(state: State, stage: Stage) -> bool:
     """Whether a definition runs by itself, in plain loops."""
     if stage.relations or stage.kinds or stage.place or stage.sweep or stage.skewed or stage.order != plain_order(stage.parts):
         return False
-    beside = stage.alongside or any(stage.name == other.alongside for other in state.stages)
-    return not beside and not state.placed_in(stage.name)
+    return not state.placed_in(stage.name)

@@ -39,7 +39,6 @@ SAID = (
     "cache",
     "compute_at",
     "compute_at",
-    "alongside",
     "own",
     "pipeline",
 )
@@ -160,30 +159,7 @@ def test_guests_stay_where_they_are() -> None:
 @pytest.mark.parametrize(("word", "rewrite"), REWRITES)
 def test_what_does_not_depend_on_loops_is_kept(word: str, rewrite) -> None:
     s = chain()
-    beside = None if word == "redirect" else "c"  # t reads c then
-    if beside is not None:
-        s["t"].alongside(beside)
     rewrite(s)
-    assert s.state.stage("t").alongside == beside
     data = np.random.default_rng(0).random((16, 8), np.float32)
     for found, expected in zip(te.build(s)(data), te.build(chain())(data), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5)
-
-
-def test_what_no_longer_holds_is_said_later() -> None:
-    s = chain()
-    s["t"].alongside("c")
-    with pytest.raises(ScheduleError, match="expected t not to wait for c, which it runs beside, got a read"):
-        s.redirect("a", "c")
-
-
-def test_what_something_runs_beside_is_not_gone() -> None:
-    x = te.placeholder((16,), name="x")
-    a = te.compute((16,), lambda i: x[i] + 1.0, name="a")
-    b, y = te.compute((16,), lambda i: x[i] * 2.0, name="b"), te.compute((16,), lambda i: a[i] * 3.0, name="y")
-    s = planned([b, y])
-    s["b"].alongside("a")
-    with pytest.raises(
-        ScheduleError, match="expected loops of a that nothing depends on, for they are made anew, got b running beside them"
-    ):
-        s["a"].inline()

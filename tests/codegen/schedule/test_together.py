@@ -1,4 +1,4 @@
-"""Definitions that run side by side are one kernel, and compute what they compute one at a time, bit for bit."""
+"""Definitions that do not wait for each other are one kernel, and compute what they compute one at a time, bit for bit."""
 
 import random
 import re
@@ -10,12 +10,13 @@ from tensorexpr.codegen.cuda.emitter.nest import emit
 from tensorexpr.codegen.executable import executable_of_schedule
 from tensorexpr.codegen.llvm import compile_nest
 from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.lowering import program as lowering
 from tensorexpr.codegen.nest import For, Kernel, Store
 from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.codegen.schedule import schedule
 from tensorexpr.codegen.target import H200
-from tensorexpr.errors import InternalError, ScheduleError
+from tensorexpr.errors import InternalError
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.parse import parse_program
 from tensorexpr.records import replace
@@ -38,7 +39,6 @@ def side_by_side():
     s = plain(TWO)
     s["Y"].parallel("i")
     s["W"].parallel("i")
-    s["W"].alongside("Y")
     return s
 
 
@@ -50,7 +50,6 @@ def test_loops_of_any_length_are_one_kernel():
 
 def test_definitions_without_loops_are_one_iteration_in_order():
     s = plain("A: f32[()] = input()\nB[()]: f32[()] = A[()] + 1.0\nC[()]: f32[()] = B[()] * 2.0\nreturn B, C")
-    s["C"].alongside("B")
     nest = assert_means(s)
     assert [(k.name, k.together) for k in nest.kernels] == [("B C", False)]
 
@@ -59,28 +58,8 @@ def test_one_that_something_in_between_waits_for_stays_by_itself():
     s = plain(TWO)
     s["Y"].parallel("i")
     s["Z"].parallel("i")
-    s["Z"].alongside("Y")  # Y is read by S, which stands before Z
-    nest = assert_means(s)
-    assert not any(k.together for k in nest.kernels)
-
-
-@pytest.mark.parametrize(
-    "use, message",
-    [
-        (lambda s: s["W"].alongside("W"), "expected another definition to run W alongside, got itself"),
-        (lambda s: s["Z"].alongside("W"), "expected definitions that do not depend on each other, got Z and W"),
-        (lambda s: s["T"].alongside("Y"), "expected definitions that do not depend on each other, got T and Y"),
-        (lambda s: (s["W"].alongside("Y"), s["Z"].alongside("W")), "expected the first of those that run side by side, got W"),
-        (lambda s: (s["W"].alongside("Y"), s["Y"].alongside("S")), "expected a definition that nothing runs alongside yet, got Y"),
-        (
-            lambda s: (s["W"].compute_at("Z", "i"), s["W"].alongside("Y")),
-            "expected plain definitions with loops of their own to run side by side, got W",
-        ),
-    ],
-)
-def test_what_is_refused(use, message):
-    with pytest.raises(ScheduleError, match=re.escape(message)):
-        use(plain(TWO))
+    nest = assert_means(s)  # S waits for Y, and stands before Z
+    assert [k.name for k in nest.kernels] == ["Y W", "S", "T Z"]
 
 
 def test_a_nest_whose_loops_wait_for_each_other_is_found():
@@ -141,18 +120,18 @@ MIXED = ((64, 64), (64,), (16, 3, 3, 3), (10,), (), (33, 7), (512, 40), ())
 
 
 @pytest.mark.parametrize("shapes", [((48, 48),) * 12, ((30, 20), (600,), (6, 100), (2, 300)), MIXED], ids=["equal", "elements", "mixed"])
-def test_updates_of_all_variables_are_one_kernel_and_the_same_bits(shapes):
+def test_updates_of_all_variables_are_one_kernel_and_the_same_bits(shapes, monkeypatch):
     program = parse_program(variables(shapes))
     inputs = random_inputs(program, 0, exact=False)
     s = autoschedule(program, WIDE)
     nest = lower(s)
     assert len(nest.kernels) == 1 and nest.kernels[0].together
     assert all(isinstance(s, For) and s.kind == "parallel" for s in nest.kernels[0].body)
-    alone = autoschedule(program, WIDE)
-    apart = [replace(stage, alongside=None) for stage in alone.state.stages]
-    alone.state = replace(alone.state, table={stage.name: stage for stage in apart})
-    assert len(lower(alone).kernels) > len(shapes) - 1
-    results = [run(schedule_, inputs) for schedule_ in (s, alone)]
+    with monkeypatch.context() as apart:
+        apart.setattr(lowering, "side_by_side", lambda state: [])
+        alone = lower(s)
+    assert len(alone.kernels) > len(shapes) - 1
+    results = [run(each, inputs) for each in (nest, alone)]
     want = evaluate_program(program, inputs)
     for name in program.outputs:
         assert results[0][name].tobytes() == results[1][name].tobytes()
@@ -161,8 +140,7 @@ def test_updates_of_all_variables_are_one_kernel_and_the_same_bits(shapes):
     assert len(launches) == 1
 
 
-def run(s, inputs):
-    nest = lower(s)
+def run(nest, inputs):
     results = {n: np.zeros([e.value for e in b.shape], b.dtype.numpy) for b in nest.parameters for n in (b.name,) if n in nest.writes}
     arrays = {**{n: np.ascontiguousarray(a) for n, a in inputs.items()}, **results}
     assert compile_nest(nest)([arrays[b.name].ctypes.data for b in nest.parameters], [], 0) is None
