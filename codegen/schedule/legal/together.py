@@ -25,6 +25,8 @@ def side_by_side(state: State) -> list[list[str]]:
     for definition in state.program.definitions:
         name = definition.results[0][0]
         stage = state.table.get(name)
+        if stage is None and made & set(reads(definition)):
+            made |= {n for n, _ in definition.results}  # who reads these waits as well
         if stage is None or stage.place is not None:
             continue
         stages = (stage, *state.placed_in(name))
