@@ -60,6 +60,17 @@ class Times(NamedTuple):
     registers: Numbers
 
 
+class _Parts(NamedTuple):
+    """What the time of candidates is made of, whatever threads there are."""
+
+    extents: Numbers
+    bodies: Numbers
+    ports: Numbers
+    levels: Numbers
+    mispredicted: Numbers
+    registers: Numbers
+
+
 class Model:
     """The cost of a summary's candidates on a machine."""
 
@@ -73,6 +84,16 @@ class Model:
 
     def explained(self, sizes: Mapping[int, Sequence[float] | Numbers] | None = None, threads: int = 1) -> Times:
         """The same with its parts."""
+        parts = self._as_summarised if sizes is None else self._parts(sizes)
+        blocks = np.maximum(parts.ports.max(axis=1), parts.levels.sum(axis=0)) + parts.mispredicted
+        return Times(self._total(parts, blocks, threads), parts.ports, parts.levels, parts.mispredicted, blocks, parts.registers)
+
+    @cached_property
+    def _as_summarised(self) -> _Parts:
+        """What is asked for several numbers of threads."""
+        return self._parts(None)
+
+    def _parts(self, sizes: Mapping[int, Sequence[float] | Numbers] | None) -> _Parts:
         plan, facts = self.plan, self.facts
         extents = plan.extents(sizes)
         executed, bodies, registers = plan.repeated(extents), plan.iterations(extents), plan.registers(extents)
@@ -83,9 +104,7 @@ class Model:
         ends = np.where(extents > FORETOLD, bodies / np.maximum(extents, 1.0), 0.0) * self._branches[:, None]
         mispredicted = np.zeros((shape[0], shape[2]))
         np.add.at(mispredicted, self._loop_blocks, ends * facts.mispredicted)
-        levels = self._memory(extents)
-        blocks = np.maximum(ports.max(axis=1), levels.sum(axis=0)) + mispredicted
-        return Times(self._total(extents, bodies, ports, levels, mispredicted, threads), ports, levels, mispredicted, blocks, registers)
+        return _Parts(extents, bodies, ports, self._memory(extents), mispredicted, registers)
 
     # --------------------------------------------------------------------------------------------------------- the core
 
@@ -232,9 +251,9 @@ class Model:
 
     # --------------------------------------------------------------------------------------------------------- threads
 
-    def _total(self, extents: Numbers, bodies: Numbers, ports: Numbers, levels: Numbers, mispredicted: Numbers, threads: int) -> Numbers:
+    def _total(self, parts: _Parts, alone: Numbers, threads: int) -> Numbers:
         facts, plan = self.facts, self.plan
-        alone = np.maximum(ports.max(axis=1), levels.sum(axis=0)) + mispredicted
+        extents, bodies, ports, levels, mispredicted, _ = parts
         if threads == 1:
             return np.asarray(alone.sum(axis=0) + facts.call)
         total = np.full(extents.shape[1], facts.call)

@@ -201,6 +201,13 @@ class Plan:
     def chained(self, extents: Numbers) -> tuple[Numbers, Numbers, Numbers]:
         """Links of each chain, all of them one after the other; how often the loops run in which it stays one chain, which are the
         innermost that wait; and how many of these runs in a row have chains of their own."""
+        logs = np.log(np.maximum(extents, _LEAST))
+        links, runs, free = (np.exp(loops @ logs) for loops in self._chained)
+        return links, runs, free
+
+    @cached_property
+    def _chained(self) -> tuple[Numbers, Numbers, Numbers]:
+        """The loops of `chained`."""
         links, runs, free = [], [], []
         for chain in self.summary.chains:
             path = [x for x in chain.path if self.kinds[x] != VECTORIZE]
@@ -217,8 +224,7 @@ class Plan:
             while apart > 0 and (last < 0 or not waits[apart - 1]):
                 apart -= 1
             free.append(outer[apart:])
-        logs = np.log(np.maximum(extents, _LEAST))
-        return np.exp(self._matrix(links) @ logs), np.exp(self._matrix(runs) @ logs), np.exp(self._matrix(free) @ logs)
+        return self._matrix(links), self._matrix(runs), self._matrix(free)
 
     def registers(self, extents: Numbers) -> Numbers:
         """Registers that hold local elements, by block."""
@@ -341,6 +347,19 @@ class Plan:
             self._known[depth] = order, starts, np.array(segment), np.array(node_of)
         return self._known[depth]
 
+    def _rows_of(self, depth: int) -> tuple[Numbers, Numbers, Numbers, list[Numbers]]:
+        """Of each segment the extents of its buffer, the common steps, the bytes of an element, and the rows apart by period."""
+        if depth not in self._segment_rows:
+            order, starts, _, _ = self._segments(depth)
+            first = order[starts]
+            apart = [self._places_apart(period)[first][:, :-1, None] for period in self.periods]
+            self._segment_rows[depth] = self._extents[first][..., None], self._units[first][..., None], self._sizes[first][:, None], apart
+        return self._segment_rows[depth]
+
+    @cached_property
+    def _segment_rows(self) -> dict[int, tuple[Numbers, Numbers, Numbers, list[Numbers]]]:
+        return {}
+
     @cached_property
     def _known(self) -> dict[int, tuple[Numbers, Numbers, Numbers, Numbers]]:
         return {}
@@ -393,8 +412,7 @@ class Plan:
         self, depth: int, low: Numbers, high: Numbers, count: Numbers, points: Numbers, tries: Numbers
     ) -> tuple[Numbers, Numbers, Numbers, Numbers, Numbers]:
         order, starts, segment, node_of = self._segments(depth)
-        whole, unit = self._extents[order][starts][..., None], self._units[order][starts][..., None]
-        size = self._sizes[order][starts][:, None]
+        whole, unit, size, apart = self._rows_of(depth)
         hull = np.minimum(np.maximum.reduceat(high[order], starts) - np.minimum.reduceat(low[order], starts) + 1.0, whole)
         each = np.minimum(np.ceil(hull / unit), np.add.reduceat(count[order], starts))
         least = np.maximum.reduceat(count[order], starts)
@@ -422,8 +440,7 @@ class Plan:
         bytes_ = np.zeros((1 + len(self.periods), node_of.max() + 1, lines.shape[1]))
         np.add.at(bytes_[0], node_of, lines * LINE)
         for number, period in enumerate(self.periods):
-            apart = self._places_apart(period)[order][starts][:, :-1, None]
-            places = np.where(rows > 1, np.minimum(rows, apart) / rows * lines[:, None], np.inf)
+            places = np.where(rows > 1, np.minimum(rows, apart[number]) / rows * lines[:, None], np.inf)
             taken = np.maximum(places.min(axis=1, initial=np.inf), 1.0)
             np.add.at(bytes_[1 + number], node_of, lines * LINE * np.maximum(period / LINE / taken, 1.0))
             if number == 0:

@@ -8,7 +8,7 @@ several (`digits`), small integers are `narrow`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import prod
+from math import inf, prod
 
 from tensorexpr.codegen.auto.candidate import Call, Candidate, plain
 from tensorexpr.codegen.auto.cost import Model
@@ -20,7 +20,7 @@ from tensorexpr.codegen.auto.search.groups import Group, joined, part_of
 from tensorexpr.codegen.auto.search.joining import groups_of, in_order
 from tensorexpr.codegen.auto.search.memory import in_and_out
 from tensorexpr.codegen.auto.tiles import SEVERAL, tiled
-from tensorexpr.codegen.auto.tiles.bound import least
+from tensorexpr.codegen.auto.tiles.bound import least, least_from_memory
 from tensorexpr.codegen.nest import Block, For, LoopNest, Store
 from tensorexpr.codegen.rewrites.expressions import expressions_of, stores_in
 from tensorexpr.codegen.rewrites.kernels import in_memory
@@ -121,20 +121,43 @@ class _Choice:
     def _cheapest(self, manners: Sequence[Sequence[Group]]) -> Sequence[Group]:
         """The cheapest manner of grouping some kernels; the first that comes close to what no nest goes below."""
         members = tuple(sorted((m for group in manners[-1] for m in group.members), key=lambda m: m.number))
-        part = part_of(self.nest, Group(members, {}), ())
-        made = {name for member in members for name in member.stored}
-        seen = {b.name for b in (*part.parameters, *part.workspace) if b.name not in made or b.name in part.writes}
-        bound = least(part, self.facts, seen)
-        found: list[tuple[float, Sequence[Group]]] = []
+        bound = self._least(Group(members, {}))[0]
+        found: Sequence[Group] = ()
+        product = inf
+        tried: list[Sequence[Group]] = []
         for groups in manners:
-            times = [best[1] for group in groups if (best := self.best(group)) is not None]
-            if len(times) < len(groups) or any(groups == other for _, other in found):
+            if groups in tried:
                 continue
+            tried.append(groups)
+            times = self._together(groups, product)
+            if times is not None:
+                found, product = groups, times[0] * times[1]
+                if times[0] <= NEAR * bound:
+                    break
+        return found
+
+    def _together(self, groups: Sequence[Group], most: float) -> Times | None:
+        """How long groups take, each by itself in the cheapest way; None where one of them cannot be, and, as soon as what no nest goes
+        below says so, where the product of both times is no less than `most`."""
+        times = [(0.0, 0.0) if most == inf else self._least(group) for group in groups]
+        for number, group in enumerate(groups):
             one, several = (sum(own) for own in zip(*times, strict=True))
-            found.append((one * several, groups))
-            if one <= NEAR * bound:
-                break
-        return min(found, key=lambda pair: pair[0])[1]
+            if one * several >= most:
+                return None
+            best = self.best(group)
+            if best is None:
+                return None
+            times[number] = best[1]
+        one, several = (sum(own) for own in zip(*times, strict=True))
+        return (one, several) if one * several < most else None
+
+    def _least(self, group: Group) -> Times:
+        """What no nest of a group goes below."""
+        part = part_of(self.nest, group, ())
+        made = {name for member in group.members for name in member.stored}
+        seen = {b.name for b in (*part.parameters, *part.workspace) if b.name not in made or b.name in part.writes}
+        one, waits = least(part, self.facts, seen), least_from_memory(part, self.facts, seen)
+        return one, max(one / SEVERAL, waits * self.facts.line_all / self.facts.lines[-1])
 
 
 def _connected(manners: Sequence[Sequence[Group]]) -> list[set[int]]:
