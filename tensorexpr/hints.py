@@ -57,7 +57,9 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 def suggestion(name: object, known: Iterable[str], otherwise: str | None = None) -> str | None:
     """The hint ``did you mean X?``, before `otherwise` where that is given; `otherwise` alone where no name is near."""
-    found = nearest(name, known) if isinstance(name, str) else None
+    known = list(known)
+    ranks = [one for one in known if isinstance(name, str) and one.startswith(name) and one[len(name) :] in ("1d", "2d", "3d")]
+    found = " or ".join(ranks) if ranks else nearest(name, known) if isinstance(name, str) else None
     if found is None:
         return otherwise
     return f"did you mean {found}?" if otherwise is None else f"did you mean {found}? {otherwise}"

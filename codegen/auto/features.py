@@ -439,6 +439,7 @@ class Plan:
         rows = each[:, :-1]
         bytes_ = np.zeros((1 + len(self.periods), node_of.max() + 1, lines.shape[1]))
         np.add.at(bytes_[0], node_of, lines * LINE)
+        alike = np.ones(lines.shape)
         for number, period in enumerate(self.periods):
             places = np.where(rows > 1, np.minimum(rows, apart[number]) / rows * lines[:, None], np.inf)
             taken = np.maximum(places.min(axis=1, initial=np.inf), 1.0)

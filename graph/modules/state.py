@@ -104,6 +104,9 @@ class Loaded:
         self.missing = missing
         self.metadata = metadata
 
+    def __repr__(self) -> str:
+        return f"<loaded {self.module.name}: {len(self.missing)} variables without an entry, {len(self.waiting)} entries waiting>"
+
     @property
     def waiting(self) -> tuple[str, ...]:
         """The paths of entries whose variables have not been made yet."""

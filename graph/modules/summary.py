@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tensorexpr.graph.modules.module import Module, dotted, is_variable
+from tensorexpr.graph.modules.state import by_path
 from tensorexpr.graph.modules.variable import Variable
 from tensorexpr.hints import checked
 from tensorexpr.markup import amount, listed, page, paragraph, table
@@ -60,7 +61,17 @@ class Summary:
 
 @checked()
 def summary(module: Module) -> Summary:
-    """A table of the module and its submodules: path, class, own variables with their types, bytes, trainable elements."""
+    """A table of the module and its submodules: path, class, own variables with their types, bytes, trainable elements.
+
+    >>> from tensorexpr.graph import layers
+    >>> print(te.summary(layers.Linear(2, 3, np.random.default_rng(0))))
+    path    class   variables                        bytes  trainable
+    (self)  Linear  bias: f32[3], weight: f32[3, 2]     36          9
+    2 variables, 9 elements (9 trainable), 36 bytes
+
+    Raises `ArgumentError` for what is no module.
+    """
+    by_path(module)
     modules: dict[int, tuple[str, Module]] = {id(module): ("", module)}
     for path, inner in module.flatten(predicate=lambda value: isinstance(value, Module), with_path=True):
         modules.setdefault(id(inner), (dotted(path), inner))

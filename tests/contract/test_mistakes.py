@@ -169,6 +169,8 @@ BUILDS = {
     "another size": (lambda: te.build(te.compute((N,), lambda i: OPEN[i, 0]), [OPEN]).at(m=3), "by name: n=100"),
     "no values": (lambda: te.evaluate(C), "give it as {A: array}"),
     "a name misspelt": (lambda: te.biuld(C), "did you mean build?"),
+    "a kernel without its rank": (lambda: kernels.conv, "did you mean conv1d or conv2d or conv3d?"),
+    "no module": (lambda: te.summary(twice), "expected a module, for its variables by path, got an Op"),
     "a function by position": (lambda: te.export(twice, "there"), "te.export: expected functions by name, got one by position"),
 }
 

@@ -38,7 +38,7 @@ def ring(nest: LoopNest, one: Touched, buffer: Buffer, frames: Mapping[Path, Seq
 
     if any(loop_at(nest, at).kind not in SERIAL for at in frames):
         raise refused(f"its iterations run to {next(k for at in frames if (k := loop_at(nest, at).kind) not in SERIAL)}")
-    rings: dict[int, int] = {axis: length for axis in range(len(buffer.shape)) if (length := _length(nest, buffer, axis, frames, behind))}
+    rings = {axis: long for axis in range(len(buffer.shape)) if (long := _length(nest, buffer, axis, frames, behind))}
     if not rings:
         last = ", or other elements than the last are read behind it" if behind else ""
         raise refused(f"no window of constant length goes forward with it{last}")
