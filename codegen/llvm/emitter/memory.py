@@ -18,7 +18,7 @@ from tensorexpr.records import record, replace
 
 LEAST_GATHERED = 4  # bytes of an element
 _ZERO = "te_zero"
-_LINE, _LEAST_STREAMED = 64, 16  # bytes of a cache line, and of the least vector that goes past the caches
+_LINE, _PAGE, _LEAST_STREAMED = 64, 4096, 16  # bytes of a cache line, of a page, and of the least vector that goes past the caches
 
 
 class NotVectorizable(Exception):
@@ -151,6 +151,8 @@ def _load_vector(b: Builder, binding: Binding, offset: Value, lanes: int, mask: 
     type_ = f"<{lanes} x {element}>"
     if offset.stride in (1, -1):
         start = offset.base if offset.stride == 1 else b.add(offset.base, 1 - lanes)
+        if mask is not None:
+            start = _near(b, binding, offset, start, lanes)
         pointer = _address(b, binding, start, mask is None)
         if mask is None:
             found = b.emit(f"load {type_}, ptr {pointer}, align {align}", element, lanes)
@@ -172,6 +174,20 @@ def _load_vector(b: Builder, binding: Binding, offset: Value, lanes: int, mask: 
     name = f"llvm.masked.gather.{mangle(Value('', element, lanes))}.v{lanes}p0"
     arguments = f"<{lanes} x ptr> align {align} {pointers.text}, {active.typed}, {type_} zeroinitializer"
     return b.emit(f"call {type_} @{name}({arguments})", element, lanes)
+
+
+def _near(b: Builder, binding: Binding, offset: Value, start: Value, lanes: int) -> Value:
+    """Where lanes under a mask are loaded from: the front of the buffer where none can be on, as all are outside of it.
+
+    A core looks for the page of a load all of whose lanes are off, too, and takes 50 to 150 ns where there is none (measured, Zen 4). Lanes
+    that never are more than a page outside of a buffer are left as they are.
+    """
+    size, low, high, reach = binding.size, offset.low, offset.high, _PAGE // binding.dtype.itemsize
+    if size is None or low is None or high is None or (low >= -reach and high < size + reach):
+        return start
+    before = b.add(start, lanes - 1)  # the place of the first lane that is inside, or more than all there are
+    inside = b.emit(f"icmp ult i64 {before.text}, {size + lanes - 1}", "i1")
+    return b.select(inside, start, literal(0, "i64"))
 
 
 def _load_every_other(b: Builder, binding: Binding, offset: Value, lanes: int, mask: Value | None) -> Value:

@@ -9,6 +9,7 @@ from tensorexpr import dtypes
 from tensorexpr.codegen.llvm import emit
 from tensorexpr.codegen.llvm.text.machine import Machine
 from tensorexpr.codegen.nest import LoopNest
+from tensorexpr.codegen.nest.parse import parse_nest
 from tensorexpr.ir import Index, Size, apply, const
 from tests.codegen.llvm.nests import buffer, loop, nest, read, run, write
 
@@ -61,3 +62,30 @@ def test_constants_beside_symbolic_strides_and_gathers_keep_their_place() -> Non
     made = nest([ids, x, y], [y], (loop("j", 3, loop("i", 4, write(y, [i, j], value), kind="vectorize"), kind="unroll"),), sizes=["n"])
     data, rows = np.arange(9 * 7, dtype=np.float32).reshape(9, 7), np.array([3, 0, 6, 3])
     np.testing.assert_array_equal(run(made, {"ids": rows, "X": data}, {"n": 7})["Y"], data[rows + 2, 1:4])
+
+
+AROUND = """main(Y, A)
+Y: parameter(f32[8192], written)
+A: parameter(f32[{size}])
+
+def kernel_0() -> Y:
+    for o in range(0, {count}):
+        for i in vectorize(range(0, 16)):
+            Y[o * 16 + i] = where({index} >= 0 and {index} < {size}, A[{index}], -1.0)
+"""
+
+
+@pytest.mark.parametrize("size", [3, 15, 16, 17, 1000])
+@pytest.mark.parametrize("index", ["o * 16 + i", "o * 16 + i - 3001", "4007 - o * 16 - i", "o * 16 + i - 8191", "o * 16 + i - 5"])
+def test_lanes_that_are_off_are_not_loaded_from_far_away(index: str, size: int) -> None:
+    rng = np.random.default_rng(0)
+    values = rng.standard_normal(size).astype(np.float32)
+    for count in (512, 8):  # pages away from the array, and never a page
+        made = parse_nest(AROUND.format(index=index, size=size, count=count))
+        places = eval(index, {}, {"o": np.arange(count)[:, None], "i": np.arange(16)}).ravel()
+        inside = (places >= 0) & (places < size)
+        far = bool((places < -1024).any() or (places > size + 1024).any())
+        assert not inside.any() or ("icmp ult i64" in emit(made, MACHINE)) == far
+        for before in (False, True):
+            found = run(made, {"A": values}, before=before)["Y"][: count * 16]
+            np.testing.assert_array_equal(found, np.where(inside, values[np.clip(places, 0, size - 1)], -1.0))
