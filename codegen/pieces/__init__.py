@@ -3,9 +3,7 @@
 Schedules look at pairs of definitions, so the time that they take grows faster than a program; and the layers of a model are the same
 computation under other names. A program of more than `MOST_WHOLE` definitions is therefore cut, after it is simplified:
 
-1. What nobody in the program reads, and what is far behind all that it reads, moves up to its last operand: the gradient of a layer's
-   weights stands with the gradient of the layer. What needs arguments alone and is read far behind moves down to its first reader: the
-   labels of a loss stand with the loss.
+1. What is only read far behind moves down to its first reader: the labels of a loss stand with the loss.
 2. It is cut where least is lost: at each place between `LEAST` and `MOST` definitions from the last cut one looks at the bytes that what is
    behind reads of what is in front. What a sum of products reads, or what is stored for others anyway, counts less: it would not be
    computed in the loops of its readers. The first of the cheapest places is taken, the last where all are alike. The look is local, so

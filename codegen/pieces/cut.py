@@ -68,28 +68,15 @@ def _size(definition: Definition) -> int:
 
 
 def _ordered(program: Program) -> list[Definition]:
-    """The definitions: one that nothing reads, or that is far behind what it reads, directly behind that; one that needs arguments alone,
-    and is read far behind it, directly before its reader."""
+    """The definitions: one that is only read far behind stands directly before its first reader."""
     readers: dict[str, list[int]] = {}
     for number, definition in enumerate(program.definitions):
         for name in reads(definition):
             readers.setdefault(name, []).append(number)
-    place: dict[str, int] = {}
-    keys, early = [], {*(item.name for item in program.inputs), *(item.name for item in program.constants)}
-    for number, definition in enumerate(program.definitions):
-        names = [name for name, _ in definition.results]
-        if early.issuperset(reads(definition)) and any(name in readers for name in names):
-            early.update(names)
-            keys.append(number)
-            continue
-        last = max((place[n] for n in reads(definition) if n in place), default=number)
-        key = last if readers.keys().isdisjoint(names) or number - last > MOST else number
-        place.update(dict.fromkeys(names, key))
-        keys.append(key)
+    keys = list(range(len(program.definitions)))
     for number, definition in reversed(list(enumerate(program.definitions))):
-        behind = [keys[reader] for name, _ in definition.results if name in early for reader in readers.get(name, ())]
-        if behind:
-            keys[number] = min(behind) if min(behind) - number > MOST else min(number, *behind)
+        first = min((keys[reader] for name, _ in definition.results for reader in readers.get(name, ())), default=number)
+        keys[number] = first if first - number > MOST else number
     return [program.definitions[number] for number in sorted(range(len(keys)), key=lambda number: (keys[number], number))]
 
 

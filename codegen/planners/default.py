@@ -358,7 +358,10 @@ def _share(s: Planned, table: dict[str, Define], reader: Define, name: str) -> b
             break
         depth += 1
         loops.append(outer[-1])
-    if depth == 0 or not _worth_sharing(s, reader, depth) or _is_costly(s, source) or _loses_lanes(s, source, depth):
+    if depth == 0 or not _worth_sharing(s, reader, depth) or _is_costly(s, source):
+        return False
+    alone = depth == len(source.axes) and (depth < len(reader.axes) or len(reader.axes) == 1)  # an element at a time
+    if alone and _loses_lanes(s, source):
         return False
     placed = {m.place.loop for m in s.state.placed_in(reader.name) if m.place is not None}
     # On a GPU the innermost loop is then a block's, whose threads run along the rows that are there, or a thread's own.
@@ -377,10 +380,10 @@ def _share(s: Planned, table: dict[str, Define], reader: Define, name: str) -> b
     return True
 
 
-def _loses_lanes(s: Planned, source: Define, depth: int) -> bool:
-    """Whether sums would be taken one by one along rows that lie apart, where lanes beside each other take them side by side: a vector
-    times a matrix."""
-    if s.target.is_gpu or depth < len(source.axes) or not has_reduction(source.value):
+def _loses_lanes(s: Planned, source: Define) -> bool:
+    """Whether sums that are taken one by one go along rows that lie apart, where lanes beside each other could take them side by side: a
+    vector times a matrix."""
+    if s.target.is_gpu or not has_reduction(source.value):
         return False
     summed = {a.index for n in walk(source.value) if isinstance(n, Reduce) for a in n.axes}
     shapes = s.state.program.types

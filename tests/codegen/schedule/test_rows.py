@@ -13,6 +13,7 @@ from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.codegen.planners.programs import rows as auto_rows
 from tensorexpr.codegen.schedule import Planned
 from tensorexpr.codegen.target import Target
+from tensorexpr.parse import parse_program
 from tensorexpr.records import replace
 from tests.codegen.programs import as_built, assert_means, plain, statements
 
@@ -246,3 +247,20 @@ return O, C
     (chain,) = auto_rows._chains(s, s.state.program.definitions[-1])
     assert chain.members == ("X",)
     assert_means(autoschedule(s.program))
+
+
+def test_a_vector_times_a_matrix_keeps_its_lanes_where_its_reader_takes_each_element_once():
+    """That sums are read one by one is no reason to take them so, down the columns of a matrix."""
+    s = autoschedule(
+        parse_program("""
+v: f32[64] = input()
+w: f32[64, 96] = input()
+z[j]: f32[96] = sum(v[k] * w[k, j] for k in range(64))
+y[j]: f32[96] = where(z[j] <= 1.0, 0.0, z[j] * z[j] + z[j])
+return z, y
+"""),
+        SMALL,
+    )
+    assert s.state.stage("z").place is None
+    assert s["z"].loops[-1].startswith("j") and s.state.stage("z").kind(s["z"].loops[-1]) == "vectorize"
+    assert_means(s)
