@@ -1,9 +1,10 @@
 """How much speed depends on how an operation is written: time per unit of work of a variant over that of its base.
 
 Rows are workloads of the benchmark's table and samples of the library (in a checkout), each in the variants of
-`tensorexpr.benchmarks.samples.variants`, forward and gradient. Base and variant are timed in turns on the same values. Where a variant
-says the same mathematics the unit of work is the base's (a leading axis of two: twice); else the larger one of what its operations and
-bytes are over those of the base, counted from the programs as they are written.
+`tensorexpr.benchmarks.samples.variants`, and operations that are written in several ways (`samples.written`), forward and gradient. Base
+and variant are timed in turns on the same values. Where a variant says the same mathematics the unit of work is the base's (a leading
+axis of two: twice); else the larger one of what its operations and bytes are over those of the base, counted from the programs as they
+are written.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tensorexpr.benchmarks.harness import Effort, arrays_of, difference, interle
 from tensorexpr.benchmarks.measures.journal import Journal, Run
 from tensorexpr.benchmarks.measures.report import WORST, Report, distribution, failures, milliseconds, others
 from tensorexpr.benchmarks.measures.worker import Request
-from tensorexpr.benchmarks.samples import growth, library, variants
+from tensorexpr.benchmarks.samples import growth, library, variants, written
 from tensorexpr.benchmarks.samples.sample import Sample, Traced, sample_of
 from tensorexpr.errors import ArgumentError
 
@@ -31,16 +32,22 @@ NEVER = 1.5
 """What no variant of closed sizes may take."""
 BYTES, OPERATIONS = 4 << 20, 10**8
 """How large samples of the library are made."""
-TABLE, LIBRARY = "table: ", "library: "
+TABLE, LIBRARY, WRITTEN = "table: ", "library: ", "written: "
 BASE, VARIANT = "base", "variant"
 
 
 def rows(request: Request) -> list[str]:
-    """Every workload by every rule, in both directions; those of the library behind those of the table."""
+    """What is written in several ways, and every workload by every rule, in both directions; those of the library last."""
     names = [(TABLE + spec.name, spec.differentiable) for spec in workloads.specs()]
     with contextlib.suppress(ArgumentError):  # an installed package has the table alone
         names += [(LIBRARY + sample.name, sample.differentiable) for sample in library.library(request.measure)]
-    return [
+    several = [
+        f"{WRITTEN}{family} | {way} | {direction}"
+        for family, (_, ways) in written.FAMILIES.items()
+        for way in list(ways)[1:]
+        for direction in ("forward", "gradient")
+    ]
+    return several + [
         f"{name} | {rule} | {direction}"
         for name, differentiable in names
         for rule in variants.RULES
@@ -52,6 +59,9 @@ def rows(request: Request) -> list[str]:
 def measured(key: str, request: Request) -> Run:
     """Seconds of base and variant, and by how much the work grew; "lacking" where the rule does not apply."""
     name, rule, direction = key.split(" | ")[:3]
+    if name.startswith(WRITTEN):
+        ways = written.samples(name.removeprefix(WRITTEN))
+        return compared(next(iter(ways.values())), variants.Variant(ways[rule].traced()), direction == "gradient", request)
     sample = _sample(name, request)
     if sample is None:
         return {"lacking": "the sample cannot be made large"}
@@ -137,7 +147,7 @@ def report(journal: Journal, keys: Sequence[str], options: Any) -> Report:
     quoted = journal.quoted()
     found = {key: ratio for key in keys if (ratio := slower(quoted[key])) is not None}
     lines = []
-    for group in (TABLE, LIBRARY):
+    for group in (WRITTEN, TABLE, LIBRARY):
         own = {key: ratio for key, ratio in found.items() if key.startswith(group)}
         for what, is_open, bar in (("fixed sizes", False, FIXED_BAR), ("open sizes", True, OPEN_BAR)):
             values = [ratio for key, ratio in own.items() if (key.split(" | ")[1] in variants.OPEN) == is_open]

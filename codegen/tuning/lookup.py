@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tensorexpr.algebra import (
     with_narrow_sums,
+    with_products_apart,
     with_recurrences,
     with_sent_values,
     with_slices,
@@ -59,7 +60,7 @@ def simplified(program: Program, target: Target) -> Program:
     found = found if chosen is found else simplify(chosen)
     shaped = with_plain_shapes(found)
     found = with_sums_by_place(with_sums_by_key(found if shaped is found else simplify(shaped)))
-    return with_slices(with_sent_values(with_recurrences(with_narrow_sums(found))))
+    return with_slices(with_products_apart(with_sent_values(with_recurrences(with_narrow_sums(found)))))
 
 
 def calls_digest(schedule: Planned) -> str:

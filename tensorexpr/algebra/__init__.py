@@ -5,8 +5,8 @@ The passes here change how much is computed, on simplified programs and before s
 no formulas: `sharing` asks the integer sets which terms many results have in common, `tables` makes running tables of them, `monoids`
 says what is carried, `counts` whether it pays, `recurrences` is the pass. Nothing is ever subtracted from what was added. `sums` carries
 sums of narrow numbers in the types that a machine adds them in, `keyed` sends points to their keys, `slices` makes tensors of the parts of
-one that products read apart, `carries` takes combiners apart whose components are sums and maxima, `logarithms` makes quotients of
-exponentials of their sums.
+one that products read apart, `products` of products that are added up, `carries` takes combiners apart whose components are sums and
+maxima, `logarithms` makes quotients of exponentials of their sums.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tensorexpr.algebra.keyed.masks import without_masks
 from tensorexpr.algebra.keyed.places import with_sums_by_place
 from tensorexpr.algebra.keyed.sent import with_sent_values
 from tensorexpr.algebra.logarithms import without_logarithms
+from tensorexpr.algebra.products import with_products_apart
 from tensorexpr.algebra.recurrences import share_terms, with_recurrences
 from tensorexpr.algebra.slices import with_slices
 from tensorexpr.algebra.sums import with_narrow_sums
@@ -24,6 +25,7 @@ from tensorexpr.algebra.sums import with_narrow_sums
 __all__ = [
     "share_terms",
     "with_narrow_sums",
+    "with_products_apart",
     "with_recurrences",
     "with_sent_values",
     "with_slices",

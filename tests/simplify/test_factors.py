@@ -57,7 +57,7 @@ def test_a_product_of_three_matrices_is_two_products() -> None:
     for dtype, options in (("f64", DERIVED), ("f32", Options(reassociate=True)), ("i32", Options())):
         program = parse_program(CHAIN.format(dtype, 64))
         apart = factor_sums(program, options)
-        assert print_program(apart).splitlines()[-2].endswith("sum(c[p, j] * sum(a[q, i] * b[p, i] for i in range(64)) for p in range(64))")
+        assert print_program(apart).splitlines()[-2].endswith("sum(a[q, i] * sum(b[p, i] * c[p, j] for p in range(64)) for i in range(64))")
         assert cost_of(program).operations == 3 * 64**4
         assert cost_of(apart).operations == cost_of(simplify(apart)).operations == 4 * 64**3
     program = parse_program(CHAIN.format("i32", 64))

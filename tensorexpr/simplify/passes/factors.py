@@ -21,19 +21,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from math import inf, prod
+from typing import TypeGuard
 
-from tensorexpr.ir import Access, Apply, Axis, Const, Define, Definition, Expr, Program, Reduce, Scatter, TensorType, apply
+from tensorexpr.ir import Access, Apply, Axis, Const, Define, Definition, Expr, Index, Program, Reduce, Scatter, TensorType, apply
 from tensorexpr.records import replace
 from tensorexpr.simplify.options import Options
 from tensorexpr.simplify.passes.amounts import lengths
 from tensorexpr.simplify.passes.definitions import with_definitions
 from tensorexpr.simplify.passes.terms import bytes_of_ends, pays_alone, term_of
-from tensorexpr.traversal import children, free_names, map_children, walk
+from tensorexpr.traversal import bound_names, children, free_names, map_children, substitute, walk
 
 GAIN = 1.5
 """How many times fewer operations there are at least: what a nested sum costs beside one that is taken in one go."""
 
 
+ALONG = 0.05
+"""What a sum along the rows of a factor is taken to cost more: of orders that cost about alike the one is taken in which results lie side
+by side."""
 DIVISION = 4
 """Operations that a division costs, as `Op.cost` has it."""
 FUNCTION = 12
@@ -67,16 +71,60 @@ def _with_factors(node: Expr, axes: tuple[Axis, ...], types: Mapping[str, Tensor
         return node
     inner = (*axes, *node.axes) if isinstance(node, Reduce) else axes
     node = map_children(node, lambda child: _with_factors(child, inner, types, floats, ends))
-    if isinstance(node, Reduce) and node.combiner.name == "sum" and node.combiner.is_builtin and node.where is None:
-        exact = node.dtype.is_integer or (floats and node.dtype.bits >= 32)
-        node = _joined(node) if exact else node
-        if exact and all(map(_has_points, node.axes)):
-            return _apart(node, axes, types, ends)
+    exact = node.dtype.is_integer or (floats and node.dtype.is_float and node.dtype.bits >= 32)
+    if exact and _is_sum(node):
+        node = _joined(node)
+        if all(map(_has_points, node.axes)):
+            return _in_one_order(node, axes, types, ends) or _apart(node, axes, types, ends)
+    if exact and isinstance(node, Apply) and node.op.name in ("add", "sub"):
+        return _with_common_factor(node) or node
     return node
 
 
+def _is_sum(node: Expr) -> TypeGuard[Reduce]:
+    return isinstance(node, Reduce) and node.combiner.name == "sum" and node.combiner.is_builtin and node.where is None
+
+
+def _in_one_order(node: Reduce, axes: tuple[Axis, ...], types: Mapping[str, TensorType], ends: float) -> Expr | None:
+    """sum(a * sum(b for j) for k) as the sum over both is taken apart, so that one formula has one order of sums; None where it is not."""
+    factors, divisors = _factors(node.values[0])
+    inner = [e for e in factors if _is_sum(e)]
+    if len(inner) != 1 or divisors or not all(map(_has_points, inner[0].axes)):
+        return None
+    own = {a.index for a in inner[0].axes}
+    rest = [e for e in factors if e is not inner[0]]
+    if not rest or any(not own.isdisjoint((*free_names(e), *bound_names(e))) for e in rest):
+        return None
+    value = _product([*rest, inner[0].values[0]])
+    assert value is not None
+    whole = replace(node, axes=(*node.axes, *inner[0].axes), values=(value,))
+    found = _apart(whole, axes, types, ends)
+    return None if found is whole or isinstance(found, Apply) else node if found == node else found
+
+
+def _with_common_factor(node: Apply) -> Expr | None:
+    """x * sum(a * b for k) + x * sum(a * c for k) -> x * sum(a * (b + c) for k); None where nothing in two sums is the same"""
+    sides = [_factors(side) for side in node.args]
+    sums = [[e for e in factors if _is_sum(e)] for factors, _ in sides]
+    if any(len(found) != 1 for found in sums) or sides[0][1] != sides[1][1]:
+        return None
+    one, other = sums[0][0], sums[1][0]
+    around = [[e for e in factors if not _is_sum(e)] for factors, _ in sides]
+    if around[0] != around[1] or [(a.start, a.stop) for a in one.axes] != [(a.start, a.stop) for a in other.axes]:
+        return None
+    names: dict[str, Expr] = {b.index: Index(a.index) for a, b in zip(one.axes, other.axes, strict=True)}
+    (mine, below), (theirs, below_theirs) = _factors(one.values[0]), _factors(substitute(other.values[0], names))
+    common = [e for e in mine if e in theirs]
+    rest = [_product([e for e in part if e not in common]) for part in (mine, theirs)]
+    if not common or rest[0] is None or rest[1] is None or below or below_theirs or len(set(mine)) < len(mine):
+        return None
+    value = _product([*common, apply(node.op.name, rest[0], rest[1])])
+    assert value is not None
+    return _quotient([*around[0], replace(one, values=(value,))], sides[0][1], one)
+
+
 def _joined(node: Reduce) -> Reduce:
-    """sum(sum(e for k in range(n)) for i) -> sum(e for k in range(n) for i), where the bounds of k do not depend on i"""
+    """sum(sum(e for k in range(n)) for i) -> sum(e for i for k in range(n)), where the bounds of k do not depend on i"""
     inner = node.values[0]
     if not isinstance(inner, Reduce) or inner.combiner.name != "sum" or not inner.combiner.is_builtin or inner.where is not None:
         return node
@@ -85,7 +133,7 @@ def _joined(node: Reduce) -> Reduce:
         return node  # it is the same for several of its turns
     if any(not own.isdisjoint(free_names(bound)) for axis in inner.axes for bound in (axis.start, axis.stop)):
         return node
-    return replace(node, axes=(*inner.axes, *node.axes), values=inner.values)
+    return replace(node, axes=(*node.axes, *inner.axes), values=inner.values)
 
 
 def _has_points(axis: Axis) -> bool:
@@ -106,13 +154,16 @@ def _apart(node: Reduce, around: tuple[Axis, ...], types: Mapping[str, TensorTyp
         best: tuple[float, Axis] | None = None
         for axis in axes:
             depending = {n for e in (*factors, *divisors) if axis.index in free_names(e) for n in free_names(e)}
-            if not depending or (loops <= depending and _pair(factors, extents) * GAIN <= _points(loops, extents)):
+            if not depending:
                 continue
             (inside, outside), (inside_below, outside_below) = _parted(factors, axis.index), _parted(divisors, axis.index)
             after = _points(depending, extents) * _operations(inside, inside_below)
             after += _points(loops - {axis.index}, extents) * _operations([*outside, node], outside_below)
-            if GAIN * after <= total and (best is None or after < best[0]):
-                best = (after, axis)
+            if loops <= depending and _pair(factors, extents) + _points(loops, extents) * (len(factors) - 2) < after:
+                continue
+            weighted = after * (1 + ALONG * sum(_is_along(e, axis.index) for e in inside))
+            if GAIN * after <= total and (best is None or weighted < best[0]):
+                best = (weighted, axis)
         if best is None:
             break
         axis = best[1]
@@ -163,6 +214,11 @@ def _pair(factors: Sequence[Expr], extents: Mapping[str, float]) -> float:
 
 def _points(names: set[str], extents: Mapping[str, float]) -> float:
     return prod(extents.get(name, 1.0) for name in sorted(names))
+
+
+def _is_along(factor: Expr, name: str) -> bool:
+    """Whether an index goes along the rows of a tensor."""
+    return isinstance(factor, Access) and bool(factor.indices) and factor.indices[-1] == Index(name)
 
 
 def _parted(factors: Sequence[Expr], name: str) -> tuple[list[Expr], list[Expr]]:

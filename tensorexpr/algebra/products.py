@@ -1,0 +1,67 @@
+"""Several products that one definition adds up are definitions of their own.
+
+    y[i, j] = tanh(sum(x[i, k] * w[k, j] for k) + sum(h[i, k] * u[k, j] for k))
+    -->   p[i, j] = sum(x[i, k] * w[k, j] for k);  q[i, j] = sum(h[i, k] * u[k, j] for k);  y[i, j] = tanh(p[i, j] + q[i, j])
+
+A tile of registers, and the panels that operands are copied into, are those of one product. An element more that is stored and loaded is
+little beside a sum of many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from tensorexpr.algebra.keyed.keys import evaluated
+from tensorexpr.ir import Access, Apply, Define, Definition, Expr, Index, Program, Reduce
+from tensorexpr.records import replace
+from tensorexpr.simplify.passes.amounts import cost
+from tensorexpr.simplify.passes.terms import STORED
+from tensorexpr.traversal import bottom_up, free_names, fresh_name, walk
+
+
+def with_products_apart(program: Program) -> Program:
+    """The program with definitions of the products that others add up.
+
+    Requires: a simplified program. Ensures: every value is kept bit for bit.
+    """
+    taken = {*program.types, *program.sizes, *(n for d in program.definitions for n, _ in d.results)}
+    definitions: list[Definition] = []
+    for d in program.definitions:
+        products = _products(d) if isinstance(d, Define) else []
+        if isinstance(d, Define) and len(products) > 1:
+            found: dict[Expr, Expr] = {}
+            for e in products:
+                one = Define(fresh_name(f"{d.name}_product", taken), d.axes, e, d.location)
+                definitions.append(one)
+                found[e] = Access(one.name, tuple(Index(a.index) for a in d.axes), e.dtype)
+            d = replace(d, value=bottom_up(d.value, partial(_put, found)))
+        definitions.append(d)
+    return program if len(definitions) == len(program.definitions) else replace(program, definitions=tuple(definitions))
+
+
+def _products(d: Define) -> list[Expr]:
+    """The products of matrices that are computed for each element of a definition, each once."""
+    axes = {a.index for a in d.axes}
+    nodes = list(walk(d.value))
+    if sum(isinstance(e, Reduce) for e in nodes) < 2 or any(isinstance(e, Apply) and e.op.name == "recompute" for e in nodes):
+        return []
+    return list(dict.fromkeys(e for e in evaluated(d.value) if isinstance(e, Reduce) and _is_product(e, axes)))
+
+
+def _is_product(e: Reduce, axes: set[str]) -> bool:
+    """Whether each element is a long sum of its own, of factors which do not depend on all indices: they are read again and again."""
+    value = e.values[0]
+    if (
+        e.combiner.name != "sum"
+        or not e.combiner.is_builtin
+        or not e.dtype.is_float
+        or not isinstance(value, Apply)
+        or value.op.name != "mul"
+    ):
+        return False
+    return axes <= set(free_names(e)) and cost(e) >= STORED and all(not axes <= set(free_names(factor)) for factor in value.args)
+
+
+def _put(found: Mapping[Expr, Expr], e: Expr) -> Expr:
+    return found.get(e, e)

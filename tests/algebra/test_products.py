@@ -1,0 +1,53 @@
+"""Products that one definition adds up are definitions: the same bits, each with a tile of its own."""
+
+import numpy as np
+import pytest
+
+from tensorexpr.algebra import with_products_apart
+from tensorexpr.interpret import evaluate_program
+from tensorexpr.ir import Define, Reduce
+from tensorexpr.parse import parse_program
+from tensorexpr.simplify import simplify
+from tensorexpr.traversal import walk
+from tensorexpr.verify import verify
+from tests.random_programs import random_inputs, random_program, random_sizes
+from tests.seeds import share_of
+
+INPUTS = "x: f32[6, 70] = input()\nw: f32[70, 9] = input()\nh: f32[6, 40] = input()\nu: f32[40, 9] = input()\n"
+FIRST, SECOND = "sum(x[i, k] * w[k, j] for k in range(70))", "sum(h[i, r] * u[r, j] for r in range(40))"
+STAYS = {
+    "one product": f"y[i, j]: f32[6, 9] = tanh({FIRST}) + h[i, j]\nreturn y\n",
+    "a short sum": f"y[i, j]: f32[6, 9] = {FIRST} + sum(h[i, r] * u[r, j] for r in range(4))\nreturn y\n",
+    "under a condition": f"y[i, j]: f32[6, 9] = where(i > j, {FIRST}, {SECOND})\nreturn y\n",
+    "sums of rows": f"y[i, j]: f32[6, 9] = {FIRST} + sum(x[i, k] * x[i, k] for k in range(70))\nreturn y\n",
+}
+
+
+def test_products_that_are_added_up_are_definitions() -> None:
+    program = simplify(parse_program(f"{INPUTS}y[i, j]: f32[6, 9] = tanh({FIRST} + {SECOND} * 2.0)\nreturn y\n"))
+    found = with_products_apart(program)
+    verify(found)
+    assert [sum(isinstance(n, Reduce) for n in walk(d.value)) for d in found.definitions if isinstance(d, Define)] == [1, 1, 0]
+    inputs = random_inputs(program, 0)
+    np.testing.assert_array_equal(evaluate_program(program, inputs)["y"], evaluate_program(found, inputs)["y"])
+
+
+@pytest.mark.parametrize("name", STAYS)
+def test_other_sums_stay_where_they_are(name: str) -> None:
+    program = simplify(parse_program(INPUTS + STAYS[name]))
+    assert with_products_apart(program) is program
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_random_programs_keep_their_bits(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tensorexpr.algebra.products.STORED", 2)
+    for seed in share_of(range(95000 + 100 * block, 95000 + 100 * block + 60)):
+        program = simplify(random_program(seed))
+        found = with_products_apart(program)
+        if found is not program:
+            sizes = random_sizes(program, seed)
+            inputs = random_inputs(program, seed, sizes=sizes)
+            verify(found)
+            expected = evaluate_program(program, inputs, sizes)
+            for name, value in evaluate_program(found, inputs, sizes).items():
+                np.testing.assert_array_equal(value, expected[name], err_msg=f"seed {seed}")
