@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from math import prod
 
 from tensorexpr.codegen.auto.candidate import Candidate
 from tensorexpr.codegen.auto.tiles.sketch import Level, Packed, Tile
-from tensorexpr.codegen.auto.tiles.survey import DATA, SUM, Survey
+from tensorexpr.codegen.auto.tiles.survey import DATA, SUM, WINDOW, Survey
 from tensorexpr.codegen.llvm.text.machine import host
 from tensorexpr.codegen.lowering.context.arithmetic import constant, sub
 from tensorexpr.codegen.nest import Alloc, For, If, LoopNest
@@ -17,7 +17,7 @@ from tensorexpr.codegen.rewrites.expressions import expressions_in
 from tensorexpr.codegen.rewrites.names import fresh
 from tensorexpr.codegen.rewrites.paths import around, walk_block, walk_kernel, walk_nest
 from tensorexpr.errors import ScheduleError
-from tensorexpr.ir import Apply
+from tensorexpr.ir import Apply, Expr, conjunction, conjuncts
 from tensorexpr.records import replace
 from tensorexpr.traversal import free_names, tensors_read, walk
 
@@ -265,6 +265,25 @@ def bordered(candidate: Candidate, kernel: int, judge: Callable[[LoopNest, int],
     """The candidate with its loops cut where tests inside change, as long as that is faster, and its time: between borders nothing is
     asked."""
     time = judge(candidate.nest, kernel)
+    for name, test in _asked_of_all(candidate, kernel).items():
+        try:
+            one = candidate.then("partition", name, None, test)
+        except ScheduleError:
+            continue
+        took = judge(one.nest, kernel)
+        if took * GAIN < time:
+            candidate, time = one, took
+    for name, blocks in _asking_copies(candidate, kernel).items():
+        one = candidate
+        try:
+            for block in blocks:
+                one = one.then("partition", block)
+            one = one.then("simplify").then("unroll", name)  # pieces of one block are no loops
+        except ScheduleError:
+            continue
+        took = judge(one.nest, kernel)
+        if took * GAIN < time:
+            candidate, time = one, took
     inner = {s.index for _, s in walk_kernel(candidate.nest, kernel) if isinstance(s, For) and s.kind != "serial"}
     for name in dict.fromkeys(x for order in _paths(candidate.nest, kernel) for x in order if x not in inner):
         if not any(_is_asked(s) for _, s in walk_kernel(candidate.nest, kernel) if isinstance(s, For) and s.index == name):
@@ -279,6 +298,64 @@ def bordered(candidate: Candidate, kernel: int, judge: Callable[[LoopNest, int],
         if took * GAIN < time:
             candidate, time = one, took
     return candidate, time
+
+
+MOST_COPIES = 64
+"""Copies of a statement that windows at borders may make of it: as many registers are multiplied one after the other (`choose.MOST_WRITTEN`
+is what LLVM's time allows of all)."""
+
+
+def _asked_of_all(candidate: Candidate, kernel: int) -> dict[str, Expr]:
+    """What choices inside of copies, and of a short loop around them, ask of loops around all of these: it may be asked in front."""
+    found: dict[str, Expr] = {}
+    todo = [s for s in candidate.nest.kernels[kernel].body]
+    while todo:
+        s = todo.pop()
+        if isinstance(s, Alloc | For) and not (isinstance(s, For) and _copies(s) <= MOST_COPIES):
+            todo += s.body
+        elif isinstance(s, If):
+            todo += (*s.then, *s.otherwise)
+        elif isinstance(s, For):
+            own = {s.index, *(x.index for _, x in walk_block(s.body) if isinstance(x, For))}
+            tests = [test for test in _choices_in(s) if own.isdisjoint(free_names(test)) and free_names(test) and not tensors_read(test)]
+            if tests:
+                found.setdefault(s.index, conjunction(list(dict.fromkeys(tests))))
+    return found
+
+
+def _copies(s: For) -> int:
+    """Copies of a statement in a loop that is written out, with all loops in it but lanes; too many where that is not known."""
+    inner = [s, *(x for _, x in walk_block(s.body) if isinstance(x, For))]
+    return prod(constant(sub(x.stop, x.start)) or MOST_COPIES + 1 for x in inner if x.kind != "vectorize")
+
+
+def _choices_in(s: For) -> Iterator[Expr]:
+    """What choices in a loop ask, one by one."""
+    asked = (n.args[0] for e in expressions_in(s.body) for n in walk(e) if isinstance(n, Apply) and n.op.name == "where")
+    return (test for condition in asked for test in conjuncts(condition))
+
+
+def _asking_copies(candidate: Candidate, kernel: int) -> dict[str, tuple[str, ...]]:
+    """Short loops right around copies in which choices hang on their own index, on those of copies, and of the loops over blocks of these,
+    which are given: with the blocks at borders apart and the loop written out as well, each copy knows what it takes."""
+    found: dict[str, tuple[str, ...]] = {}
+    for path, s in walk_kernel(candidate.nest, kernel):
+        if (
+            not isinstance(s, For)
+            or s.kind != "serial"
+            or not 1 < (constant(sub(s.stop, s.start)) or 0) <= WINDOW
+            or _copies(s) > MOST_COPIES
+        ):
+            continue
+        inner = [x for _, x in walk_block(s.body) if isinstance(x, For)]
+        copied = {x.index for x in inner if x.kind == "unroll"}
+        asked = [
+            names for test in _choices_in(s) if s.index in (names := {*free_names(test)}) and copied & names and not tensors_read(test)
+        ]
+        if asked and not any(x.kind == "serial" for x in inner):
+            others = {n for names in asked for n in names} - {s.index, *copied}
+            found.setdefault(s.index, tuple(x.index for x in around(candidate.nest, path).loops if x.index in others))
+    return found
 
 
 def _is_asked(s: For) -> bool:

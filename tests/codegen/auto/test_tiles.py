@@ -92,6 +92,15 @@ y[i]: f32[9] = sum(exp(A[i, k] - m[i]) for k in range(133))
 return y
 """,
     "border of zeros": window("n, c, p + r - 1, q + s - 1", "p + r >= 1 and p + r < 10 and q + s >= 1 and q + s < 24"),
+    "border of zeros, many filters": """
+x: f32[2, 16, 9, 30] = input()
+w: f32[32, 16, 3, 3] = input()
+y[n, k, p, q]: f32[2, 32, 9, 30] = sum(
+    w[k, c, r, s] * where(p + r >= 1 and p + r < 10 and q + s >= 1 and q + s < 31, x[n, c, p + r - 1, q + s - 1], 0.0)
+    for c in range(16) for r in range(3) for s in range(3)
+)
+return y
+""",
     "border that is gone around": window("n, c, (p + r + 8) % 9, (q + s + 22) % 23"),
     "border that is held": window("n, c, minimum(maximum(p + r - 1, 0), 8), minimum(maximum(q + s - 1, 0), 22)"),
     "gradient of a window": """
@@ -201,6 +210,15 @@ def of_text(name: str) -> tuple[Kept, Candidate]:
     sizes = ({"n": 5, "m": 77}, {"n": 1, "m": 3}, {"n": 0, "m": 9}) if name == "open sizes" else ()
     kept = Kept.of_text(TEXTS[name], *sizes, exact=name != "rows" and "term" not in name)
     return kept, every_kernel(Candidate(kept.nest))
+
+
+def test_borders_of_windows_are_asked_in_front_of_copies() -> None:
+    """What is asked of rows stands in front of the copies, and the window along a row is written out: copies know whether they are at a
+    border."""
+    text = print_nest(of_text("border of zeros, many filters")[1].nest)
+    assert "s" in re.findall(r"for (\w+) in unroll", text), text
+    for condition in re.findall(r"where\((.*?),\s", " ".join(text.split())):
+        assert not {"p", "r"} & set(re.findall(r"\w+", condition)), text
 
 
 @pytest.mark.parametrize("name", TEXTS)
