@@ -64,6 +64,7 @@ class Look:
     def made(self, finish: Callable[[Stages], Made], ahead: Callable[[LoopNest], None]) -> Made:
         """What `finish` makes of the stages: of the first form for which it can be done, which is the one that is shown from now on.
         `ahead` is told of parts of the nest as they come."""
+        made: Made
         stages, made = self._make(finish, self.failure is not None, ahead)
         self.stages = stages
         self.failure = self.failure or self.stages.failure

@@ -99,7 +99,7 @@ def extent_value(expr: Expr, sizes: Mapping[str, int]) -> int:
     if not isinstance(expr, Apply) or expr.op.name not in _WHOLE or expr.dtype is not dtypes.int64:
         with np.errstate(all="ignore"):
             return int(_Machine(sizes, {}).compile(expr, "")({}))
-    found = _WHOLE[expr.op.name](*(extent_value(arg, sizes) for arg in expr.args))
+    found: int = _WHOLE[expr.op.name](*(extent_value(arg, sizes) for arg in expr.args))
     if not dtypes.int64.least <= found <= dtypes.int64.greatest:
         at = ", ".join(f"{name} = {sizes[name]}" for name in size_names(expr))
         raise _argument_error(f"expected extents that int64 holds, got {found}{f' at {at}' if at else ''}", print_expr(expr))

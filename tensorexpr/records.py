@@ -74,7 +74,7 @@ def record(cls: type | None = None, *, frozen: bool = True, eq: bool = True, slo
 
 def fields(of: object) -> tuple[Field, ...]:
     """The fields of a record or of its class, in order, inherited ones first."""
-    return tuple(of.__record_fields__.values())  # type: ignore[attr-defined]
+    return tuple(of.__record_fields__.values())  # type: ignore[attr-defined]  # @record puts it there
 
 
 def replace(instance: Record, /, **changes: Any) -> Record:

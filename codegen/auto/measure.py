@@ -316,7 +316,7 @@ done:
         def run(a: int, b: int, n: int) -> None:
             function(a, b, n)
 
-        run.owner = module  # type: ignore[attr-defined]
+        run.owner = module  # type: ignore[attr-defined]  # functions take attributes
         return run
 
     def _through(self, part: np.ndarray, kind: str) -> float:

@@ -131,7 +131,7 @@ _POINTER = ctypes.c_void_p
 
 
 def _address_by_field(array: np.ndarray) -> int:
-    return _POINTER.from_address(id(array) + _HEADER).value  # type: ignore[return-value]
+    return _POINTER.from_address(id(array) + _HEADER).value  # type: ignore[return-value]  # no pointer of an array is None
 
 
 def _address_by_attribute(array: np.ndarray) -> int:
@@ -388,7 +388,7 @@ def overlap(a: np.ndarray, b: np.ndarray) -> bool:
     if not np.may_share_memory(a, b):
         return False
     try:
-        return np.shares_memory(a, b, max_work=_OVERLAP_WORK)  # type: ignore[arg-type]
+        return np.shares_memory(a, b, max_work=_OVERLAP_WORK)  # type: ignore[arg-type]  # NumPy's stubs know no int above 1
     except np.exceptions.TooHardError:
         return True
 

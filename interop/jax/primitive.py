@@ -130,7 +130,7 @@ class Call:
 
         one.__name__ = one.__qualname__ = self.operator.name
         # JAX looks for what made a NaN by calling the functions in a program one by one, and ends where it meets this mark.
-        one._apply_primitive = True  # type: ignore[attr-defined]
+        one._apply_primitive = True  # type: ignore[attr-defined]  # functions take attributes
         return jax.jit(one)
 
 

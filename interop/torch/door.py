@@ -217,7 +217,7 @@ def _entered(door: Door) -> Callable[..., Any]:
         torch.compiler.allow_in_graph(in_graph)
         return True
 
-    known._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    known._dynamo_marked_constant = True  # type: ignore[attr-defined]  # functions take attributes
     traced = torch.compiler.is_dynamo_compiling
 
     def f(*arguments: Any, **keywords: Any) -> Any:

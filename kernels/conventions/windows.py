@@ -21,7 +21,7 @@ TAPS = {1: ("r",), 2: ("r", "s"), 3: ("q", "r", "s")}
 
 def named(body: Callable[..., Any], *names: str) -> Callable[..., Any]:
     """`body` of `*indices` with names for them, which programs print."""
-    body.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    body.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # functions take attributes
         [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
     )
     return body

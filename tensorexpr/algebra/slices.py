@@ -61,7 +61,9 @@ def with_slices(program: Program) -> Program:
                 moved[one.owner, one.access] = _moved(one.access, box, own[box].name)
     if not moved:
         return program
-    definitions: list[Definition] = [part for i in (*program.inputs, *program.constants) for part in made.get(i.name, {}).values()]
+    definitions: list[Definition] = [
+        part for n in (*(i.name for i in program.inputs), *(c.name for c in program.constants)) for part in made.get(n, {}).values()
+    ]
     for d in program.definitions:
         if isinstance(d, Define):
             d = replace(d, value=bottom_up(d.value, partial(_put, moved, d.name)))

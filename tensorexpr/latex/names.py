@@ -30,7 +30,8 @@ def symbol(name: str, index: bool = False) -> str:
     parts = [part for part in name.split("_") if part]
     if not parts:
         return _upright(name)
-    stem, digits = re.fullmatch(r"(.*?)(\d*)", parts[0]).groups()  # type: ignore[union-attr]
+    stem = re.sub(r"\d*$", "", parts[0])
+    digits = parts[0][len(stem) :]
     base, marks = _letter(stem or parts[0], index), [digits] if stem and digits else []
     words = [stem or parts[0]]
     for part in parts[1:]:

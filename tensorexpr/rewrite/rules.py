@@ -31,7 +31,7 @@ def on(*heads: str) -> Callable[[Rule], Rule]:
     """Marks a rule with the nodes it applies to: names of operations, or "cast", "reduce", "access"; none for all operations."""
 
     def mark(rule: Rule) -> Rule:
-        rule.heads = heads  # type: ignore[attr-defined]
+        rule.heads = heads  # type: ignore[attr-defined]  # functions take attributes
         return rule
 
     return mark

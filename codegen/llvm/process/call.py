@@ -125,7 +125,7 @@ def _native_base() -> type | None:
     make = ctypes.pythonapi.PyType_FromSpec
     make.argtypes, make.restype = [ctypes.c_void_p], ctypes.py_object
     made: type = make(ctypes.byref(spec))
-    made._spec = (spec, slots, members)  # type: ignore[attr-defined]
+    made._spec = (spec, slots, members)  # type: ignore[attr-defined]  # types take attributes
     return made if made.__basicsize__ == _HEADER + 16 and made.__flags__ & _HAS_VECTORCALL else None
 
 

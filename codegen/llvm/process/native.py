@@ -119,7 +119,7 @@ class NativeFunction:
                 status = function(pack(*pointers, *constants), extents, workspace, error)
             return None if not status or error is None else (status - 1, error[0], error[1])
 
-        run.owner = self  # type: ignore[attr-defined]
+        run.owner = self  # type: ignore[attr-defined]  # functions take attributes
         return run
 
 

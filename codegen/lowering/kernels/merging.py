@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import accumulate
+from typing import Any
 
 from tensorexpr.codegen.lowering.kernels.tiles import resolved
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, Kernel, Stmt, Store
@@ -46,9 +47,9 @@ def merged(kernels: Sequence[Kernel], definitions: Sequence[range]) -> list[Kern
     for members, _ in groups:
         taken, block = max((_gathered(found, members), _gathered(found, members[::-1])), key=lambda made: len(made[0]))
         if len(taken) > 1:
-            numbers = [k for one in sorted(taken, key=lambda one: one.start) for k in one]
-            names = dict.fromkeys(found[k].name for k in numbers)
-            for k in numbers:
+            joined = [k for one in sorted(taken, key=lambda one: one.start) for k in one]
+            names = dict.fromkeys(found[k].name for k in joined)
+            for k in joined:
                 found[k] = Kernel(found[k].name, ())
             found[taken[0].start] = Kernel(" ".join(names), block)
     return found
@@ -77,6 +78,7 @@ def _values(block: Block, numbers: dict[Hashable, int]) -> frozenset[int]:
 
     def _visit(e: Expr, loops: Mapping[str, Hashable]) -> tuple[int, int]:
         parts = [visit(child, loops) for child in children(e)]
+        key: Any
         cost, key = sum(cost for cost, _ in parts), (type(e).__name__, str(e.dtype), *(number for _, number in parts))
         match e:
             case Index():

@@ -18,7 +18,8 @@ from tensorexpr.codegen.lowering.context.guards import Kept
 from tensorexpr.codegen.lowering.context.rests import Rest
 from tensorexpr.codegen.lowering.context.scope import Scope
 from tensorexpr.codegen.lowering.context.tasks import Names, Pending, Task
-from tensorexpr.codegen.lowering.stage.caching import DECLARED, Ends, Source, with_tiles
+from tensorexpr.codegen.lowering.stage.boxes import Source
+from tensorexpr.codegen.lowering.stage.caching import DECLARED, Ends, with_tiles
 from tensorexpr.codegen.lowering.stage.joining import joined
 from tensorexpr.codegen.lowering.stage.panels import panel_of, says_inside
 from tensorexpr.codegen.lowering.stage.reductions import Reductions

@@ -93,7 +93,8 @@ def _depend(s: Planned, one: str, other: str) -> bool:
     """Whether the later one of two definitions needs the other, itself or through others."""
     facts = program_facts(s.state.program)
     first, last = sorted((one, other), key=lambda n: facts.numbers[n])
-    todo, seen = [last], set()
+    todo = [last]
+    seen: set[str] = set()
     while todo:
         read = {n for n in facts.producers.get(todo.pop(), ()) if facts.numbers.get(n, -1) >= facts.numbers[first]} - seen
         if first in read:

@@ -47,7 +47,7 @@ def compile_graph(module: GraphModule, inputs: Sequence[Any], *, strict: bool) -
     def boxed(arguments: list[Any]) -> Any:
         return run(arguments)
 
-    boxed._boxed_call = True  # type: ignore[attr-defined]
+    boxed._boxed_call = True  # type: ignore[attr-defined]  # functions take attributes
     return boxed
 
 
@@ -135,7 +135,7 @@ def _dropout(graph: torch.fx.Graph, node: Node) -> None:
     empty = _empty(graph, source, torch.bool)
     if empty is None:
         return
-    mask = graph.call_function(_ATEN.bernoulli.p, (empty, 1 - p))  # type: ignore[operator]
+    mask = graph.call_function(_ATEN.bernoulli.p, (empty, 1 - p))  # type: ignore[operator]  # p is a number in these nodes
     mask.meta["val"] = node.meta["val"][1]
     masked = graph.call_function(_ATEN.native_dropout_backward.default, (source, mask, 1 / (1 - p)))  # type: ignore[operator]
     masked.meta["val"] = node.meta["val"][0]

@@ -38,7 +38,7 @@ def is_view(node: Node) -> bool:
     if node.op != "call_function":
         return False
     if node.target is operator.getitem:
-        return is_view(node.args[0])  # type: ignore[arg-type]
+        return is_view(node.args[0])  # type: ignore[arg-type]  # views read nodes
     return node.target in VIEWS
 
 
@@ -236,4 +236,4 @@ def lower(nodes: Sequence[Node], wanted: Sequence[Node], device: torch.device, n
 
 def _producer(node: Node) -> Node:
     """The operator that a result belongs to."""
-    return node.args[0] if node.target is operator.getitem else node  # type: ignore[return-value]
+    return node.args[0] if node.target is operator.getitem else node  # type: ignore[return-value]  # items are of nodes

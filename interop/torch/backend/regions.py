@@ -242,5 +242,5 @@ class _Graph:
 def _root(node: Node) -> Node:
     """What a view is a view of."""
     while is_view(node):
-        node = node.args[0]  # type: ignore[assignment]
+        node = node.args[0]  # type: ignore[assignment]  # views read nodes
     return node

@@ -105,10 +105,10 @@ class Operators:
 
     # -- comparisons ---------------------------------------------------------------------------------------------------
 
-    def __eq__(self, other: object) -> Scalar:  # type: ignore[override]
+    def __eq__(self, other: object) -> Scalar:  # type: ignore[override]  # a condition of the program
         return self._compared("eq", other)
 
-    def __ne__(self, other: object) -> Scalar:  # type: ignore[override]
+    def __ne__(self, other: object) -> Scalar:  # type: ignore[override]  # a condition of the program
         return self._compared("ne", other)
 
     def __lt__(self, other: Any) -> Scalar:

@@ -163,7 +163,7 @@ def _as_strided(result: Result, x: te.Tensor, _: Any, strides: Sequence[Any], of
 
 
 def _lies_in_order(result: Result, x: te.Tensor) -> None:
-    value = result.node.args[0].meta["val"]  # type: ignore[union-attr]
+    value = result.node.args[0].meta["val"]  # type: ignore[union-attr]  # results come of nodes
     start = value.storage_offset()
     if not all(isinstance(n, int) for n in (*x.shape, start)) or start or not value.is_contiguous():
         raise Unsupported("a view by strides of a tensor that is itself one")
