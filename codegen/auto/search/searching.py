@@ -7,7 +7,7 @@ several (`digits`), small integers are `narrow`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf, prod
 
 from tensorexpr.codegen.auto.candidate import Call, Candidate, plain
@@ -52,10 +52,10 @@ def searched(program: Program, facts: Facts) -> Candidate:
     for group in groups:
         found = choice.best(group)
         assert found is not None
-        best: Candidate | None = found[0]
-        if best is not None and not (taken_names(best.nest) - names).isdisjoint(taken):
-            best = _best(Candidate(part_of(start.nest, group, taken)), group, facts)
-        assert best is not None
+        if not (taken_names(found[0].nest) - names).isdisjoint(taken):
+            found = choice.made(group, taken)
+            assert found is not None
+        best = found[0]
         taken |= taken_names(best.nest)
         calls += [_placed(call, done) for call in best.calls]
         done += len(best.nest.kernels)
@@ -105,9 +105,12 @@ class _Choice:
     def best(self, group: Group) -> tuple[Candidate, Times] | None:
         """The cheapest way to compute a group by itself; None where its members cannot share loops."""
         if group.key not in self.known:
-            found = _best(Candidate(part_of(self.nest, group, self.names)), group, self.facts)
-            self.known[group.key] = None if found is None else (found, _times(found.nest, self.facts))
+            self.known[group.key] = self.made(group, self.names)
         return self.known[group.key]
+
+    def made(self, group: Group, taken: Iterable[str]) -> tuple[Candidate, Times] | None:
+        """The same, made anew beside other names."""
+        return _best(Candidate(part_of(self.nest, group, taken)), group, self.facts, NEAR * self._least(group)[0])
 
     def groups(self) -> tuple[Group, ...]:
         """The groups that are taken, in an order in which each is computed before it is read."""
@@ -195,14 +198,22 @@ def _times(nest: LoopNest, facts: Facts) -> Times:
     return float(model.times()[0]), float(model.times(None, SEVERAL)[0])
 
 
-def _best(part: Candidate, group: Group, facts: Facts) -> Candidate | None:
-    """The cheapest way to compute a group: in shared loops where it has several members or is taken apart, else, of producers alone, one
-    after the other."""
+def _best(part: Candidate, group: Group, facts: Facts, near: float) -> tuple[Candidate, Times] | None:
+    """The cheapest way to compute a group, and its times: in shared loops where it has several members or is taken apart, else, of
+    producers alone, one after the other. The first that takes no more than `near` is as good as it gets."""
     alone = len(group.members) == 1 and group.axis is None
     ways = [] if alone else list(fused(part, group, facts))
     if not ways and (group.beside or group.axis is not None):
         return None
-    return min((finished(way, facts) for way in ways or [part]), key=lambda one: prod(_times(one.nest, facts)))
+    best: tuple[Candidate, Times] | None = None
+    for way in ways or [part]:
+        made = finished(way, facts)
+        times = _times(made.nest, facts)
+        if best is None or prod(times) < prod(best[1]):
+            best = made, times
+        if times[0] <= near:
+            break
+    return best
 
 
 def finished(made: Candidate, facts: Facts) -> Candidate:
