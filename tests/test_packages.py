@@ -77,3 +77,10 @@ print(te.vjp(square)(np.arange(3.0), np.ones(3))[0], "sympy" in sys.modules)
     command = [sys.executable, "-c", code, str(tmp_path / "installed")]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.stdout == "[0. 2. 4.] False\n", done.stderr
+
+
+def test_the_import_loads_no_compiler():
+    later = ("llvmlite", "sympy", "tensorexpr.codegen.compile", "tensorexpr.graph")
+    code = f"import sys, tensorexpr; print([name for name in {later} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "[]\n", done.stdout + done.stderr
