@@ -151,7 +151,11 @@ def test_a_row_of_spellings(monkeypatch):
     assert told.remarks == ["1 of 3 rows are combinations that a rule does not apply to"]
     wrong = {"library: product | batch | forward | 1": {**batch, "difference": 0.5}}
     assert spellings.report(journal_of("spellings", wrong), list(wrong), None).remarks[0].startswith("differs: library: product")
-    assert f"{keys[0]}" in spellings.rows(QUICK) and "table: gemm 1024 | open | forward" in spellings.rows(QUICK)
+    several = ["written: trace of a product | product | forward", "written: quadratic form | nested | gradient"]
+    for key in several:
+        run = spellings.measured(key, QUICK)
+        assert run["work"] == 1.0 and run["difference"] <= run["tolerance"]
+    assert {*several, keys[0]} <= {*spellings.rows(QUICK)} and "table: gemm 1024 | open | forward" in spellings.rows(QUICK)
 
 
 def test_a_row_of_regret(monkeypatch):
