@@ -14,7 +14,6 @@ long as all cores need for them; a kernel that is faster on one thread runs on o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from math import prod
 from typing import NamedTuple
 
@@ -29,7 +28,7 @@ from tensorexpr.codegen.auto.summary import AUTO, HELD, LOAD, PARALLEL, PARALLEL
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.target import Gpu, Target
 from tensorexpr.markup import listing
-from tensorexpr.records import record
+from tensorexpr.records import cached_property, record
 
 PORTS = ("arithmetic", "shuffle", "divide", "load", "store", "branch", "in order", "chain")
 LEVELS = ("from L2", "from L3", "from memory")

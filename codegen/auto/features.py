@@ -19,13 +19,14 @@ operations of NumPy each.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache, cached_property
+from functools import cache
 from math import prod
 
 import numpy as np
 
 from tensorexpr.codegen.auto.operations import GATHER, INTEGER_DIVIDE
 from tensorexpr.codegen.auto.summary import AUTO, LOAD, PARALLEL_AUTO, STORE, UNROLL, VECTORIZE, Summary, Touch, Work
+from tensorexpr.records import cached_property
 
 LINE = 64
 """Bytes of a cache line: the same on all machines that we know, but for Apple's 128."""

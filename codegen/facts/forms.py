@@ -12,14 +12,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection, Iterable
-from functools import cached_property
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.facts.scope import Fact, Interval, Scope
 from tensorexpr.integers import Affine, FloorDiv, take
 from tensorexpr.integers.forms.affine import Atom
 from tensorexpr.ir import Apply, Axis, Const, Expr, Index, Size, apply, integer
-from tensorexpr.records import field, record
+from tensorexpr.records import cached_property, field, record
 from tensorexpr.regions import Opaque, affine_of, split_modulos
 
 STEPS = 30

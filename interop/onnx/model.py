@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from tensorexpr.interop.onnx.reading import Reader, versions_of
 from tensorexpr.interop.onnx.values import Coded, Session, array_of, is_narrow, is_text, kind_of, tensor_of, texts
 from tensorexpr.ir import Expr, const
 from tensorexpr.language import Tensor, dim
+from tensorexpr.records import cached_property
 
 _LANGUAGE = {one.numpy for one in DTYPES}
 _FLOATS = {one.numpy for one in DTYPES if one.is_float}

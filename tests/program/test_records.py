@@ -4,7 +4,7 @@ import copy
 import dataclasses
 import pickle
 import weakref
-from functools import cached_property
+from functools import cached_property  # noqa: TID251 - a class of the standard library is tested as it is
 from typing import Any
 
 import pytest

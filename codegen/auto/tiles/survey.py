@@ -7,7 +7,6 @@ stand in the same loops are a *leaf*; a *cut* gives each innermost loop the loop
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
 from itertools import islice, product
 from math import prod
 
@@ -20,7 +19,7 @@ from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, LoopNest, Stm
 from tensorexpr.codegen.rewrites.expressions import expressions_of
 from tensorexpr.codegen.rewrites.paths import walk_block
 from tensorexpr.ir import Access, Apply, Expr, Index, Size
-from tensorexpr.records import record, replace
+from tensorexpr.records import cached_property, record, replace
 from tensorexpr.traversal import free_names, walk
 
 DATA, SUM, ORDER = "data", "sum", "order"

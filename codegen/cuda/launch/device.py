@@ -22,7 +22,7 @@ import struct
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cache, cached_property
+from functools import cache
 from math import prod
 from operator import itemgetter
 from typing import Any, Protocol
@@ -39,7 +39,7 @@ from tensorexpr.codegen.cuda.thread.packs import ALIGNMENT
 from tensorexpr.codegen.target import code_for
 from tensorexpr.errors import InternalError, TargetError, user_location
 from tensorexpr.hints import checked
-from tensorexpr.records import replace
+from tensorexpr.records import cached_property, replace
 
 _CHOICE = "TENSOREXPR_CUDA"
 _BLOCK, _SIZE, _END = 1, 2, 0

@@ -79,7 +79,7 @@ def contract(nest: LoopNest, buffer: str, loop: str) -> LoopNest:
     made = nest
     for one in reversed(touched(nest, buffer)):
         made = _contracted(made, one, loop)
-    return apart(pruned(made))
+    return apart(pruned(made, nest))
 
 
 def _contracted(nest: LoopNest, one: Touched, loop: str) -> LoopNest:

@@ -189,7 +189,7 @@ class _Fusion:
                 nest = put(nest, root, _checks_of(statement(self.nest, root), self.buffer.name))
         if not stays and not in_place:
             nest = undeclared(nest, self.touched)
-        nest = apart(pruned(nest))
+        nest = apart(pruned(nest, self.nest))
         if in_place:
             self.run_apart(nest)
         return nest

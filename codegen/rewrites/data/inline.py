@@ -68,4 +68,4 @@ def inline(nest: LoopNest, buffer: str) -> LoopNest:
 
         return (with_own_expressions(s, lambda expr: bottom_up(expr, value)),)
 
-    return pruned(changed(nest, known.keys() | gone, replaced))
+    return pruned(changed(nest, known.keys() | gone, replaced), nest)

@@ -56,7 +56,7 @@ def simplify(nest: LoopNest, *buffers: str) -> LoopNest:
             alone = all(isinstance(s, For) and s.kind == "parallel" for s in body)  # else they run one after the other
             kernels.append(kernel if body is kernel.body else replace(kernel, body=body, together=kernel.together and alone))
     made = distinct(replace(nest, kernels=tuple(kernels)))
-    return made if len(kernels) == len(nest.kernels) else pruned(made)
+    return made if len(kernels) == len(nest.kernels) else pruned(made, nest)
 
 
 def simplified(block: Block, facts: Facts, ended: bool = True) -> Block:

@@ -155,12 +155,13 @@ def changed(nest: LoopNest, paths: Iterable[Path], function: Callable[[Path, Stm
     return nest
 
 
-def pruned(nest: LoopNest) -> LoopNest:
-    """The nest without loops, branches, allocations and kernels in which nothing is left to do, and workspace that nothing touches."""
+def pruned(nest: LoopNest, before: LoopNest) -> LoopNest:
+    """The nest without loops, branches, allocations and kernels in which nothing is left to do, and without workspace that something
+    touched before and nothing does now (what nothing touched keeps a name from being taken: `part_of` of the search)."""
     kernels = tuple(replace(kernel, body=pruned_block(kernel.body)) for kernel in nest.kernels)
     nest = replace(nest, kernels=tuple(kernel for kernel in kernels if kernel.body))
     names = _named_outside(nest)
-    gone = {b.name for b in nest.workspace} - names
+    gone = ({b.name for b in nest.workspace} & _named_outside(before)) - names
     return replace(
         nest,
         workspace=tuple(b for b in nest.workspace if b.name not in gone),

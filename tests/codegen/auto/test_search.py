@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr.codegen.auto.candidate import plain
+from tensorexpr.codegen.auto.candidate import Candidate, plain
 from tensorexpr.codegen.auto.machine import SAPPHIRE_RAPIDS, ZEN_4
 from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.auto.search import searched
 from tensorexpr.codegen.auto.summary import STORE
 from tensorexpr.codegen.auto.tiles.bound import least
+from tensorexpr.codegen.nest import Buffer
 from tensorexpr.codegen.nest.text import print_nest
 from tensorexpr.codegen.rewrites.expressions import buffers_written
 from tensorexpr.codegen.rewrites.kernels import in_memory
@@ -106,6 +107,17 @@ return Y, B
 """)
     nest = kept.check(searched(kept.program, FACTS).nest, UNITS)
     assert "T" not in [buffer.name for buffer in nest.workspace] and len(nest.kernels) == 1
+
+
+def test_names_that_another_group_took_stay_taken():
+    """A group is searched beside buffers that stand for names taken elsewhere; fusing, which leaves a buffer out, leaves these."""
+    x, w = te.placeholder((64, 32), name="x"), te.placeholder((32, 48), name="w")
+    t = te.compute((64, 48), lambda i, j: te.sum(lambda k: x[i, k] * w[k, j], 32), name="t")
+    y = te.compute((64,), lambda i: te.sum(lambda j: t[i, j] * t[i, j], 48), name="y")
+    nest = plain(te.program_of([y], [x, w])).nest
+    taken = replace(nest, workspace=(*nest.workspace, Buffer("w_staged", te.int64, (), "workspace")))
+    fused = Candidate(taken).then("fuse_at", "t", "i_1").then("pack", "w", "y", (1, 0))
+    assert [buffer.name for buffer in fused.nest.workspace] == ["w_staged", "w_staged_1"]
 
 
 @pytest.mark.parametrize("combine", ["all(X[i, k] for k in range(40))", "any(X[i, k] & X[k, i] for k in range(40))"])

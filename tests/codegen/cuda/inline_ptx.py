@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+
+from tensorexpr.records import cached_property
 
 _TOKEN = re.compile(r'"[^"]*"|\d[\w.]*|\w+|##|<<=|>>=|<<|>>|<=|>=|==|!=|&&|\|\||\+\+|--|->|[-+*/|&^]=|\S')
 Macros = dict[str, tuple[tuple[str, ...] | None, list[str]]]
