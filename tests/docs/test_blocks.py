@@ -8,7 +8,7 @@ import pytest
 
 from tests.docs.blocks import PAGES, ROOT, blocks, run
 
-LANGUAGES = {"python", "text", "c", "llvm", "cuda"}
+LANGUAGES = {"python", "pycon", "text", "c", "llvm", "cuda"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -56,7 +56,7 @@ from tensorexpr.traversal import (
 CHEAP = 4
 """Definitions of at most this cost (see `Op.cost`) may be computed again at every read."""
 MOST_READS = 4
-"""A cheap definition that more definitions than this read is kept; one that only renames an element is never."""
+"""A cheap definition is kept where more definitions than this read it, or one of them in more places; what only renames is never."""
 FEW = 4
 """Points of a reduction that goes where it is read, inside another one: components of a vector in space, whose sum takes no loop."""
 READ = 0.25
@@ -344,7 +344,11 @@ def _worth_inlining(definition: Define, places: list[Place]) -> bool:
     if elements is not None and None not in points and sum(n for n in points if n is not None) <= elements:
         return True
     repeated = any(_reduced_again(place.reader, place.access, place.axes) for place in places)
-    return cost <= CHEAP and loads <= 2 and len({id(place.reader) for place in places}) <= MOST_READS and not repeated
+    elements_of: dict[int, set[Access]] = {}
+    for place in places:
+        elements_of.setdefault(id(place.reader), set()).add(place.access)
+    few = max([len(elements_of), *map(len, elements_of.values())]) <= MOST_READS
+    return cost <= CHEAP and loads <= 2 and few and not repeated
 
 
 def _reads_few(definition: Define, places: list[Place]) -> bool:
