@@ -277,7 +277,7 @@ class Model:
 
 def predict(nest: LoopNest, sizes: Mapping[str, int] | None = None, threads: int = 1) -> float:
     """Nanoseconds of one call of a nest on this machine, arrays where the last call left them. `sizes` are its open sizes by name
-    (`points.OPEN` for those that are not said)."""
+    (`points.typical` for those that are not said)."""
     return float(Model(summary_of(nest, sizes), facts_here()).times(None, threads)[0])
 
 

@@ -7,24 +7,63 @@ has. So extents of rectangular and small triangular loops are exact, others mean
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from tensorexpr.codegen.nest import Buffer
-from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, Size
+from tensorexpr.codegen.nest import Buffer, LoopNest
+from tensorexpr.errors import ArgumentError
+from tensorexpr.interpret import extent_value
+from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, Size, greatest_size
+from tensorexpr.traversal import size_names
 
 MOST = 512
 """Points of a sample."""
-OPEN = 1000
-"""Extent that an open size is assumed to have where none is said."""
+TYPICAL = 1 << 20
+"""Elements of the largest argument where sizes are open and none are said: more than caches near a core hold, less than the last one."""
 DATA_EXTENT = 8.0
 """Iterations that a loop is assumed to have whose bounds are data."""
 DATA_SHARE = 0.5
 """Share of iterations in which a condition on data is assumed to hold."""
 _STEP = 0.6180339887498949
 """The golden ratio's fraction, whose multiples fill the unit interval most evenly."""
+
+
+def typical(nest: LoopNest) -> Mapping[str, int]:
+    """What open sizes of a nest count as where they are not said: all extents alike, odd, and so long that the largest argument has no more
+    than `TYPICAL` elements; but within what is known of them."""
+    return _typical(nest.sizes, tuple(b.shape for b in nest.parameters)) if nest.sizes else {}
+
+
+@lru_cache(maxsize=1024)
+def _typical(names: tuple[str, ...], shapes: tuple[tuple[Expr, ...], ...]) -> Mapping[str, int]:
+    steps = {name: _step(name, shapes) for name in names}
+
+    def sizes(extent: int) -> dict[str, int]:
+        found = {name: max(1, extent // step) for name, step in steps.items()}
+        return {name: min(value, greatest_size(name) or value) for name, value in found.items()}
+
+    def is_small(extent: int) -> bool:
+        known = sizes(extent)
+        try:
+            return all(prod(max(1, extent_value(e, known)) for e in shape) <= TYPICAL for shape in shapes)
+        except ArgumentError:  # beyond int64
+            return False
+
+    low, high = 1, TYPICAL
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if is_small(middle) else (low, middle)
+    return sizes(low - (low > 1 and low % 2 == 0))
+
+
+def _step(name: str, shapes: Iterable[tuple[Expr, ...]]) -> int:
+    """How much an extent that is made of a size alone grows with it."""
+    own = (e for shape in shapes for e in shape if size_names(e) == (name,))
+    return max((extent_value(e, {name: 2}) - extent_value(e, {name: 1}) for e in own), default=1) or 1
 
 
 class Points:
@@ -104,7 +143,7 @@ class Points:
             case Index():
                 return self.values[e.name]
             case Size():
-                return np.int64(self.sizes.get(e.name, OPEN))
+                return np.int64(self.sizes[e.name])
             case Cast():
                 inner = self.value(e.arg)
                 return None if inner is None else np.asarray(inner).astype(e.dtype.numpy)

@@ -267,8 +267,9 @@ class Forms:
             return [tuple(form // factor for form in bound) for bound in self.bounds(args[0], above)] if factor > 0 else []
         if name == "mul":
             return [self.itself(expr)]
-        if name == "mod" and self.scope.interval(args[1])[0] > 0:
-            return [tuple(form - 1 for form in bound) for bound in self.bounds(args[1], True)] if above else [(Affine.of(0),)]
+        if name == "mod" and (least := self.scope.interval(args[1])[0]) >= 0:  # a zero divisor gives 0
+            ends = self.bounds(args[1], True) if above else [(Affine.of(int(least > 0)),)]
+            return [*(tuple(form - int(least > 0) for form in bound) for bound in ends), self.itself(expr)]
         if name in ("minimum", "maximum", "where"):
             first, second = self.bounds(args[-2], above), self.bounds(args[-1], above)
             if name == ("minimum" if above else "maximum"):

@@ -154,7 +154,7 @@ class Schedule:
     @property
     def cost(self) -> Cost:
         """What the model of cost makes of it, in nanoseconds of one call on one thread; `print` shows why, `.at(threads=..., n=...)` gives
-        it on more threads and at other open sizes (without, each counts 1000)."""
+        it on more threads and at other open sizes (without, they are such that the largest argument has a million elements)."""
         return cost_of(self.nest, target=self.target)
 
     def as_python(self) -> str:

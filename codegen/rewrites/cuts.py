@@ -105,6 +105,8 @@ def _tests_of(s: Stmt, facts: Facts) -> Iterator[tuple[Expr, bool | None]]:
                 yield apply("le", *node.args), True
             elif node.op.name == "abs":
                 yield apply("ge", *node.args, const(0)), True
+            elif node.op.name == "mod" and (place := facts.wrapped(node)) is not None:
+                yield apply("ge", place, node.args[1]), None
             elif node.op.name in ("mod", "floordiv") and isinstance(node.args[1], Const) and int(node.args[1].value) > 0:
                 divided, by = node.args[0], int(node.args[1].value)
                 low, high = facts.interval(facts.form(divided))

@@ -22,7 +22,7 @@ from tensorexpr.codegen.rewrites.expressions import buffers_written
 from tensorexpr.codegen.rewrites.paths import Path, inside
 from tensorexpr.integers import Affine, FloorDiv
 from tensorexpr.integers.forms.affine import Interval
-from tensorexpr.ir import Access, Apply, Const, Expr, conjuncts, integer
+from tensorexpr.ir import Access, Apply, Const, Expr, Index, apply, conjuncts, integer
 from tensorexpr.regions import Opaque, affine_of, expression_of, split_modulos
 from tensorexpr.traversal import free_names, negate, size_names, tensors_read, walk
 
@@ -179,6 +179,18 @@ class Facts:
             if name not in self.box:
                 self.box[name] = (0, None)
                 self._natural.clear()
+        for node in walk(expr):
+            if (
+                isinstance(node, Apply)
+                and node.op.name == "mod"
+                and (name := self.opaque.names.get(node)) is not None
+                and name not in self.box
+            ):
+                divisor = affine_of(node.args[1])
+                if divisor is not None and self.is_natural(divisor):  # a remainder is no more than that, and 0 where it is 0
+                    self.box[name] = (0, None)
+                    self.floors = (*self.floors, divisor - Affine.of(name))
+                    self._natural.clear()
 
     def _range(self, name: str) -> Interval:
         return self.box.get(name, (None, None))
@@ -259,6 +271,8 @@ class Facts:
             return [tuple(dict.fromkeys((*a, *b))) for a in first for b in second if len(a) + len(b) <= MOST]
         if name == "mod" and isinstance(args[1], Const) and integer(args[1]) > 0:
             return [(Affine.of(integer(args[1]) - 1 if above else 0),)]
+        if name == "mod" and (divisor := affine_of(args[1])) is not None and self.is_natural(divisor):
+            return [(divisor if above else Affine.of(0),)]
         return []
 
     # --------------------------------------------------------------------------------------------------- questions
@@ -312,6 +326,25 @@ class Facts:
         if self.is_less(small, large, strict):
             return True
         return False if self.is_less(large, small, 1 - strict) else None
+
+    def wrapped(self, remainder: Apply) -> Expr | None:
+        """What is compared with the divisor of a remainder by what is open, to tell it: (j + e) % n is j + e % n or, from n on, so much
+        less, where j is an index below n. None where it is no such remainder."""
+        dividend, divisor = remainder.args
+        if remainder.op.name != "mod" or isinstance(divisor, Const) or self._changes(remainder):
+            return None
+        form = self.form(dividend)
+        for index, *_ in reversed(self.loops):
+            rest = form - Affine.of(index)
+            if form.coefficient(index) != 1 or index in self.indices_in(rest):
+                continue
+            if self.is_natural(Affine.of(index)) and self.is_less(Index(index), divisor):
+                return (
+                    apply("add", Index(index), apply("mod", self.expression(rest), divisor))
+                    if rest.terms or rest.constant
+                    else Index(index)
+                )
+        return None
 
     def constant(self, expr: Expr) -> int | None:
         """The value of an integer that is one number here."""

@@ -90,7 +90,7 @@ class Planned:
     @property
     def cost(self) -> Cost:
         """What the model of cost makes of it, in nanoseconds of one call on one thread; `print` shows why, `.at(threads=..., n=...)` gives
-        it on more threads and at other open sizes (without, each counts 1000)."""
+        it on more threads and at other open sizes (without, they are such that the largest argument has a million elements)."""
         from tensorexpr.codegen.auto.cost import cost_of  # noqa: PLC0415 -- the model reads nests, which lowering makes of schedules
         from tensorexpr.codegen.lowering import lower  # noqa: PLC0415 -- lowering imports schedules
 

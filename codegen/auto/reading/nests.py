@@ -14,6 +14,7 @@ from math import log2, prod
 from tensorexpr.codegen.auto import operations
 from tensorexpr.codegen.auto.kinds import inside_of, instructions_of, stores_of
 from tensorexpr.codegen.auto.moves import move_of
+from tensorexpr.codegen.auto.points import typical
 from tensorexpr.codegen.auto.reading.places import Accesses, Place, Seen
 from tensorexpr.codegen.auto.summary import (
     AUTO,
@@ -59,9 +60,9 @@ BY_CONSTANT = 5.0
 
 
 def summary_of(nest: LoopNest, sizes: Mapping[str, int] | None = None, machine: Machine | None = None, block: int = 0) -> Summary:
-    """The summary of a nest at these sizes (`points.OPEN` for those that are not said), as compiled for a machine (by default this one), or
-    for a GPU, by blocks of so many threads."""
-    return _Reader(nest, dict(sizes or {}), machine or host(), block).summary()
+    """The summary of a nest at these sizes (`points.typical` ones for those that are not said), as compiled for a machine (by default this
+    one), or for a GPU, by blocks of so many threads."""
+    return _Reader(nest, {**typical(nest), **(sizes or {})}, machine or host(), block).summary()
 
 
 class _Reader(Accesses):

@@ -4,9 +4,9 @@ faster.
 Both are predicted by one model, whatever runs now: clearly faster on one thread, and no slower on several. What is chosen, and with it the
 order of sums, may not depend on how many threads a process has. Nothing is searched where the planners' nest is close to what no nest goes
 below, as a whole and in what it waits for memory, which is all that counts on many threads; where there are microseconds to gain, which a
-search pays back after thousands of calls; where scatters have rows whose length is data, or where sizes are open: rests of unknown length
-still run without vectors. A search may take the time that it can save in some ten thousand calls, and no more than some seconds; what it
-does is counted (`auto.candidate`), so that the winner does not hang on the clock.
+search pays back after thousands of calls; where scatters have rows whose length is data. Open sizes count as typical ones
+(`auto.points`). A search may take the time that it can save in some ten thousand calls, and no more than some seconds; what it does is
+counted (`auto.candidate`), so that the winner does not hang on the clock.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ PAID_BACK = 30_000
 """Calls after which a search is to be paid back where all is gained that there is: so much time may it take."""
 MOST_SECONDS = 4.0
 """Seconds that a search may take however much there is to gain: somebody waits."""
+LONGER = 2.5
+"""How many times longer a unit of effort takes where sizes are open: intervals decide less, and tails are copies (1 to 2.4, on Zen 4)."""
 MOST_STATEMENTS = 12
 """Statements of a kernel of the plain nest: of longer ones, such as gradients of windows with borders, the search seldom makes more than
 planners do, unless what they made is far from the least."""
@@ -64,7 +66,7 @@ hold it: terms as large as rows times columns are computed again, not stored, ho
 
 def faster(program: Program, planned: LoopNest) -> Candidate | None:
     """The nest of the search for a simplified program, where it is clearly faster than the nest that planners made."""
-    if planned.sizes or any(_sends_rows_of_data(d) for d in program.definitions):
+    if any(_sends_rows_of_data(d) for d in program.definitions):
         return None
     facts = facts_here()
     theirs = Model(summary_of(planned), facts)
@@ -84,7 +86,7 @@ def faster(program: Program, planned: LoopNest) -> Candidate | None:
         gain = max(gain, _gain(waits, least_from_memory(start.nest, facts, kept), close))
     if not gain:
         return None
-    most = min(gain * 1e-9 * PAID_BACK, MOST_SECONDS) / UNIT
+    most = min(gain * 1e-9 * PAID_BACK, MOST_SECONDS) / (UNIT * (LONGER if planned.sizes else 1.0))
     if max(statements, default=0) > MOST_STATEMENTS and now <= FAR * bound:
         return None
     if expected > most:

@@ -18,7 +18,7 @@ from tensorexpr.records import cached_property, record, replace
 from tensorexpr.regions import affine_of
 
 OPEN = 64
-"""Iterations that a loop of unknown length counts for, as in the model of cost (`points.OPEN` for sizes)."""
+"""Iterations that a loop of unknown length counts for."""
 
 Place = tuple[str, int]
 """A loop, and the constant by which an index differs from its own."""

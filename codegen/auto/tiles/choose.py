@@ -24,7 +24,6 @@ from tensorexpr.codegen.auto.candidate import spend
 from tensorexpr.codegen.auto.cost import Model
 from tensorexpr.codegen.auto.features import LINE, Numbers
 from tensorexpr.codegen.auto.machine import Facts
-from tensorexpr.codegen.auto.points import OPEN
 from tensorexpr.codegen.auto.summary import Summary
 from tensorexpr.codegen.auto.tiles.bound import least
 from tensorexpr.codegen.auto.tiles.sketch import Level, Packed, Tile, sketch
@@ -124,7 +123,7 @@ def _with_windows(survey: Survey, facts: Facts, choice: Choice) -> Iterator[Choi
     for leaf in [leaf for leaf in leaves if survey.work(leaf) * BUSY >= survey.work(leaves[0])][:MOST_WINDOWED]:
         best = choice
         sums = [x for x in leaf.path if survey.kind(x) != DATA and not survey.bounds_others(x) and not best.tile.of(x)]
-        short = [x for x in sums if 1 < (survey.length(x) or OPEN) <= WINDOW]
+        short = [x for x in sums if 1 < (survey.length(x) or 0) <= WINDOW]
         copies = prod(level.size for level in best.tile.levels if level.kind == "unroll" and level.loop in leaf.path)
         sets = [short[n:] for n in reversed(range(len(short)))] + [[name] for name in short[:-1]]
         for names in sets:
@@ -150,7 +149,7 @@ def _of_cut(survey: Survey, facts: Facts, cut: Sequence[str]) -> Iterator[Tile]:
     lanes = tuple(Level(name, 1, "vectorize") for name in cut)
     whole = tuple(level._replace(size=_whole(survey, facts, level.loop)) for level in lanes)
     side, classes = facts.vector_bits // 32, _classes(survey, cut)
-    for rows in _across(survey, cut) if all((survey.length(name) or OPEN) >= side for name in cut) else ():
+    for rows in _across(survey, cut) if all(survey.iterations(name) >= side for name in cut) else ():
         squares = tuple(level._replace(size=side) for level in lanes)
         yield Tile((Level(rows, min(side, survey.length(rows) or side), "unroll"), *squares))
     for copies in _copied(survey, cut):
@@ -199,7 +198,7 @@ def _copied(survey: Survey, cut: Sequence[str]) -> list[tuple[str, ...]]:
             shared.append(name)
     found: list[tuple[str, ...]] = [()]
     # Short loops last: there are more copies in others.
-    found += [(name,) for name in sorted(reversed(shared[-3:]), key=lambda name: (survey.length(name) or OPEN) < FEW_COPIES)]
+    found += [(name,) for name in sorted(reversed(shared[-3:]), key=lambda name: survey.iterations(name) < FEW_COPIES)]
     if len(shared) > 1:
         found.append(tuple(shared[-2:]))
     return found
@@ -235,7 +234,7 @@ def _in_elements(survey: Survey, facts: Facts, cut: Sequence[str]) -> Iterator[P
     for access in dict.fromkeys(a for a in leaf.loads if survey.may_be_packed(a, lanes, leaf, True)):
         own = [x for x in outer if survey.stride(access, x) != 0]
         others = [x for x in leaf.path if x not in own and survey.stride(access, x) != 0]
-        elements = prod(survey.length(x) or OPEN for x in others) * access.dtype.itemsize
+        elements = prod(map(survey.iterations, others)) * access.dtype.itemsize
         if own and outer[: len(own)] == own and abs(survey.stride(access, lanes)) > 2 and elements <= facts.caches[0] // 2:
             yield Packed(access.tensor, access.indices.index(Index(lanes)), own[-1], True)
 
@@ -257,7 +256,7 @@ def _has_inside(survey: Survey, name: str, cut: Sequence[str]) -> bool:
     """Whether a loop stays inside of a loop, beside its lanes."""
     for leaf in survey.below(name):
         for x in leaf.path[leaf.path.index(name) + 1 :]:
-            if x not in cut or (survey.kind(x) == SUM and (survey.length(x) or OPEN) > WIDEST // 4):
+            if x not in cut or (survey.kind(x) == SUM and survey.iterations(x) > WIDEST // 4):
                 return True
     return False
 
@@ -319,7 +318,7 @@ def copying(survey: Survey, packed: Packed) -> float:
     """Nanoseconds that copies of an operand take, each element once; none those of a constant, which are made once (`nest.early`)."""
     if packed.loop is None and packed.buffer in survey.constants:
         return 0.0
-    return (COPIED_NEAR if packed.whole else COPIED) * prod(float(constant(e) or OPEN) for e in survey.buffers[packed.buffer].shape)
+    return (COPIED_NEAR if packed.whole else COPIED) * prod(map(survey.extent, survey.buffers[packed.buffer].shape))
 
 
 def _is_crowded(survey: Survey, packed: Packed) -> bool:
@@ -341,7 +340,7 @@ def _options(survey: Survey, facts: Facts, level: Level) -> list[int]:
     if level.kind == "vectorize":
         return widths(survey, facts, level.loop)
     if level.kind == "serial":
-        most = ceil((length or OPEN) / (facts.vector_bits // 32))
+        most = ceil(survey.iterations(level.loop) / (facts.vector_bits // 32))
         return [*(n for n in BLOCKS if n < most), *([most] if most <= BLOCKS[-1] else [])]
     found = [n for n in COPIES if length is None or n <= length]
     if length is not None and length <= COPIES[-1] and length not in found:

@@ -11,7 +11,7 @@ from tensorexpr.codegen.auto.tiles.sketch import Level, Packed, Tile
 from tensorexpr.codegen.auto.tiles.survey import DATA, SUM, WINDOW, Survey
 from tensorexpr.codegen.llvm.text.machine import host
 from tensorexpr.codegen.lowering.context.arithmetic import constant, sub
-from tensorexpr.codegen.nest import Alloc, For, If, LoopNest
+from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest
 from tensorexpr.codegen.rewrites.cuts import statements_of
 from tensorexpr.codegen.rewrites.expressions import expressions_in
 from tensorexpr.codegen.rewrites.names import fresh
@@ -29,8 +29,8 @@ def tiled_by(candidate: Candidate, survey: Survey, tile: Tile, kernel: int) -> C
         length, one = survey.length(level.loop), host().vector_bits // 32
         whole = prod(x.size for x in tile.of(level.loop))
         wide = level.kind == "vectorize" and level.size > one and survey.kind(level.loop) == DATA
-        if wide and length is not None and one < length < whole:
-            # As copies of one register, of which the last is moved back.
+        if wide and (not survey.keeps(level.loop) if length is None else one < length < whole):
+            # As copies of one register, of which the last is moved back, or so many as are left.
             levels += [Level(level.loop, -(-level.size // one), "unroll"), Level(level.loop, one, "vectorize")]
         else:
             levels.append(level)
@@ -54,8 +54,9 @@ class _Making:
 
     def made(self) -> Candidate:
         levels = self.tile.levels
-        for loop in self.tile.loops:
-            self._split(loop)
+        inward = self.tile.loops
+        for loop in inward if all(self.survey.length(x) is not None for x in inward) else sorted(inward, key=self._depth, reverse=True):
+            self._split(loop)  # what is asked of open lengths inside is asked before that of what is around
         for n, level in enumerate(levels):
             if level.kind == "vectorize":
                 self.vectors.append(self.names[n])
@@ -93,6 +94,11 @@ class _Making:
                     self.then("partition", name, None, test)
                     return
 
+    def _depth(self, loop: str) -> int:
+        """How many loops are around a loop."""
+        parent = self.survey.parents[loop]
+        return 0 if parent is None else 1 + self._depth(parent)
+
     def _split(self, loop: str) -> None:
         """The levels of a loop, from the outermost in."""
         own = [n for n, level in enumerate(self.tile.levels) if level.loop == loop]
@@ -103,7 +109,8 @@ class _Making:
             level = self.tile.levels[n]
             if length is None or whole < length or (level.kind == "vectorize" and whole > length):
                 outer, inner = fresh(self.candidate.nest, f"{loop}_o", f"{loop}_i")
-                self._blocks(name, loop, whole, length, level.kind == "vectorize", alone, (outer, inner))
+                known = length if n == own[0] or self._length(name) is not None else None  # of a rest it is not
+                self._blocks(name, loop, whole, known, level.kind == "vectorize", alone, (outer, inner))
                 name, length = inner, whole
                 if n != own[0]:
                     self.names[own[own.index(n) - 1]] = outer
@@ -122,14 +129,16 @@ class _Making:
             return
         copied = any(packed.loop is None or packed.whole for packed in self.tile.packed)
         moved = loop not in self.tile.lanes or not copied  # else in blocks of the copy
-        if moved and not (alone and name == loop) and self.survey.kind(loop) == DATA and length is not None and length > size:
+        # Of an open loop a shorter block would be one of unknown length, in which no sum is kept for each of its iterations.
+        moved &= self.survey.keeps(loop) if length is None else not (alone and name == loop) and length > size
+        if moved and self.survey.kind(loop) == DATA:
             try:
                 self.then("split", name, size, "shift", names)
             except ScheduleError:
                 pass
             else:
                 return
-        if not lanes:
+        if not lanes and not (length is None and self.survey.keeps(loop)):
             self.then("split", name, size, "peel", names)
             return
         self.then("split", name, size, "guard", names)
@@ -379,9 +388,9 @@ def shared(candidate: Candidate, kernel: int, judge: Judge) -> Candidate:
     """The candidate with its outermost loops on all cores, where that is legal: first those that stand in no other one, which a copy of
     a loop inside, left of a row that was cut off, would keep from it. Loops of few iterations become one with loops inside where `judge`
     says that this is faster on several threads."""
-    body = candidate.nest.kernels[kernel].body
-    inside = {x.index for s in body if isinstance(s, For) for _, x in walk_block(s.body) if isinstance(x, For)}
-    for name in sorted(dict.fromkeys(s.index for s in body if isinstance(s, For)), key=lambda name: name in inside):
+    body = list(_in_no_other(candidate.nest.kernels[kernel].body))
+    inside = {x.index for s in body for _, x in walk_block(s.body) if isinstance(x, For)}
+    for name in sorted(dict.fromkeys(s.index for s in body), key=lambda name: name in inside):
         loops = _outermost(candidate, kernel, name)
         if any(s.kind != "serial" for s in loops):
             continue
@@ -426,4 +435,13 @@ def _with_more(serial: Candidate, made: Candidate, name: str, kernel: int, judge
 
 def _outermost(candidate: Candidate, kernel: int, name: str) -> list[For]:
     """The loops of a kernel of a name that stand in no other one."""
-    return [s for s in candidate.nest.kernels[kernel].body if isinstance(s, For) and s.index == name]
+    return [s for s in _in_no_other(candidate.nest.kernels[kernel].body) if s.index == name]
+
+
+def _in_no_other(block: Block) -> Iterator[For]:
+    """The loops that stand in no other one."""
+    for s in block:
+        if isinstance(s, For):
+            yield s
+        elif isinstance(s, If):
+            yield from _in_no_other((*s.then, *s.otherwise))

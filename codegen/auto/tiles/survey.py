@@ -11,13 +11,14 @@ from itertools import islice, product
 from math import prod
 
 from tensorexpr.codegen.auto.moves import Move, move_of
-from tensorexpr.codegen.auto.points import OPEN
+from tensorexpr.codegen.auto.points import typical
 from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.dependence import Dependences, dependences
 from tensorexpr.codegen.lowering.context.arithmetic import constant, sub
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, LoopNest, Stmt, Store
 from tensorexpr.codegen.rewrites.expressions import expressions_of
 from tensorexpr.codegen.rewrites.paths import walk_block
+from tensorexpr.interpret import extent_value
 from tensorexpr.ir import Access, Apply, Expr, Index, Size
 from tensorexpr.records import cached_property, record, replace
 from tensorexpr.traversal import free_names, walk
@@ -68,7 +69,8 @@ class Survey:
         self.born: dict[str, tuple[str, ...]] = {}
         self.locals: dict[str, Buffer] = {}
         self.leaves: list[Leaf] = []
-        self.moves: dict[Expr, Move] = {Size(size): Move({}, float(OPEN), frozenset()) for size in nest.sizes}
+        self.sizes = typical(nest)
+        self.moves: dict[Expr, Move] = {Size(name): Move({}, float(size), frozenset()) for name, size in self.sizes.items()}
         self._walk(self.body, ())
         self.deps: Dependences = dependences(self.nest)
         self._kinds: dict[str, str] = {}
@@ -128,6 +130,19 @@ class Survey:
         found = [constant(sub(s.stop, s.start)) for s in self.loops[name]]
         return None if any(n is None for n in found) else max(int(n or 0) for n in found)
 
+    def keeps(self, name: str) -> bool:
+        """Whether each iteration of a loop has local elements of its own."""
+        return any(name in path for path in self.born.values())
+
+    def iterations(self, name: str) -> float:
+        """The same, or the mean at typical sizes of what is around."""
+        length = self.length(name)
+        return self._means.get(name, 1.0) if length is None else float(length)
+
+    def extent(self, e: Expr) -> float:
+        """An extent of a buffer, at typical sizes."""
+        return float(max(1, extent_value(e, self.sizes)))
+
     def updated(self, name: str) -> tuple[str, ...]:
         """The buffers of which iterations of a loop update the same elements."""
         found: dict[str, None] = {}
@@ -160,7 +175,7 @@ class Survey:
         indices, buffer = (access.indices, access.tensor) if isinstance(access, Access) else (access.indices, access.buffer)
         shape = self.buffers[buffer].shape
         total, row = 0.0, 1.0
-        extents = [float(constant(e) or OPEN) for e in shape] if len(indices) == len(shape) else [1.0] * len(indices)
+        extents = [self.extent(e) for e in shape] if len(indices) == len(shape) else [1.0] * len(indices)
         for index, extent in zip(reversed(indices), reversed(extents), strict=True):
             move = move_of(index, self.moves)
             if name in move.random or (move.steps.get(name) and name in move.uneven):
@@ -171,13 +186,15 @@ class Survey:
 
     def often(self, leaf: Leaf) -> float:
         """How often a leaf is executed."""
-        lengths = ((name, self.length(name)) for name in leaf.path)
-        return prod(float(self._means.get(name, OPEN) if length is None else length) for name, length in lengths)
+        return prod(map(self.iterations, leaf.path))
 
     @cached_property
     def _means(self) -> dict[str, float]:
-        """The iterations of loops in the mean, whose bounds change with others."""
-        return {loop.name: loop.extent for loop in summary_of(self.nest).loops}
+        """The iterations of loops in the mean, whose bounds change with others, the most of the copies of a loop."""
+        found: dict[str, float] = {}
+        for loop in summary_of(self.nest).loops:
+            found[loop.name] = max(loop.extent, found.get(loop.name, 0.0))
+        return found
 
     @cached_property
     def written(self) -> frozenset[str]:
@@ -205,7 +222,7 @@ class Survey:
     def meets(self, access: Access, name: str, leaf: Leaf) -> bool:
         """Whether iterations of a loop read what others read in another iteration of a short sum: rows of a window."""
         own = self.stride(access, name)
-        others = [x for x in leaf.path if x != name and self.kind(x) == SUM and (self.length(x) or OPEN) <= WINDOW]
+        others = [x for x in leaf.path if x != name and self.kind(x) == SUM and 0 < (self.length(x) or 0) <= WINDOW]
         return bool(own) and any(self.stride(access, x) == own for x in others)
 
     @cached_property
@@ -271,7 +288,7 @@ class Survey:
     def _is_narrow(self, cut: tuple[str, ...]) -> bool:
         """Whether lanes of what is executed most are few."""
         lanes = next((name for name in self.busiest.path if name in cut), None)
-        return lanes is not None and (self.length(lanes) or OPEN) < NARROW
+        return lanes is not None and self.iterations(lanes) < NARROW
 
     def _cuts(self, names: list[str]) -> Iterator[list[str]]:
         for chosen in product(*(list(self._cut(name)) for name in names)):

@@ -180,6 +180,11 @@ def _folded(node: Apply, facts: Facts) -> Expr:
         return node.args[0]
     if name == "abs" and facts.is_less(node.args[0], ZERO, 0):
         return sub(ZERO, node.args[0])
+    if name == "mod" and (place := facts.wrapped(node)) is not None:
+        if facts.is_less(place, node.args[1]):
+            return normal(place)
+        if facts.is_less(node.args[1], place, 0):
+            return normal(apply("sub", place, node.args[1]))
     if name in ("add", "sub", "mul", "neg", "floordiv", "mod"):
         return within(normal(node), facts.box)
     return node

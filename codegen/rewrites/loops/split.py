@@ -11,7 +11,7 @@ Nothing asks whether the length divides. `tail` says what happens to a rest:
 - "peel": a loop of its own behind the blocks (`partition` at the end of the last whole block). Always legal: the order stays.
 - "shift": the last block is moved back to end with the loop, so that all blocks are whole; some iterations run twice. Legal where the
   iterations may run in any order and read nothing that they write, so that they write the same again. Where the loop is shorter than a
-  block there is one, as long as the loop.
+  block there is one, as long as the loop, or guarded where its length is open.
 - "guard": the last block runs over the end, and a condition skips what is beyond. Always legal.
 - "stride": the loop inside of a block stands outside, and for each of its places the other one goes over the blocks that have it: a residue
   class is a loop of its own. Legal where the iterations may run in any order, but for what they add up.
@@ -29,7 +29,8 @@ from tensorexpr.codegen.rewrites.names import chosen
 from tensorexpr.codegen.rewrites.paths import Path, loop_at, loop_paths, rewrite_loops
 from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.hints import suggestion
-from tensorexpr.ir import Expr, Index, apply, const
+from tensorexpr.ir import Const, Expr, Index, apply, const
+from tensorexpr.traversal import free_names, tensors_read
 
 TAILS = ("peel", "shift", "guard", "stride")
 
@@ -107,7 +108,19 @@ def _blocks(s: For, factor: int, tail: str, outer: str, inner: str, facts: Facts
         test = apply("lt", add(Index(inner), begin), length)
         return (For(outer, ZERO, count, (For(inner, ZERO, const(factor), (If(test, at(begin)),)),)),)
     moved = For(outer, ZERO, count, (For(inner, ZERO, const(factor), at(minimum(begin, sub(length, const(factor))))),))
-    return (If(apply("ge", length, const(factor)), (moved,), (For(outer, ZERO, ONE, (For(inner, ZERO, length, at(ZERO)),)),)),)
+    short: Block = (For(inner, ZERO, length, at(ZERO)),)
+    if not isinstance(length, Const):
+        short = _guarded(inner, factor, apply("lt", Index(inner), length), at(ZERO))
+    return (If(apply("ge", length, const(factor)), (moved,), (For(outer, ZERO, ONE, short),)),)
+
+
+def _guarded(inner: str, factor: int, test: Expr, body: Block) -> Block:
+    """A block of a fixed length under a test of its index, inside of what else is asked around all of it."""
+    s = body[0]
+    if len(body) > 1 or not isinstance(s, If) or inner in free_names(s.condition) or any(tensors_read(s.condition)):
+        return (For(inner, ZERO, const(factor), (If(test, body),)),)
+    otherwise = _guarded(inner, factor, test, s.otherwise) if s.otherwise else ()
+    return (If(s.condition, _guarded(inner, factor, test, s.then), otherwise),)
 
 
 def length_of(s: For, facts: Facts) -> Expr:

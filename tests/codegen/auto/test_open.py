@@ -1,0 +1,94 @@
+"""Open sizes in the search: what it takes for programs of open extents computes them at every size, those around tiles among them."""
+
+import numpy as np
+import pytest
+
+import tensorexpr as te
+from tensorexpr.codegen.auto.points import TYPICAL, typical
+from tensorexpr.codegen.nest.parse import parse_nest
+from tensorexpr.codegen.nest_proofs import prove
+from tensorexpr.codegen.plain import plain_nest
+from tensorexpr.codegen.rewrites.loops import partition, split
+from tensorexpr.codegen.stages import SEARCH
+from tensorexpr.parse import parse_program
+from tests.codegen.llvm.nests import run
+
+RNG = np.random.default_rng(20)
+EXTENTS = [(0, 3), (1, 1), (3, 0), (2, 5), (15, 17), (16, 16), (33, 31), (64, 65), (5, 131)]
+
+
+def floats(*shape):
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def turned(x):
+    return te.compute((x.shape[1], x.shape[0]), lambda j, i: x[i, j])
+
+
+def rolled(x):
+    return te.compute(x.shape, lambda i, j: x.read(i - 1, j + 3, outside="wrap"))
+
+
+def pooled(x):
+    n, m = x.shape
+    return te.compute((n // 2, m // 2), lambda i, j: te.max(lambda r, s: x[2 * i + r, 2 * j + s], (2, 2)))
+
+
+CASES = {
+    turned: np.transpose,
+    rolled: lambda x: np.roll(x, (1, -3), (0, 1)),
+    pooled: lambda x: x[: x.shape[0] // 2 * 2, : x.shape[1] // 2 * 2].reshape(x.shape[0] // 2, 2, x.shape[1] // 2, 2).max((1, 3)),
+}
+
+
+@pytest.mark.parametrize("make", CASES, ids=lambda make: make.__name__)
+def test_one_nest_for_all_sizes(make):
+    x = te.placeholder((te.dim("n"), te.dim("m")), name="x")
+    found = te.build(make(x), [x])
+    found.versions = None
+    if make is not pooled:
+        assert found.schedule.origin == SEARCH
+    for extents in EXTENTS:
+        given = floats(*extents)
+        np.testing.assert_array_equal(found(given), CASES[make](given))
+
+
+@pytest.mark.parametrize("shift", [-7, -1, 0, 3, 40])
+def test_a_loop_that_goes_around_an_open_extent_is_cut_where_it_does(shift):
+    """Whatever the shift is beside the extent, which may be less than it, and 0."""
+    nest = plain_nest(parse_program(f"sizes(n)\nx: f32[n] = input()\ny[i]: f32[n] = x[(i + {shift}) % n]\nreturn y"))
+    loop = nest.kernels[0].body[0].index
+    made = partition(nest, loop)
+    assert (shift == 0 or made != nest) and prove(made).is_clean
+    for n in (0, 1, 2, 5, 39, 41):
+        x = floats(n)
+        np.testing.assert_array_equal(run(made, {"x": x}, {"n": n})["y"], np.roll(x, -shift))
+
+
+def test_a_short_loop_of_open_length_is_a_guarded_block_inside_of_other_tests():
+    nest = parse_nest("""
+main(n, m, x, y)
+n: size
+m: size
+x: parameter(f32[n, m])
+y: parameter(f32[n, m], written)
+
+def kernel_0() -> y:
+    for i in range(0, n):
+        for j in range(0, m):
+            y[i, j] = x[i, j]
+""")
+    made = split(split(nest, "j", 4, "shift"), "i", 2, "shift")
+    assert not prove(made).refuted
+    for extents in ((0, 1), (1, 3), (2, 4), (3, 9)):
+        x = floats(*extents)
+        np.testing.assert_array_equal(run(made, {"x": x}, dict(zip("nm", extents, strict=True)))["y"], x)
+
+
+@pytest.mark.parametrize(
+    "sizes, wanted", [("n", (TYPICAL - 1,)), ("n, m", (1023, 1023)), ("n_upto8, m", (8, 131071)), ("n_by16, m", (63, 1023))]
+)
+def test_typical_sizes_keep_what_is_known_of_them(sizes, wanted):
+    shape = sizes.replace("n_by16", "n_by16 * 16")
+    program = parse_program(f"sizes({sizes})\nx: f32[{shape}] = input()\ny[i]: f32[{sizes.split(', ')[0]}] = 0.0\nreturn y")
+    assert typical(plain_nest(program)) == dict(zip(sizes.split(", "), wanted, strict=True))
