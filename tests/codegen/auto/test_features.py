@@ -136,7 +136,7 @@ def kernel_0() -> Y:
         Y[i] = acc[()]
 """
     nest = parse_nest(text)
-    assert [round(loop.extent) for loop in summary_of(nest).loops] == [1, 1023, DATA_EXTENT]
+    assert [round(loop.extent) for loop in summary_of(nest).loops] == [1, 10485, DATA_EXTENT]
     assert [round(loop.extent) for loop in summary_of(nest, {"n": 12}).loops] == [1, 12, DATA_EXTENT]
 
 
