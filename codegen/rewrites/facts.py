@@ -180,17 +180,14 @@ class Facts:
                 self.box[name] = (0, None)
                 self._natural.clear()
         for node in walk(expr):
+            opaque = self.opaque.names.get(node) if isinstance(node, Apply) and node.op.name == "mod" else None
+            divisor = None if opaque is None or opaque in self.box else affine_of(node.args[1])  # type: ignore[attr-defined]
             if (
-                isinstance(node, Apply)
-                and node.op.name == "mod"
-                and (name := self.opaque.names.get(node)) is not None
-                and name not in self.box
-            ):
-                divisor = affine_of(node.args[1])
-                if divisor is not None and self.is_natural(divisor):  # a remainder is no more than that, and 0 where it is 0
-                    self.box[name] = (0, None)
-                    self.floors = (*self.floors, divisor - Affine.of(name))
-                    self._natural.clear()
+                opaque is not None and divisor is not None and self.is_natural(divisor)
+            ):  # no more than that, and 0 where it is 0
+                self.box[opaque] = (0, None)
+                self.floors = (*self.floors, divisor - Affine.of(opaque))
+                self._natural.clear()
 
     def _range(self, name: str) -> Interval:
         return self.box.get(name, (None, None))
