@@ -63,7 +63,10 @@ def _typical(names: tuple[str, ...], shapes: tuple[tuple[Expr, ...], ...]) -> Ma
 def _step(name: str, shapes: Iterable[tuple[Expr, ...]]) -> int:
     """How much an extent that is made of a size alone grows with it."""
     own = (e for shape in shapes for e in shape if size_names(e) == (name,))
-    return max((extent_value(e, {name: 2}) - extent_value(e, {name: 1}) for e in own), default=1) or 1
+    try:
+        return max((extent_value(e, {name: 2}) - extent_value(e, {name: 1}) for e in own), default=1) or 1
+    except ArgumentError:  # beyond int64
+        return 1
 
 
 class Points:

@@ -45,8 +45,10 @@ PAID_BACK = 30_000
 """Calls after which a search is to be paid back where all is gained that there is: so much time may it take."""
 MOST_SECONDS = 4.0
 """Seconds that a search may take however much there is to gain: somebody waits."""
-LONGER = 2.5
-"""How many times longer a unit of effort takes where sizes are open: intervals decide less, and tails are copies (1 to 2.4, on Zen 4)."""
+LONGER, MOST_OPEN = 2.5, 0.5
+"""How many times longer a unit of effort takes where sizes are open, as intervals decide less and tails are copies (1 to 2.4, on Zen 4),
+and the seconds that a search may take there: how large sizes will be is not known, so it is asked only where a nest is `FAR` from the
+least."""
 MOST_STATEMENTS = 12
 """Statements of a kernel of the plain nest: of longer ones, such as gradients of windows with borders, the search seldom makes more than
 planners do, unless what they made is far from the least."""
@@ -80,13 +82,14 @@ def faster(program: Program, planned: LoopNest) -> Candidate | None:
     kept = {b.name for b in start.nest.parameters}
     bound = least(start.nest, facts, kept)
     expected = (A_PAIR if now <= FAR * bound else LEAST_A_PAIR) * sum(statements) ** 2
-    close = CLOSER if len(statements) > 1 and expected <= QUICK else CLOSE
+    close = FAR if planned.sizes else CLOSER if len(statements) > 1 and expected <= QUICK else CLOSE
     gain, waits = _gain(now, bound, close), float(theirs.explained().levels[-1].sum())
     if SEVERAL * waits > now:  # that is then what several threads take
         gain = max(gain, _gain(waits, least_from_memory(start.nest, facts, kept), close))
     if not gain:
         return None
-    most = min(gain * 1e-9 * PAID_BACK, MOST_SECONDS) / (UNIT * (LONGER if planned.sizes else 1.0))
+    longest, unit = (MOST_OPEN, UNIT * LONGER) if planned.sizes else (MOST_SECONDS, UNIT)
+    most = min(gain * 1e-9 * PAID_BACK, longest) / unit
     if max(statements, default=0) > MOST_STATEMENTS and now <= FAR * bound:
         return None
     if expected > most:
