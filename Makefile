@@ -9,12 +9,16 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 demo: $(VENV)/.examples
 	$(BIN)/python -m tensorexpr demo
 
-# What compares with peers and the rehearsal of the GPU benchmark are `make test-peers`, also where the peers are installed.
+# What compares with peers and the rehearsal of the GPU benchmark are `make test-peers`, also where the peers are installed, and so is the
+# second half of the largest laws. What runs long kernels of CUDA on the CPU is `make test-nvrtc`.
 BESIDE := tests/peers tests/benchmarks/test_gpu.py
+HALVED := $(addprefix tests/,autodiff/test_pieces.py autodiff/test_ragged.py autodiff/test_scans.py autodiff/test_segments.py \
+  codegen/auto/test_search.py codegen/auto/test_tiles.py contract/test_gradient.py fuzz/test_fuzz.py kernels/test_laws.py)
+CUDA   := $(addprefix tests/codegen/cuda/test_,blocks.py groups.py operations.py parts.py products.py rows.py sorting.py turned.py)
 AGREE  := tests/benchmarks/test_workloads.py::test_peers_agree_with_ours
 PAGE   := 'tests/docs/test_blocks.py::test_the_blocks_of_a_page_run_in_order[docs/interop.md]'
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -n 2 --dist worksteal $(addprefix --ignore ,$(BESIDE)) --deselect $(AGREE) --deselect $(PAGE) tests
+	TENSOREXPR_TEST_HALF=first $(BIN)/python -m pytest -n 2 --dist worksteal $(addprefix --ignore ,$(BESIDE) $(CUDA)) --deselect $(AGREE) --deselect $(PAGE) tests
 
 # The laws on all of their random programs, of which `make test` takes every fifth, and the planted faults that they are to find.
 test-seeds: $(VENV)/.test
@@ -28,7 +32,7 @@ fuzz: $(VENV)/.test
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) --processes $(PROCESSES) $(if $(SEED),--seed $(SEED))
 
 test-peers: $(VENV)/.peers
-	$(BIN)/python -m pytest -n 2 --dist worksteal $(BESIDE) $(AGREE) $(PAGE)
+	TENSOREXPR_TEST_HALF=second $(BIN)/python -m pytest -n 2 --dist worksteal $(BESIDE) $(AGREE) $(PAGE) $(HALVED)
 
 # The CUDA backend without a GPU: every kernel of the library on the CPU, all accesses checked, and through NVIDIA's compiler.
 test-nvrtc: $(VENV)/.nvrtc

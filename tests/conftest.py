@@ -10,6 +10,9 @@ of them run.
 Tests start some hundred interpreters, which take six times as long where they compile all they import. Who wants no bytecode beside the
 sources has it in the folder of builds.
 
+The largest laws have many cases: with TENSOREXPR_TEST_HALF "first" a run takes every second one of them (`make test`), with "second" the
+others (`make test-peers`), so that each takes less than ten minutes; without it, all.
+
 What is skipped is counted by its reason at the end: a library that is not found takes no test away in silence.
 """
 
@@ -25,18 +28,42 @@ import pytest
 
 from tensorexpr.codegen.memo import forget
 
+_TESTS = Path(__file__).resolve().parent
 os.environ["TENSOREXPR_CACHE_DIR"] = ""
 os.environ["TENSOREXPR_STRICT"] = "1"
 os.environ["TENSOREXPR_MEASURE"] = "0"
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
-    sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(Path(__file__).resolve().parent.parent / "build" / "bytecode")
+    sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(_TESTS.parent / "build" / "bytecode")
     sys.dont_write_bytecode = False
 
+HALVED = {
+    "autodiff/test_pieces.py", "autodiff/test_ragged.py", "autodiff/test_scans.py", "autodiff/test_segments.py",
+    "codegen/auto/test_search.py", "codegen/auto/test_tiles.py", "contract/test_gradient.py", "fuzz/test_fuzz.py", "kernels/test_laws.py",
+}  # fmt: skip
+"""Files of which a run may take half: of the cases, so that what several tests of one case share is made once."""
 YOUNG_OBJECTS = 10_000
 """As many new objects as bring about a collection: programs are trees of small tuples that live for long. More leave the caches."""
 
 
 _generators: list[tuple[np.random.Generator, object]] = []
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    half = os.environ.get("TENSOREXPR_TEST_HALF")
+    if half is None:
+        return
+    cases: dict[Path, dict[str, int]] = {}
+    left_out = []
+    for item in items:
+        if item.path.relative_to(_TESTS).as_posix() in HALVED:
+            callspec = getattr(item, "callspec", None)
+            own = cases.setdefault(item.path, {})
+            number = own.setdefault(item.name if callspec is None else callspec.id, len(own))
+            if number % 2 != ("first", "second").index(half):
+                left_out.append(item)
+    config.hook.pytest_deselected(items=left_out)
+    away = set(map(id, left_out))
+    items[:] = [item for item in items if id(item) not in away]
 
 
 def pytest_collection_finish() -> None:

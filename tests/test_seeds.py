@@ -1,10 +1,15 @@
 """What a test draws from a generator of its file depends on no other test, nor on the order in which they run."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from tests.conftest import HALVED
 from tests.storage.models import floats
 
+ROOT = Path(__file__).resolve().parent.parent
 RNG = np.random.default_rng(11)
 FIRST = np.random.default_rng(11).random(3)
 
@@ -14,3 +19,11 @@ def test_each_test_draws_as_if_it_were_alone(turn: int) -> None:
     np.testing.assert_array_equal(RNG.random(3), FIRST)
     assert not np.array_equal(RNG.random(3), FIRST)
     np.testing.assert_array_equal(floats(4), np.random.default_rng(4).standard_normal(4).astype(np.float32))
+
+
+def test_each_case_of_a_halved_file_is_in_one_of_two_suites() -> None:
+    """`make test` takes the first half of these files, `make test-peers` names them for the second."""
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    listed = re.search(r"^HALVED := \$\(addprefix tests/,(.*?)\)$", text, re.MULTILINE | re.DOTALL)
+    assert listed is not None and set(listed.group(1).replace("\\", " ").split()) == HALVED
+    assert all((ROOT / "tests" / name).is_file() for name in HALVED)
