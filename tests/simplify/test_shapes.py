@@ -84,6 +84,7 @@ def test_what_is_written_in_other_shapes_is_the_same_program(text, shapes):
         "x: f32[9, 9] = input()\ny[i, j]: f32[9, 9] = x[i, j] + x[j, i]\nreturn y",
         "x: f32[9, 9] = input()\ny[i]: f32[9] = sum(x[i, j] for j in range(i))\nreturn y",
         "x: f32[40] = input()\ny[p]: f32[1200] = x[(p * 7 + 3) // 40]\nreturn y",
+        "x: i32[40] = input()\ny[p]: i32[40] = x[p] // 2 % 2\nreturn y",
     ],
     ids=[
         "an error names the index",
@@ -94,6 +95,7 @@ def test_what_is_written_in_other_shapes_is_the_same_program(text, shapes):
         "the other way around",
         "a part of a row",
         "no rows",
+        "data, no index",
     ],
 )
 def test_what_keeps_its_shape(text):

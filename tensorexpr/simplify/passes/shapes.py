@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from tensorexpr import dtypes
 from tensorexpr.bounds import PROVED, check_access
 from tensorexpr.ir import (
     Access,
@@ -128,11 +129,13 @@ def _divided(program: Program) -> dict[str, tuple[int, ...]]:
 def _divisor(node: Expr, axis: Axis) -> int:
     """The length of the rows by which a node divides an index, with nothing beside it but whole rows; 0 where there are none. The remainder
     of a quotient is the quotient of one, `p // 2 % 64` is `p % 128 // 2`."""
+    if node.dtype is not dtypes.int64:
+        return 0  # data, no index
     match node:
         case Apply(op, (Apply(inner, (dividend, Const(first))), Const(value))) if (op.name, inner.name) == ("mod", "floordiv"):
             return _divisor(apply("mod", dividend, const(int(first) * int(value))), axis)
         case Apply(op, (dividend, Const(value))) if op.name in ("floordiv", "mod") and isinstance(axis.stop, Const):
-            form = affine_of(dividend) if node.dtype.is_integer else None
+            form = affine_of(dividend)
             if form is None or form.coefficient(axis.index) != 1:
                 return 0
             modulus, length = int(value), int(axis.stop.value)
