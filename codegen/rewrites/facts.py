@@ -180,9 +180,10 @@ class Facts:
                 self.box[name] = (0, None)
                 self._natural.clear()
         for node in walk(expr):
-            opaque = self.opaque.names.get(node) if isinstance(node, Apply) and node.op.name == "mod" else None
-            divisor = None if opaque is None or opaque in self.box else affine_of(node.args[1])  # type: ignore[attr-defined]
-            if opaque is not None and divisor is not None and self.is_natural(divisor):  # no more than that, and 0 where it is 0
+            if not isinstance(node, Apply) or node.op.name != "mod":
+                continue
+            opaque, divisor = self.opaque.names.get(node), affine_of(node.args[1])
+            if opaque is not None and opaque not in self.box and divisor is not None and self.is_natural(divisor):  # 0 where that is 0
                 self.box[opaque] = (0, None)
                 self.floors = (*self.floors, divisor - Affine.of(opaque))
                 self._natural.clear()

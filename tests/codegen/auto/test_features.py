@@ -7,8 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from tensorexpr.codegen.auto import features
-from tensorexpr.codegen.auto.features import Plan
+from tensorexpr.codegen.auto.features import LINE, Plan, memory
 from tensorexpr.codegen.auto.operations import ARITHMETIC, DIVIDE
 from tensorexpr.codegen.auto.points import DATA_EXTENT
 from tensorexpr.codegen.auto.reading import summary_of
@@ -158,7 +157,7 @@ ACCESSES = [
 
 @pytest.mark.parametrize("indices", ACCESSES, ids=str)
 def test_footprints_are_the_elements_that_are_touched(indices, monkeypatch):
-    monkeypatch.setattr(features, "LINE", 4)  # lines of one element
+    monkeypatch.setattr(memory, "LINE", 4)  # lines of one element
     for extents in ({"i": 4, "j": 8, "k": 3}, {"i": 1, "j": 8, "k": 7}, {"i": 3, "j": 8, "k": 1}):
         loops = "".join(f"{'    ' * n}for {name} in range(0, {extent}):\n" for n, (name, extent) in enumerate(extents.items()))
         nest = nest_of(f"{loops}{'    ' * 3}Y[i, j, k] = A[{', '.join(indices)}]", "Y: 64, 64, 64", "A: 128, 128")
@@ -186,14 +185,14 @@ def test_rows_less_than_a_line_apart_are_one_run_of_lines():
         plan = plan_of(nest_of(body, f"Y: 4000, {columns - left}", f"A: 4000, {columns}"))
         read = next(n for n, touch in enumerate(plan.summary.touches) if not touch.store)
         lines, runs, *_ = plan.footprints(plan.extents())[0]
-        near = left * 4 < features.LINE
+        near = left * 4 < LINE
         assert (runs[read, 0] == 1) == near
         if near:
-            assert lines[read, 0] == pytest.approx(4000 * columns * 4 / features.LINE, rel=0.01)
+            assert lines[read, 0] == pytest.approx(4000 * columns * 4 / LINE, rel=0.01)
 
 
 def test_overlapping_reads_count_once(monkeypatch):
-    monkeypatch.setattr(features, "LINE", 4)
+    monkeypatch.setattr(memory, "LINE", 4)
     around = "A[i, j + 1] + A[i + 2, j + 1] + A[i + 1, j] + A[i + 1, j + 2]"
     body = f"for i in range(0, 30):\n    for j in range(0, 40):\n        Y[i, j] = {around}"
     plan = plan_of(nest_of(body, "Y: 30, 40", "A: 32, 42"))
