@@ -22,13 +22,14 @@ It shares no step with schedules and their lowering, so that it is right where t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tensorexpr import dtypes
 from tensorexpr.bounds import PROVED, check_access
 from tensorexpr.codegen.lowering.context.arithmetic import ONE, ZERO, add, sub
 from tensorexpr.codegen.lowering.scatters.sorting import NO_KEY, Sorting, flat
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, CheckSite, For, If, Kernel, LoopNest, Stmt, Store
+from tensorexpr.codegen.nest.winners import beaten_by_all, wins
 from tensorexpr.dtypes import DType, accumulator
 from tensorexpr.errors import Location
 from tensorexpr.interpret import identity_of
@@ -490,24 +491,6 @@ class _Plain:
         once = place.inner()  # one point, with values of its own
         body(once)
         place.statements += once.block()
-
-
-def beaten_by_all(name: str, dtype: DType) -> Any:
-    """The best value of an argmax or argmin before there is one."""
-    return dtype.least if name == "argmax" else dtype.greatest
-
-
-def beats(name: str, value: Expr, best: Expr) -> Expr:
-    """Whether a value wins over another one in an argmax or argmin, wherever the two stand."""
-    if not value.dtype.is_float:
-        return apply("gt" if name == "argmax" else "lt", value, best)
-    kept = apply("or", apply("isnan", best), apply("le" if name == "argmax" else "ge", value, best))  # a NaN is neither less nor equal
-    return apply("invert", kept)
-
-
-def wins(name: str, found: Expr, best: Expr, value: Expr) -> Expr:
-    """Whether a value wins over the best so far, at position `found`, which is negative where there is none yet."""
-    return apply("or", apply("lt", found, Const(0, found.dtype)), beats(name, value, best))
 
 
 def _state(first: Expr, start: Element, entry: Element, before: Expr) -> Element:

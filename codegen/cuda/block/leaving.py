@@ -21,8 +21,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from tensorexpr.codegen.cuda.block.lanes import is_lanes
 from tensorexpr.codegen.cuda.block.shuffles import Shuffle
-from tensorexpr.codegen.cuda.block.threads import is_lanes
 from tensorexpr.codegen.nest import THREADS, Alloc, Block, Check, For, If, Stmt, Store
 from tensorexpr.ir import Access, Apply, Cast, Expr, conjuncts
 from tensorexpr.traversal import negate, tensors_read

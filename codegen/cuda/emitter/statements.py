@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from math import prod
 
 from tensorexpr import dtypes
+from tensorexpr.codegen.cuda.block.barriers import Barrier, stages_ahead, stages_filled
+from tensorexpr.codegen.cuda.block.lanes import is_lanes
 from tensorexpr.codegen.cuda.block.leaving import has_check
 from tensorexpr.codegen.cuda.block.shuffles import Shuffle, Warps
-from tensorexpr.codegen.cuda.block.threads import Barrier, Team, idle_axes, is_lanes, stages_ahead, stages_filled
+from tensorexpr.codegen.cuda.block.threads import Team, idle_axes
 from tensorexpr.codegen.cuda.emitter.groups import PATTERN, Group, all_sums, group_of, group_text, swizzled_shape
 from tensorexpr.codegen.cuda.emitter.mma import WARP, Product, product_of
 from tensorexpr.codegen.cuda.emitter.products import may_rotate, write_product, write_rotated
