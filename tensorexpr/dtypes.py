@@ -43,7 +43,7 @@ class DType:
         return self.short
 
     def __repr__(self) -> str:
-        return f"dtypes.{self.name}"
+        return f"te.{self.name}"
 
     def __eq__(self, other: object) -> bool:
         """Identity among dtypes; a name or a NumPy dtype is equal to the dtype it means (`x.dtype == "float32"`)."""

@@ -135,6 +135,13 @@ def load(path: str | os.PathLike[str], *, verify: bool = True, trusted: bool = F
     can), unless `trusted` says that all who can are trusted. A GPU is looked for when arrays on one are given, or now where the bundle
     has no code for CPUs. Raises `BundleError` that says why where it is damaged, cut off, none at all, of another version, for other
     machines, or where others may write.
+
+    >>> import tempfile, pathlib
+    >>> double = te.op(lambda x: te.compute(x.shape, lambda i: 2 * x[i])).compile(((3,), "float32"))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     bundle = te.load(te.export(pathlib.Path(folder, "model"), double=double), trusted=True)
+    ...     list(bundle), bundle.double(np.float32([1, 2, 3])).tolist()
+    (['double'], [2.0, 4.0, 6.0])
     """
     if not isinstance(path, str | os.PathLike):
         raise ArgumentError(f"load: expected the path of a bundle, got {path!r}")

@@ -86,6 +86,13 @@ def export(
 
     Raises `ArgumentError` for what is no compiled function and for names that C cannot tell apart or has itself, `TargetError` for CPUs
     and GPUs that are unknown, and where NVRTC is not installed.
+
+    >>> import tempfile, pathlib
+    >>> double = te.op(lambda x: te.compute(x.shape, lambda i: 2 * x[i])).compile(((3,), "float32"))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     bundle = te.load(te.export(pathlib.Path(folder, "model"), double=double), trusted=True)
+    ...     bundle.double(np.float32([1, 2, 3]))
+    array([2., 4., 6.], dtype=float32)
     """
     if not isinstance(path, str | os.PathLike):
         raise ArgumentError(f"export: expected the path of a folder, got {path!r}", location=user_location())

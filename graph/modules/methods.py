@@ -117,6 +117,17 @@ def compile_method(method: Callable[..., Any], *arguments: Any, target: str = "c
 
     The placeholders of variables are named by their paths from the module. Raises `ArgumentError` for what is no method of a module, for
     variables that the module does not hold, and for a method that does more than compute, read and assign.
+
+    >>> class Scale(te.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.w = te.Variable(np.array(2.0), name="w")
+    ...     @te.function
+    ...     def __call__(self, x):
+    ...         return te.compute(x.shape, lambda i: self.w[()] * x[i])
+    >>> compiled = te.compile_method(Scale().__call__, np.ones(3))
+    >>> compiled(np.arange(3.0)), list(compiled.variables)
+    (array([0., 2., 4.]), ['w'])
     """
     traced, module = _traced(method)
     signature = traced.signature(*arguments, **static)

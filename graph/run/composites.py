@@ -52,10 +52,25 @@ class Listed(OfComposite):
     location: Location | None
     body: Graph
 
+    def __repr__(self) -> str:
+        types = (", ".join(map(str, given)) for given in (self.inputs, self.outputs))
+        return f"<composite {'.'.join(filter(None, (self.name, self.role)))}: {' -> '.join(types)}, called in {self.caller}>"
+
 
 @checked()
 def list_composites(program: Graph) -> list[Listed]:
-    """Every call of a composite in a graph and in all that it runs, in program order, outer ones first."""
+    """Every call of a composite in a graph and in all that it runs, in program order, outer ones first.
+
+    Raises `ArgumentError` for what is no graph.
+
+    >>> @te.function(implements="org.nn.square", attrs={"power": 2})
+    ... def square(x):
+    ...     return x * x
+    >>> model = te.function(lambda x: square(x) + 1.0)
+    >>> for call in te.list_composites(model.graph(np.ones(3))):
+    ...     print(call.name, call.attrs, *call.inputs, "in", call.caller)
+    org.nn.square {'power': 2} f64[3] in <lambda>
+    """
     if not isinstance(program, Graph):
         raise ArgumentError(
             f"te.list_composites: expected a graph, got {article(program)}",

@@ -60,6 +60,9 @@ class Replacement:
     def __init__(self, name: str, target: str, offers: dict[str, Offer], check: bool, tolerance: float) -> None:
         self.name, self.target, self.offers, self.check, self.tolerance = name, target, offers, check, tolerance
 
+    def __repr__(self) -> str:
+        return f"<replacement of {self.name} for {self.target}: {', '.join(self.offers)}>"
+
     def remove(self) -> None:
         """Takes the replacement away: what is called from now on runs the body."""
         registry.remove(self)
@@ -132,6 +135,11 @@ def register_replacement(
     computed is compared with the body at every run, and the first difference beyond the relative `tolerance` raises `ReplacementError`.
     `ReplacementError` is also raised when a program is compiled, for results that differ in number, shape or dtype from the body's;
     `TargetError` for a target that there is not. Where there are a `pair` and other offers, the pair is asked first.
+
+    >>> square = te.function(lambda x: x * x, implements="org.nn.square")
+    >>> with te.register_replacement("org.nn.square", "cpu", lambda site: np.square, check=True):
+    ...     square(np.arange(3.0))
+    array([0., 1., 4.])
     """
     if not isinstance(name, str) or not name:
         raise ArgumentError(f"te.register_replacement: expected the name of a composite, got {name!r}", location=user_location())

@@ -213,6 +213,11 @@ class TensorType(Node):
     shape: tuple[Expr, ...]
     dtype: DType
 
+    def __str__(self) -> str:
+        from tensorexpr.text import print_type  # noqa: PLC0415
+
+        return print_type(self)
+
 
 @record(eq=False, weakrefs=True)
 class Define(Node):
