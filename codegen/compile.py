@@ -22,7 +22,7 @@ from tensorexpr.codegen.schedule import schedule as planned_schedule
 from tensorexpr.codegen.stages import PLAIN, default_schedule
 from tensorexpr.codegen.target import H200, Gpu, Target, host_target
 from tensorexpr.errors import ArgumentError, DefinitionError, TargetError, user_location
-from tensorexpr.hints import checked, suggestion
+from tensorexpr.hints import checked, described, suggestion
 from tensorexpr.ir import Program
 from tensorexpr.language import Tensor, names_of, program_of
 from tensorexpr.records import replace
@@ -30,7 +30,6 @@ from tensorexpr.simplify import simplify
 
 TARGETS = ("cpu", "cuda")
 PRECISIONS = ("float32", "tf32")
-_LONGEST = 60  # characters of a wrong argument that an error shows
 
 
 @checked(
@@ -39,6 +38,7 @@ _LONGEST = 60  # characters of a wrong argument that an error shows
         "dtype": "te.cast in a definition chooses a dtype",
         "dynamic": 'open sizes are made by te.dim("n") in the shapes of placeholders',
         "name": "the tensors have names: te.compute(..., name=...)",
+        "schedule": "a schedule has its tensors: te.build(s), with s = te.schedule(C)",
     }
 )
 def build(
@@ -112,23 +112,26 @@ def _tensors(values: object, expected: str) -> list[Tensor]:
         hint = "of an op, op.compile(*specs) is the function; a plain function is made an op by @te.op" if callable(values) else None
         hint = f"a list of one: [{values.name}]" if isinstance(values, Tensor) else hint
         hint = "a list: arrays are given when the function is called, and results come as a tuple" if isinstance(values, dict) else hint
+        hint = _ARRAYS if hasattr(values, "__array__") and not isinstance(values, Tensor) else hint
         raise DefinitionError(f"{expected}, got {_kind(values)}", location=user_location(), hint=hint)
     for value in values:
         if not isinstance(value, Tensor):
-            hint = "placeholders stand for arrays: a function of them is built, and then called with arrays"
-            hint = hint if hasattr(value, "__array__") else None
+            hint = _ARRAYS if hasattr(value, "__array__") else None
             hint = "the tensors themselves, not their names" if isinstance(value, str) else hint
             raise DefinitionError(f"{expected}, got {_kind(value)} in it", location=user_location(), hint=hint)
     return list(values)
 
 
+_ARRAYS = (
+    "tensors are defined, te.compute(...) of placeholders, and what is built of them is called with arrays; an op takes arrays as they are"
+)
+
+
 def _kind(value: object) -> str:
     if isinstance(value, Tensor):
         return f"the tensor {value.name}"
-    if value is None:
-        return "None"
-    text = repr(value)
-    return f"the {type(value).__name__} {text}" if len(text) <= _LONGEST else f"a {type(value).__name__}"
+    text = described(value)
+    return text if value is None or text != repr(value) else f"the {type(value).__name__} {text}"
 
 
 def _order(program: Program, inputs: Sequence[Tensor]) -> tuple[int, ...]:

@@ -20,9 +20,9 @@ from tensorexpr.graph.modules.module import Module
 from tensorexpr.graph.modules.variable import Variable
 from tensorexpr.graph.rates import Rate, as_rate
 from tensorexpr.graph.run.function import function
+from tensorexpr.hints import article
 from tensorexpr.kernels.reductions.normalization import carrier
 from tensorexpr.language import Tensor
-from tensorexpr.op.rules import article
 
 Scalars = dict[str, Any]
 

@@ -21,10 +21,10 @@ from tensorexpr.codegen.compiled.function import CompiledFunction
 from tensorexpr.errors import DefinitionError, user_location
 from tensorexpr.graph.nodes.effects import graph_effects
 from tensorexpr.graph.run.function import Function
+from tensorexpr.hints import article
 from tensorexpr.language import Tensor, compute, placeholder
 from tensorexpr.language import sum as sum_of
 from tensorexpr.op import Op, op
-from tensorexpr.op.rules import article
 from tensorexpr.op.specs import Spec
 from tensorexpr.op.trees import leaves, map_tree, rebuild
 from tensorexpr.records import cached_property

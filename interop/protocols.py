@@ -19,11 +19,11 @@ from tensorexpr.codegen.cuda.launch.device import Device, current_device
 from tensorexpr.codegen.memo import Memo
 from tensorexpr.dtypes import dtype
 from tensorexpr.errors import ArgumentError, DefinitionError, TargetError, user_location
+from tensorexpr.hints import article
 from tensorexpr.interop.dlpack import read_dlpack
 from tensorexpr.interop.operators import Operator, leaf_names
 from tensorexpr.op import Op
 from tensorexpr.op.arguments import weak_floats
-from tensorexpr.op.rules import article
 from tensorexpr.op.specs import Spec
 from tensorexpr.op.trees import leaves, map_tree, rebuild
 

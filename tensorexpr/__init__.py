@@ -145,7 +145,7 @@ from tensorexpr.language import (
     trunc,
     where,
 )
-from tensorexpr.language.core.habits import MAKERS
+from tensorexpr.language.core.habits import MODULES
 from tensorexpr.latex import latex
 from tensorexpr.op import Op, op
 from tensorexpr.op.check import check_gradient
@@ -247,9 +247,11 @@ def _instead(name: str) -> str | None:
     """What to use for a name of other libraries that is none of this module; None where a name of it may have been meant."""
     if name.isidentifier() and importlib.util.find_spec(f"tensorexpr.{name}") is not None:
         return f"it is a module: import tensorexpr.{name}"
+    if name in MODULES:
+        return MODULES[name]
     if name not in WORDS and name in importlib.import_module("tensorexpr.kernels").__all__:
         return f"tensorexpr.kernels.{name} takes whole tensors and arrays"
-    return MAKERS.get(name)
+    return None
 
 
 if not TYPE_CHECKING:  # type checkers know what there is

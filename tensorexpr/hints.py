@@ -3,7 +3,8 @@
 One mechanism for "did you mean": `suggestion` looks among the names that are known for the same letters in another case, then for the word
 of ours for what another library calls so (`WORDS`), then for the nearest spelling. `checked` makes of Python's bare TypeError of a
 call that does not fit (an unknown keyword, an argument missing) an error that says what is taken; one that fits pays for one more frame.
-`user_expression` reads what the user's line is evaluating, so that a hint can be about it. All of it runs when something has failed.
+`Explained` says of an attribute that an object does not have what may have been meant. `user_expression` reads what the user's line is
+evaluating, so that a hint can be about it. All of it runs when something has failed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import itertools
 import linecache
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar, cast
 
 from tensorexpr.errors import CallError, UnknownNameError, user_frame, user_location
 
@@ -36,6 +37,8 @@ WORDS: dict[str, tuple[str, ...]] = {
     "tensor": ("constant", "placeholder"), "jit": ("op",), "var": ("placeholder",), "permute": ("reorder",), "vectorise": ("vectorize",),
     "parallelize": ("parallel",), "parallelise": ("parallel",), "astype": ("cast",), "ternary": ("where",), "select": ("where",),
     "if_then_else": ("where",), "fori_loop": ("scan",), "custom_vjp": ("op",), "stop_grad": ("stop_gradient",),
+    "arcsinh": ("asinh",), "arccosh": ("acosh",), "arctanh": ("atanh",), "save": ("export",), "input": ("placeholder",),
+    "param": ("placeholder",), "parameter": ("Variable",), "rint": ("round",), "fmax": ("maximum",), "fmin": ("minimum",),
 }  # fmt: skip
 """Words of other libraries, and ours for the same; a word of ours counts where it is among the names that are known."""
 
@@ -50,9 +53,24 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     for candidate in WORDS.get(lower, ()):
         if candidate in names:
             return candidate
-    folded = {candidate.lower(): candidate for candidate in reversed(names)}
-    found = difflib.get_close_matches(lower, folded, 1, 0.6)
+    folded = {candidate.lower(): candidate for candidate in sorted(reversed(names), key=str.islower)}
+    parts = [part for part in lower.split("_") if len(part) > 3 and part in folded]
+    found = difflib.get_close_matches(lower, folded, 1, 0.8) or parts or difflib.get_close_matches(lower, folded, 1, 0.7)
     return folded[found[0]] if found else None
+
+
+def article(value: object) -> str:
+    """The type of a value as messages name it: "a list", "an int", None."""
+    kind = type(value).__name__
+    return "None" if value is None else f"{'an' if kind[:1].lower() in 'aeiou' else 'a'} {kind}"
+
+
+def described(value: Any) -> str:
+    """A value that does not belong where it is, for messages: as it prints where that is short and says more than an address."""
+    if hasattr(value, "__array__") and getattr(value, "shape", None):
+        return f"an array of shape {tuple(value.shape)}"
+    text = repr(value)
+    return text if len(text) <= _SHORT and "\n" not in text and " at 0x" not in text else article(value)
 
 
 def suggestion(name: object, known: Iterable[str], otherwise: str | None = None) -> str | None:
@@ -72,6 +90,34 @@ def unknown_name(what: str, name: str, known: Iterable[str], hint: str | None = 
         few = f"{what} has {', '.join(names)}" if len(names) <= 12 else None
         hint = suggestion(name, names, few)
     return UnknownNameError(f"expected an attribute of {what}, got {name}", location=user_location(), hint=hint)
+
+
+class Explained:
+    """A class whose objects say, for an attribute that they do not have, what may have been meant.
+
+    `noun` is what messages call its objects, `habits` has what is written here for attributes that they have in other libraries.
+    """
+
+    __slots__ = ()
+    noun: ClassVar[str]
+    habits: ClassVar[Mapping[str, str]] = {}
+
+    if not TYPE_CHECKING:  # type checkers know what there is
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):  # what Python and editors look for
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            meant = nearest(name, [*self.habits, *(word for word in dir(type(self)) if not word.startswith("_"))])
+            raise unknown_name(self.noun, name, dir(type(self)), None if meant is None else self.habits.get(meant))
+
+
+def made_by(hint: str) -> Callable[..., NoReturn]:
+    """What `checked` asks about a class whose objects other functions make: the error that says which."""
+
+    def refuse(name: str, *_: Any) -> NoReturn:
+        raise CallError(f"{name}: expected an object that a function made, got a call of its class", location=user_location(), hint=hint)
+
+    return refuse
 
 
 def user_expression() -> ast.expr | None:
@@ -135,6 +181,8 @@ def _example(function: Callable[..., Any], name: str) -> str | None:
 
 _LONGEST = 90
 """Characters of an example in a hint."""
+_SHORT = 60
+"""Characters of a value in a message."""
 
 
 def _misfit(function: Callable[..., Any], arguments: Sequence[Any], keywords: Mapping[str, Any], instead: Mapping[str, str]) -> CallError:
@@ -151,7 +199,7 @@ def _misfit(function: Callable[..., Any], arguments: Sequence[Any], keywords: Ma
     hint = None
     if unknown is not None:
         message = f"{name}: expected keywords among {', '.join(known) or 'none'}, got {unknown}"
-        hint = instead.get(unknown) or suggestion(unknown, known)
+        hint = instead.get(unknown) or suggestion(unknown, known) or instead.get(nearest(unknown, instead) or "")
     elif twice is not None:
         message = f"{name}: expected one value for {twice}, got two"
     elif len(arguments) > len(by_position) and not many:

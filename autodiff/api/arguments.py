@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from tensorexpr.errors import DifferentiationError, user_location
+from tensorexpr.hints import described
 from tensorexpr.ir import Expr
 from tensorexpr.language import Tensor
 from tensorexpr.text import print_type
-
-LONGEST_REPR = 60
 
 
 def checked_tensors(given: Any, what: str) -> tuple[Tensor, ...]:
@@ -120,17 +119,6 @@ def _directions(what: str, pairs: Sequence[tuple[Tensor, Tensor]]) -> Expr | Non
 def text_of(tensor: Tensor) -> str:
     """A tensor with its type, for messages."""
     return f"{tensor.name}: {print_type(tensor.type)}"
-
-
-def described(value: Any) -> str:
-    """Something that is no tensor, for messages: as it prints where that is short, else its type."""
-    text = repr(value)
-    if len(text) <= LONGEST_REPR and "\n" not in text:
-        return text
-    if hasattr(value, "shape"):
-        return f"an array of shape {tuple(value.shape)}"
-    kind = type(value).__name__
-    return f"{'an' if kind[:1].lower() in 'aeiou' else 'a'} {kind}"
 
 
 def _shape(tensor: Tensor) -> str:

@@ -22,7 +22,7 @@ from tensorexpr.autodiff.sweep.reverse import Received, Reverse, reverse
 from tensorexpr.building.collecting import collecting_less
 from tensorexpr.building.fallback import first_sound
 from tensorexpr.errors import DifferentiationError, user_location
-from tensorexpr.hints import checked, suggestion
+from tensorexpr.hints import Explained, checked, suggestion
 from tensorexpr.ir import Access, Apply, Definition, Expr, Index, Program
 from tensorexpr.language import Tensor, lift, program_of
 from tensorexpr.language.definitions.sorting import plan_of
@@ -116,7 +116,7 @@ def _met(roots: Sequence[Tensor]) -> frozenset[str]:
     return frozenset(tensors).union(*(_ORIGINS[t] for t in tensors.values() if t in _ORIGINS))
 
 
-class Gradient(Sequence[Tensor]):
+class Gradient(Explained, Sequence[Tensor]):
     """The gradients, one per tensor of `wrt`, and how they came about.
 
     `print(gradient)` shows them as a program. `adjoints[tensor]` is the gradient by any tensor of the graph,
@@ -129,6 +129,8 @@ class Gradient(Sequence[Tensor]):
     >>> A_bar.shape
     (2, 3)
     """
+
+    noun = "the gradients"
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ from tensorexpr.autodiff.scan.bodies import live
 from tensorexpr.autodiff.sweep.forward import Forward
 from tensorexpr.autodiff.sweep.reverse import reverse
 from tensorexpr.errors import DifferentiationError, user_location
-from tensorexpr.hints import checked
+from tensorexpr.hints import checked, described
 from tensorexpr.ir import Const, Define, Definition, Index, Input, Program, apply, conjunction
 from tensorexpr.language import Tensor, lift
 from tensorexpr.records import replace
@@ -97,7 +97,9 @@ def jacobian(output: Tensor, wrt: Tensor | Sequence[Tensor]) -> Any:
     """
     if not isinstance(output, Tensor):
         raise DifferentiationError(
-            f"te.jacobian: expected one output tensor, got {output!r}", location=user_location(), hint="call it once for each output"
+            f"te.jacobian: expected one output tensor, got {described(output)}",
+            location=user_location(),
+            hint="call it once for each output",
         )
     checked_tensors(output, "output")
     inputs = checked_tensors(wrt, "wrt")

@@ -34,7 +34,7 @@ from tensorexpr.codegen.nest.early import taken_apart
 from tensorexpr.codegen.profiling import Profile, Stamped, counted, median_call, profiled
 from tensorexpr.codegen.schedule import Planned
 from tensorexpr.errors import ArgumentError, OutOfBoundsError, TargetError, user_location
-from tensorexpr.hints import suggestion
+from tensorexpr.hints import Explained, suggestion
 from tensorexpr.integers.solving.effort import DomainTooComplex, at_most
 from tensorexpr.interpret import extent_value
 from tensorexpr.ir import Const, Program
@@ -67,7 +67,7 @@ def out_of_bounds(site: CheckSite, index: int, extent: int) -> OutOfBoundsError:
 
 
 @native_calls
-class CompiledFunction(Callable):
+class CompiledFunction(Explained, Callable):
     """A compiled function of arrays: `f(*arrays, out=None)`.
 
     Takes one array per parameter of `signature` (any strides; scalars for 0-d parameters) and gives one array if it was
@@ -81,6 +81,11 @@ class CompiledFunction(Callable):
     (6, 48, 0)
     """
 
+    noun = "a compiled function"
+    habits = dict.fromkeys(
+        ("grad", "gradient", "backward", "vjp", "jvp"),
+        "what is differentiated is the definition: te.vjp(op), or te.gradient(C, [A]) of tensors",
+    )
     _called: Names | None = None
     _ready: Entry | None = None
     versions: Versions | None = None

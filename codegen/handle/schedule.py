@@ -31,7 +31,7 @@ from tensorexpr.codegen.schedule.schedule import schedule as planned_schedule
 from tensorexpr.codegen.target import Target, host_target
 from tensorexpr.codegen.tuning.lookup import simplified
 from tensorexpr.errors import ScheduleError
-from tensorexpr.hints import checked, suggestion, unknown_name
+from tensorexpr.hints import checked, made_by, suggestion, unknown_name
 from tensorexpr.ir import Program
 from tensorexpr.markup import amount, code, folded, listed, listing, or_reason, page
 from tensorexpr.records import cached_property, record, replace
@@ -87,6 +87,7 @@ class Schedule:
     False
     """
 
+    @checked(made_by("te.schedule(C) makes the schedule of tensors"))
     def __init__(
         self,
         form: Form,

@@ -43,9 +43,8 @@ from tensorexpr.graph.nodes.ir import (
 from tensorexpr.graph.nodes.sizes import sized_program
 from tensorexpr.graph.run.function import Function, Signature
 from tensorexpr.graph.trace.trees import HOLE, leaves
-from tensorexpr.hints import checked
+from tensorexpr.hints import article, checked
 from tensorexpr.ir import Const, Constant, Expr, Index, Input, TensorType, const
-from tensorexpr.op.rules import article
 from tensorexpr.parse import parse_expr, parse_program
 from tensorexpr.text import print_expr, print_program
 from tensorexpr.traversal import walk

@@ -23,8 +23,7 @@ from tensorexpr.errors import ArgumentError, user_location
 from tensorexpr.graph.modules.module import Module, Path, dotted, is_variable
 from tensorexpr.graph.modules.tensor_files import read_tensors, write_tensors
 from tensorexpr.graph.modules.variable import Variable
-from tensorexpr.hints import checked
-from tensorexpr.op.rules import article
+from tensorexpr.hints import article, checked
 
 _TIED = "tensorexpr.tied"
 

@@ -20,10 +20,9 @@ from tensorexpr.graph.run.runtime import on_host
 from tensorexpr.graph.trace.naming import scoped
 from tensorexpr.graph.trace.tracing import Operation, current
 from tensorexpr.graph.trace.values import tensor_or_array
-from tensorexpr.hints import checked
+from tensorexpr.hints import article, checked
 from tensorexpr.ir import TensorType, const
 from tensorexpr.language import Scalar, Tensor
-from tensorexpr.op.rules import article
 
 
 class Variable:

@@ -13,9 +13,8 @@ from typing import Any
 from tensorexpr.errors import ArgumentError, DefinitionError, Location, user_location
 from tensorexpr.graph.nodes.ir import Call, Composite, Graph, OfComposite, walk_graphs
 from tensorexpr.graph.run.compile import lowered_graph
-from tensorexpr.hints import checked
+from tensorexpr.hints import article, checked
 from tensorexpr.ir import TensorType
-from tensorexpr.op.rules import article
 
 
 def composite_of(implements: Any, attrs: Mapping[str, Any] | None, aliases: Sequence[str], doc: str) -> Composite:

@@ -32,7 +32,7 @@ from tensorexpr.graph.trace.control import returned
 from tensorexpr.graph.trace.tracing import Trace, as_tensor, current, current_device
 from tensorexpr.graph.trace.trees import HOLE, filled, form, is_array, leaves, map_tree
 from tensorexpr.graph.trace.values import arithmetic
-from tensorexpr.hints import checked
+from tensorexpr.hints import Explained, checked
 from tensorexpr.ir import Const, TensorType, const
 from tensorexpr.language import Tensor
 from tensorexpr.language.core.tensor import whole
@@ -91,11 +91,13 @@ class Signature:
         return step
 
 
-class Function:
+class Function(Explained):
     """A traced function: see `function`. `composite` is what it implements, or None; `owner` what a method is bound to, or None;
     `precision` that of the products of steps compiled from it."""
 
     __name__: str
+    noun = "a te.function"
+    habits = dict.fromkeys(("grad", "gradient", "backward", "vjp"), "te.gradients(loss, variables) inside of it gives gradients")
 
     def __init__(
         self, function: Callable[..., Any], *, composite: Composite | None = None, kept: str = "", precision: str = "float32"

@@ -17,10 +17,10 @@ from tensorexpr.errors import DefinitionError, ReplacementError, user_location
 from tensorexpr.graph.nodes.ir import Backward, Call, Composite, Graph, Native, Node, Typed, unused
 from tensorexpr.graph.nodes.strict import run_strict
 from tensorexpr.graph.trace.tracing import Trace, as_tensor
+from tensorexpr.hints import article
 from tensorexpr.ir import Const, TensorType, const, integer
 from tensorexpr.language import Tensor
 from tensorexpr.op import Op
-from tensorexpr.op.rules import article
 from tensorexpr.text import print_type
 
 

@@ -15,9 +15,9 @@ import numpy as np
 
 from tensorexpr import language
 from tensorexpr.errors import DefinitionError, user_location
+from tensorexpr.hints import article
 from tensorexpr.ir import Const, Expr, TensorType
 from tensorexpr.language import Tensor, compute, constant
-from tensorexpr.op.rules import article
 
 _UNARY: dict[str, Callable[..., Any]] = {"neg": operator.neg, "pos": operator.pos, "abs": language.abs, "invert": operator.invert}
 _BINARY: dict[str, Callable[..., Any]] = {

@@ -28,12 +28,12 @@ from jax.core import Tracer
 from tensorexpr.codegen.memo import Memo
 from tensorexpr.dtypes import dtype
 from tensorexpr.errors import ArgumentError, user_location
+from tensorexpr.hints import article
 from tensorexpr.interop.jax.primitive import Call, Types, check_dtype, types_of
 from tensorexpr.interop.operators import Operator, leaf_names, op_of
 from tensorexpr.language import Tensor, cast, compute
 from tensorexpr.op import Op
 from tensorexpr.op.arguments import check_integer, weak_floats
-from tensorexpr.op.rules import article
 from tensorexpr.op.trees import leaves, map_tree, rebuild
 from tensorexpr.traversal import fresh_name
 

@@ -24,10 +24,10 @@ from onnx import ModelProto
 import tensorexpr.interop.onnx.layers
 import tensorexpr.interop.onnx.operators  # noqa: F401  (these two fill the table)
 from tensorexpr.errors import ArgumentError, TargetError, TensorExprError, user_location
+from tensorexpr.hints import article
 from tensorexpr.interop.onnx.export import to_onnx
 from tensorexpr.interop.onnx.function import Imported
 from tensorexpr.interop.onnx.model import Model
-from tensorexpr.op.rules import article
 
 __all__ = ["Imported", "from_onnx", "to_onnx"]
 

@@ -12,13 +12,13 @@ import torch
 
 from tensorexpr.dtypes import promote
 from tensorexpr.errors import ArgumentError, user_location
+from tensorexpr.hints import article
 from tensorexpr.interop.operators import leaf_names, op_of
 from tensorexpr.interop.torch.definitions import meet
 from tensorexpr.interop.torch.dtypes import FROM_TORCH, TO_TORCH
 from tensorexpr.interop.torch.operator import TorchOperator, of_op
 from tensorexpr.op import Op
 from tensorexpr.op.arguments import check_integer
-from tensorexpr.op.rules import article
 from tensorexpr.op.trees import leaves, map_tree, rebuild
 
 _Tensor, _Parameter = torch.Tensor, torch.nn.Parameter

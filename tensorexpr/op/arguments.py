@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from tensorexpr.dtypes import DTYPES, promote
+from tensorexpr.hints import article
 from tensorexpr.language import Tensor
-from tensorexpr.op.rules import article, type_text
+from tensorexpr.op.rules import type_text
 from tensorexpr.op.specs import argument_error
 from tensorexpr.op.trees import leaves, map_tree
 

@@ -14,7 +14,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, overload
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from tensorexpr.codegen.llvm.process.call import link, native_calls
 from tensorexpr.codegen.memo import Memo
 from tensorexpr.dtypes import dtype
 from tensorexpr.errors import ArgumentError, DefinitionError, Location, failure_location, user_location
-from tensorexpr.hints import checked, suggestion
+from tensorexpr.hints import Explained, article, checked, made_by, suggestion
 from tensorexpr.ir import Program
 from tensorexpr.language import Tensor, constant, program_of
 from tensorexpr.markup import code, formula, listed, or_reason, page, paragraph, table
@@ -32,7 +32,7 @@ from tensorexpr.op.arguments import check_integer, static_key, tree_text, weak_f
 from tensorexpr.op.hosts import host_of
 from tensorexpr.op.names import imported, name_of
 from tensorexpr.op.results import identity, name_results
-from tensorexpr.op.rules import Rule, article, refusing
+from tensorexpr.op.rules import Rule, refusing
 from tensorexpr.op.signatures import REQUIRED, Bound, read_signature
 from tensorexpr.op.specs import Spec, argument_error, dtype_of, is_scalar, opened, placeholders_of, spec_of
 from tensorexpr.op.trees import form_of, leaves, map_tree, rebuild, stood_for
@@ -57,7 +57,7 @@ class _Ready(NamedTuple):
 
 
 @native_calls
-class Op(Bound, Entered):
+class Op(Explained, Bound, Entered):
     """An operation: see `op`.
 
     `name`; `parameters`, the names of its tensor arguments; `rest`, the stem of the names of further ones (of a transform
@@ -68,6 +68,20 @@ class Op(Bound, Entered):
     `kept`, what hosts made of the op, by their name; `derived`, the transform and its arguments that made it of another op, or None.
     """
 
+    noun = "an op"
+    habits: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(
+            ("grad", "gradient", "backward", "vjp"), "te.vjp(op) is the op that gives its gradients, te.grad(op) that of a loss"
+        ),
+        "value_and_grad": "te.value_and_grad(op) is the op that gives a loss and its gradients",
+        "jvp": "te.jvp(op) is the op that gives its derivative along tangents",
+        "schedule": "te.schedule(op(x, w)) of placeholders x and w",
+        "source": "op.compile(*arrays).source(stage)",
+        "profile": "op.compile(*arrays).profile(*arrays)",
+        "lower": "print(op.trace(*arrays)) shows the program, op.compile(*arrays).source(stage) the code",
+    }
+
+    @checked(made_by("@te.op above the def of a function on tensors makes an op of it"))
     def __init__(
         self,
         function: Callable[..., Any],

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tensorexpr.errors import DifferentiationError, user_location
+from tensorexpr.hints import article
 from tensorexpr.language import Tensor, cast, compute
 from tensorexpr.op.trees import leaves, rebuild
 
@@ -87,9 +88,3 @@ def _zeros(like: Tensor) -> Tensor:
 
 def type_text(tensor: Tensor) -> str:
     return f"{tensor.dtype.name}[{', '.join(map(str, tensor.shape))}]"
-
-
-def article(value: object) -> str:
-    """The type of a value as messages name it: "a list", "an int", None."""
-    kind = type(value).__name__
-    return "None" if value is None else f"{'an' if kind[:1].lower() in 'aeiou' else 'a'} {kind}"

@@ -9,8 +9,8 @@ import numpy as np
 
 from tensorexpr.dtypes import DType, dtype
 from tensorexpr.errors import ArgumentError, DefinitionError, user_location
+from tensorexpr.hints import article
 from tensorexpr.language import Scalar, Tensor, dim, placeholder
-from tensorexpr.op.rules import article
 from tensorexpr.traversal import fresh_name
 
 

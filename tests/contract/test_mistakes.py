@@ -174,7 +174,34 @@ BUILDS = {
     "a function by position": (lambda: te.export(twice, "there"), "te.export: expected functions by name, got one by position"),
 }
 
-EVERY = DEFINITIONS | CALLS | DERIVATIVES | SCHEDULES | BUILDS
+ELSEWHERE = {
+    "a class that functions make": (lambda: te.Schedule(C), "te.schedule(C) makes the schedule of tensors"),
+    "a tensor of a shape": (lambda: te.Tensor((4, 6)), "te.placeholder is an input"),
+    "an op by its class": (lambda: te.Op(lambda x: x), "@te.op above the def"),
+    "arrays to compile": (lambda: te.compile(a), "an op takes arrays as they are"),
+    "arrays as inputs": (lambda: te.build(C, [a]), "an op takes arrays as they are"),
+    "a schedule as a keyword": (lambda: te.build(C, [A], schedule="fast"), "a schedule has its tensors: te.build(s)"),
+    "a keyword misspelt for one of others": (lambda: te.build(C, [A], thread=2), "TENSOREXPR_NUM_THREADS=1"),
+    "a name before the shape": (lambda: te.placeholder("X", (4, 6)), 'the name of a tensor is given by name="X"'),
+    "a name with a blank as extent": (lambda: te.placeholder(("n m", 6)), "extents are integers, sizes te.dim(...)"),
+    "the gradient of an op as a method": (lambda: squares.backward(), "te.vjp(op) is the op that gives its gradients"),
+    "a schedule of an op": (lambda: squares.shedule, "te.schedule(op(x, w)) of placeholders"),
+    "a method misspelt": (lambda: te.build(C, [A]).profle(a), "did you mean profile?"),
+    "the gradient of what is compiled": (lambda: te.build(C, [A]).grad(a), "te.vjp(op), or te.gradient(C, [A]) of tensors"),
+    "the gradient of a function": (lambda: te.function(lambda x: x).grad, "te.gradients(loss, variables) inside of it"),
+    "an attribute of gradients": (lambda: te.gradient(R, [A], HEAD).reprt(), "did you mean report?"),
+    "modulo by name": (lambda: each(lambda i, j: te.mod(A[i, j], 2)), "a % b, of scalars"),
+    "NumPy's name of a function": (lambda: each(lambda i, j: te.arcsinh(A[i, j])), "did you mean asinh?"),
+    "an axis of TVM": (lambda: te.reduce_axis((0, 6)), "a reduction has indices of its own"),
+    "a size of TVM": (lambda: te.size_var("n"), 'te.dim("n") is a size'),
+    "optimizers": (lambda: te.optim, "from tensorexpr.graph import optimizers"),
+    "a part of a name": (lambda: te.make_schedule, "did you mean schedule?"),
+    "a generator to sum": (lambda: te.sum(A[0, k] for k in range(6)), "takes a function of one index for each extent"),
+    "an array in place of a dict": (lambda: te.evaluate(C, a), "te.evaluate(C, {A: a, B: b})"),
+    "an array in place of an output": (lambda: te.jacobian(a, [A]), "call it once for each output"),
+}
+
+EVERY = DEFINITIONS | CALLS | DERIVATIVES | SCHEDULES | BUILDS | ELSEWHERE
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -190,3 +217,14 @@ def test_an_error_says_what_to_do(name):
 
 def test_there_are_ninety():
     assert len(EVERY) >= 90
+
+
+def test_a_class_that_functions_make_refuses_calls():
+    with pytest.raises(te.CallError, match=r"te\.Schedule: expected an object that a function made, got a call of its class"):
+        te.Schedule(C)
+
+
+def test_messages_show_large_values_by_their_kind():
+    for use in (lambda: te.evaluate(C, a), lambda: te.jacobian(a, [A]), lambda: te.compile(a)):
+        with pytest.raises(te.TensorExprError, match=r"got an array of shape \(4, 6\)"):
+            use()

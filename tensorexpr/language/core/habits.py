@@ -43,10 +43,21 @@ _CASTS = ("astype", "to", "type", "float", "double", "half", "int", "long", "boo
 _SIZES = ("size", "dim", "numel", "nelement", "nbytes", "strides", "stride")
 _WRITES = ("at", "fill", "fill_", "copy_", "add_", "scatter_", "index_put_")
 
-MAKERS = {name: "te.constant(numpy array) has data; te.compute(shape, lambda i, j: ...) says each element" for name in (
+MODULES = {name: "te.constant(numpy array) has data; te.compute(shape, lambda i, j: ...) says each element" for name in (
     "zeros", "ones", "full", "empty", "arange", "linspace", "eye", "zeros_like", "ones_like", "rand", "randn",
-)}  # fmt: skip
-"""What other libraries' modules have to make arrays with."""
+)} | dict.fromkeys(("var", "size_var", "symbol", "symbols"), 'te.dim("n") is a size, te.placeholder(shape) an input') | {
+    "add": "a + b, of scalars", "subtract": "a - b, of scalars", "multiply": "a * b, of scalars", "divide": "a / b, of scalars",
+    "mod": "a % b, of scalars", "remainder": "a % b, of scalars", "fmod": "a % b, of scalars, has the sign of b",
+    "mean": "te.sum(lambda k: A[i, k], n) / n; tensorexpr.kernels.mean takes whole tensors and arrays",
+    "reduce_axis": "a reduction has indices of its own: te.sum(lambda k: A[i, k], n)",
+    "thread_axis": "s[C].bind(loop, axis) binds a loop to an axis of a GPU",
+    "create_schedule": "te.schedule(C)",
+    "lower": 'print(te.schedule(C)) shows the loops, te.build(C, [A]).source("llvm") the code',
+    "vmap": "in a definition a batch is one more index; torch.func.vmap and jax.vmap take ops, too (tensorexpr.interop)",
+    "optim": "from tensorexpr.graph import optimizers", "nn": "from tensorexpr.graph import layers",
+    "optimizers": "from tensorexpr.graph import optimizers", "layers": "from tensorexpr.graph import layers",
+}  # fmt: skip
+"""What the modules of other libraries have, and what is written here."""
 
 
 def indices(tensor: Tensor) -> str:

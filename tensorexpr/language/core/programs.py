@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tensorexpr.errors import ArgumentError, DefinitionError, user_location
-from tensorexpr.hints import checked
+from tensorexpr.hints import checked, described
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Access, Axis, Constant, Define, Definition, Input, Program, TensorType, const
 from tensorexpr.ir import Index as IndexNode
@@ -148,7 +148,7 @@ def evaluate(outputs: Any, arrays: Mapping[Tensor, Any] | None = None, sizes: Ma
     wanted = list(outputs) if several else [outputs]
     if arrays is not None and not isinstance(arrays, Mapping):
         raise ArgumentError(
-            f"te.evaluate: expected a dict from tensors to arrays, got {arrays!r}",
+            f"te.evaluate: expected a dict from tensors to arrays, got {described(arrays)}",
             location=user_location(),
             hint="te.evaluate(C, {A: a, B: b})",
         )

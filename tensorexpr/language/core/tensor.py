@@ -20,7 +20,7 @@ from tensorexpr import dtypes
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import DefinitionError, Location, user_location
 from tensorexpr.hints import checked as checked_call
-from tensorexpr.hints import unknown_name
+from tensorexpr.hints import made_by, unknown_name
 from tensorexpr.ir import Access, Apply, Cast, Const, Definition, Expr, Index, Input, Program, Size, TensorType, const
 from tensorexpr.language.core import borders, habits
 from tensorexpr.language.core.printing import renamed_text
@@ -108,6 +108,7 @@ class Tensor:
 
     scalar_hint = "a tensor has many elements: write one with an index, A[i, j], or s[()] for a tensor without axes"
 
+    @checked_call(made_by("te.placeholder is an input, te.constant has data, te.compute says each element"))
     def __init__(
         self,
         name: str | None,
@@ -391,6 +392,10 @@ def _extent_hint(item: Any) -> str:
         return f"loops begin at 0: {len(item)}" if item.start == 0 and item.step == 1 else "loops go from 0 in steps of 1: x[2 + 3 * k]"
     if isinstance(item, float):
         return "n // 2 divides to an integer"
+    if isinstance(item, str) and not item.isidentifier():
+        return "extents are integers, sizes te.dim(...) and what is computed from them"
+    if isinstance(item, str):
+        return f'a symbolic extent is te.dim("{item}"); the name of a tensor is given by name="{item}"'
     return (
         "the shape comes before the body: te.compute(shape, lambda i, j: ...)"
         if callable(item)

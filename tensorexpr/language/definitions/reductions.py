@@ -13,7 +13,7 @@ from typing import Any
 
 from tensorexpr import dtypes
 from tensorexpr.errors import DefinitionError, user_location
-from tensorexpr.hints import checked
+from tensorexpr.hints import checked, described
 from tensorexpr.ir import Access, Apply, Combiner, Reduce
 from tensorexpr.language.core import habits, promotions
 from tensorexpr.language.core.printing import describe
@@ -33,9 +33,9 @@ def _refuse_body(name: str, *arguments: Any) -> None:
     if isinstance(body, Tensor):
         hint, got = habits.of_tensor(body, short), f"the tensor {body.name}"
     elif short in ("max", "min"):
-        hint, got = f"te.{short}imum(a, b) takes two values, te.{short}(lambda k: A[k], n) those of a tensor", repr(body)
+        hint, got = f"te.{short}imum(a, b) takes two values, te.{short}(lambda k: A[k], n) those of a tensor", described(body)
     else:
-        hint, got = f"te.{short}(lambda k: A[k], n) takes a function of one index for each extent", repr(body)
+        hint, got = f"te.{short}(lambda k: A[k], n) takes a function of one index for each extent", described(body)
     raise DefinitionError(f"{name}: expected a function of indices to reduce, got {got}", location=user_location(), hint=hint)
 
 
