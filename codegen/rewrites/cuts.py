@@ -33,12 +33,14 @@ _COMPARED = ("lt", "le", "gt", "ge", "eq", "ne")
 @record
 class Cut:
     """A point along a loop where a test changes: from there on (`rises`), or up to there, it holds everywhere inside (`whole`), or
-    somewhere. A minimum or maximum is decided as well by a cut at `other`, where its operands are equal for the last time."""
+    somewhere. A minimum or maximum is decided as well by a cut at `other`, where its operands are equal for the last time, and beyond
+    where it holds somewhere, `whole_at` being the point where it does everywhere."""
 
     point: Expr
     rises: bool
     whole: bool
     other: Expr | None = None
+    whole_at: Expr | None = None
 
 
 def cuts_of(s: For, facts: Facts, only: frozenset[Expr] | None = None) -> tuple[tuple[Cut, ...], tuple[Expr, ...]]:
@@ -54,6 +56,7 @@ def cuts_of(s: For, facts: Facts, only: frozenset[Expr] | None = None) -> tuple[
             continue
         for form in forms_of(test, inner):
             least, greatest = (extreme(form, inner, depth + 1, up) for up in (False, True))
+            whole_at: Expr | None = None
             for end, whole in ((least, True), (greatest, False)):
                 factor = 0 if end is None else end.coefficient(s.index)
                 if end is None or not _is_known_in_front(rest := end - Affine.of(s.index) * factor, s, inner, depth):
@@ -61,10 +64,18 @@ def cuts_of(s: For, facts: Facts, only: frozenset[Expr] | None = None) -> tuple[
                 if factor:
                     places = [-(f // factor) if factor > 0 else f // -factor + 1 for f in (rest, rest - 1)]
                     point, other = map(inner.expression, places)
-                    found.setdefault(Cut(point, factor > 0, whole, other if is_choice else None))
+                    found.setdefault(Cut(point, factor > 0, whole, other if is_choice else None, None if whole else whole_at))
+                    whole_at = point
                 elif whole and rest.terms and is_choice is not None and _are_counted(inner, depth + 1, form):
-                    fronts.setdefault(apply("ge", inner.expression(rest), const(0)))
+                    front = apply("ge", inner.expression(rest), const(0))
+                    if facts.holds(front) is None and not _is_small(rest, facts):
+                        fronts.setdefault(front)
     return tuple(found), tuple(fronts)
+
+
+def _is_small(form: Affine, facts: Facts) -> bool:
+    """Whether a form can be natural at a few small sizes alone: it is no test to have a loop twice for."""
+    return facts.interval(form)[1] <= 0
 
 
 def _is_known_in_front(form: Affine, s: For, inner: Facts, depth: int) -> bool:

@@ -128,8 +128,10 @@ def _points(s: For, cuts: Sequence[Cut], facts: Facts, pieces_: int) -> list[Exp
         ordered = _in_order(points, facts)
         if ordered is not None:
             return ordered
-    rising = [cut.point for cut in inside if cut.rises and cut.whole]
-    falling = [cut.point for cut in inside if not cut.rises and cut.whole]
+    # A choice is decided as well where its test holds nowhere: from there on, or up to there, where that is all that lies inside.
+    beyond = {cut for cut in inside if cut.other is not None and not cut.whole and cut.whole_at not in points}
+    rising = [cut.point for cut in inside if (cut.rises and cut.whole) or (not cut.rises and cut in beyond)]
+    falling = [cut.point for cut in inside if (not cut.rises and cut.whole) or (cut.rises and cut in beyond)]
     ends = []
     if rising:
         ends.append(_furthest(rising, True, facts))

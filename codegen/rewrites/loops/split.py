@@ -11,7 +11,8 @@ Nothing asks whether the length divides. `tail` says what happens to a rest:
 - "peel": a loop of its own behind the blocks (`partition` at the end of the last whole block). Always legal: the order stays.
 - "shift": the last block is moved back to end with the loop, so that all blocks are whole; some iterations run twice. Legal where the
   iterations may run in any order and read nothing that they write, so that they write the same again. Where the loop is shorter than a
-  block there is one, as long as the loop, or guarded where its length is open.
+  block there is one, as long as the loop. Where its length is open, blocks of `SHORTER` iterations serve a loop that has as many, and a
+  guarded one what is shorter still.
 - "guard": the last block runs over the end, and a condition skips what is beyond. Always legal.
 - "stride": the loop inside of a block stands outside, and for each of its places the other one goes over the blocks that have it: a residue
   class is a loop of its own. Legal where the iterations may run in any order, but for what they add up.
@@ -32,6 +33,8 @@ from tensorexpr.hints import suggestion
 from tensorexpr.ir import Const, Expr, Index, apply, const
 from tensorexpr.traversal import free_names, tensors_read
 
+SHORTER = 16
+"""Iterations of the blocks of a loop that turns out to be shorter than one of those that are asked for: the lanes of a vector."""
 TAILS = ("peel", "shift", "guard", "stride")
 
 
@@ -107,11 +110,20 @@ def _blocks(s: For, factor: int, tail: str, outer: str, inner: str, facts: Facts
     if tail == "guard":
         test = apply("lt", add(Index(inner), begin), length)
         return (For(outer, ZERO, count, (For(inner, ZERO, const(factor), (If(test, at(begin)),)),)),)
-    moved = For(outer, ZERO, count, (For(inner, ZERO, const(factor), at(minimum(begin, sub(length, const(factor))))),))
-    short: Block = (For(inner, ZERO, length, at(ZERO)),)
-    if not isinstance(length, Const):
-        short = _guarded(inner, factor, apply("lt", Index(inner), length), at(ZERO))
-    return (If(apply("ge", length, const(factor)), (moved,), (For(outer, ZERO, ONE, short),)),)
+
+    def moved(by: int) -> Block:
+        place = minimum(mul(Index(outer), const(by)), sub(length, const(by)))
+        return (For(outer, ZERO, floordiv(add(length, const(by - 1)), by), (For(inner, ZERO, const(by), at(place)),)),)
+
+    steps = (factor, SHORTER) if factor > SHORTER and not isinstance(length, Const) else (factor,)
+    if isinstance(length, Const):
+        short: Block = (For(inner, ZERO, length, at(ZERO)),)
+    else:
+        short = _guarded(inner, steps[-1], apply("lt", Index(inner), length), at(ZERO))
+    found: Block = (For(outer, ZERO, ONE, short),)
+    for by in reversed(steps):
+        found = (If(apply("ge", length, const(by)), moved(by), found),)
+    return found
 
 
 def _guarded(inner: str, factor: int, test: Expr, body: Block) -> Block:

@@ -8,7 +8,7 @@ import pytest
 
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.nest.parse import parse_nest
-from tensorexpr.codegen.nest.text import print_kernel
+from tensorexpr.codegen.nest.text import print_kernel, print_nest
 from tensorexpr.codegen.rewrites.cuts import moduli_of
 from tensorexpr.codegen.rewrites.loops import partition, reorder, simplify, split, vectorize
 from tensorexpr.errors import ScheduleError
@@ -273,3 +273,25 @@ def test_every_tail_at_every_length(tail):
     nest = kept.check(split(kept.nest, "i", 4, tail))
     loop = "i_o" if tail != "shift" else "i_i"
     kept.check(simplify(kept.check(partition(nest, loop))))
+
+
+OPEN_ROWS = """
+sizes(n, m)
+X: f32[n, m] = input()
+Y[i, j]: f32[n, m] = sum({read} for s in range(3))
+return Y
+"""
+
+
+@pytest.mark.parametrize(
+    "read",
+    ["where(j + s >= 1 and j + s <= m, X[i, maximum(minimum(j + s - 1, m - 1), 0)], 0.0)", "X[i, maximum(minimum(j + s - 1, m - 1), 0)]"],
+)
+def test_shifted_blocks_of_open_rows_are_cut_at_borders(read):
+    kept = Kept.of_text(OPEN_ROWS.format(read=read), *({"n": 2, "m": m} for m in (0, 1, 4, 5, 15, 16, 17, 18, 31, 32, 33, 35, 70)))
+    nest = kept.check(reorder(kept.check(split(kept.nest, "j", 32, "shift")), "s", "j_i"))
+    nest = kept.check(partition(nest, "j_o"))
+    text = print_nest(kept.check(vectorize(nest, "j_i")))
+    assert "range(0, 32)" in text and "range(0, 16)" in text  # blocks for rows that are shorter
+    assert "if True" not in text and "if False" not in text
+    assert "X[i, j_i + j_o * 32 + s - 1]" in text  # the middle tests nothing
