@@ -10,6 +10,7 @@ from tensorexpr.ir import (
     Access,
     Apply,
     Const,
+    Constant,
     Define,
     Definition,
     Expr,
@@ -175,7 +176,7 @@ def _piece(program: Program, part: Sequence[Definition], outputs: Sequence[str])
     return Piece(
         Program(
             tuple(Input(called[n], types[n]) for n in outside if n not in constants),
-            tuple(replace(constants[n], name=called[n]) for n in outside if n in constants),
+            tuple(_known(constants[n], called[n]) for n in outside if n in constants),
             tuple(renamed(d, called, {}) for d in part),
             tuple(called[n] for n in outputs),
             program.sizes,
@@ -183,3 +184,9 @@ def _piece(program: Program, part: Sequence[Definition], outputs: Sequence[str])
         tuple(names),
         letter,
     )
+
+
+def _known(constant: Constant, name: str) -> Constant:
+    """A constant as pieces know it. What floats are says nothing about loops, so weights of layers are told by their types alone."""
+    type_ = constant.type
+    return Constant.of_type(name, type_) if type_.dtype.is_float else replace(constant, name=name)

@@ -348,6 +348,14 @@ class Constant(Node):
             view.flags.writeable = False
             object.__setattr__(self, "data", view)
 
+    @staticmethod
+    def of_type(name: str, type_: TensorType) -> Constant:
+        """A constant that stands for all of its type, whose elements nobody asks for: told by its type."""
+        shape = tuple(map(integer, type_.shape))
+        made = Constant(name, np.broadcast_to(np.zeros((), type_.dtype.numpy), shape))
+        object.__setattr__(made, "_content", f"any {type_.dtype.name}{shape}".encode())
+        return made
+
     @property
     def type(self) -> TensorType:
         shape = tuple(Const(n, dtypes.int64) for n in self.data.shape)

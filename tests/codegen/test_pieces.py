@@ -85,6 +85,24 @@ def test_equal_layers_are_planned_once(monkeypatch):
     assert len(planned) <= 4
 
 
+def test_layers_that_differ_in_their_weights_are_one():
+    rng = np.random.default_rng(0)
+    weights = [rng.standard_normal((8, 8)).astype(np.float32) / 8 for _ in range(60)]
+    x = te.placeholder((8, 8), name="x")
+    y = x
+    for weight in map(te.constant, weights):
+        product = te.compute((8, 8), lambda i, j, y=y, w=weight: te.sum(lambda k: y[i, k] * w[k, j], 8))
+        y = te.compute((8, 8), lambda i, j, p=product, y=y: te.tanh(p[i, j]) + y[i, j])
+    f = te.build(y, [x])
+    parts = pieces_of(f.program)
+    assert len({part.program for part in parts}) < len(parts) / 2
+    given = rng.standard_normal((8, 8)).astype(np.float32)
+    expected = given.astype(np.float64)
+    for weight in weights:
+        expected = np.tanh(expected @ weight) + expected
+    np.testing.assert_allclose(f(given), expected, rtol=1e-4, atol=1e-4)
+
+
 def test_the_code_of_equal_pieces_is_there_once():
     texts = [te.build(*layers(count)).source("llvm").count("define internal void @kernel") for count in (40, 60)]
     assert texts[1] <= texts[0] + 2

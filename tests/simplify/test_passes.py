@@ -8,7 +8,7 @@ import pytest
 from tensorexpr.autodiff.sweep.reverse import reverse
 from tensorexpr.errors import DefinitionError
 from tensorexpr.interpret import evaluate_program
-from tensorexpr.ir import Program
+from tensorexpr.ir import Access, Program
 from tensorexpr.parse import parse_program
 from tensorexpr.rewrite.passes import run_passes
 from tensorexpr.simplify import (
@@ -30,6 +30,7 @@ from tensorexpr.simplify import (
     write_out_cases,
 )
 from tensorexpr.text import print_program
+from tensorexpr.traversal import expressions, walk
 from tensorexpr.verify import verify
 
 PASSES = (
@@ -153,6 +154,19 @@ def test_long_chains_are_inlined_up_to_a_size() -> None:
     after = simplify(program)
     assert 10 < len(after.definitions) < 100
     assert simplify(after) is after
+
+
+def test_a_running_sum_of_layers_is_stored() -> None:
+    lines = [X, "W: f32[5, 5] = input()", "S0[i, j]: f32[4, 5] = X[i, j] * 0.5"]
+    for n in range(8):  # as layers with a norm in front: what each adds to the sum of all before it
+        lines += [
+            f"R{n}[i]: f32[4] = sum(S{n}[i, j] * S{n}[i, j] for j in range(5))",
+            f"N{n}[i, j]: f32[4, 5] = S{n}[i, j] / R{n}[i]",
+            f"L{n}[i, j]: f32[4, 5] = sum(N{n}[i, k] * W[k, j] for k in range(5))",
+            f"S{n + 1}[i, j]: f32[4, 5] = S{n}[i, j] + L{n}[i, j]",
+        ]
+    after = simplify(program_of(*lines, "return S8"))
+    assert max(len({node for e in expressions(d) for node in walk(e) if isinstance(node, Access)}) for d in after.definitions) <= 4
 
 
 def test_equal_definitions_are_computed_once() -> None:

@@ -1,8 +1,8 @@
 """Inlining: the value of a definition written where it is read, without capture of index names.
 
 `inline_definitions` does what it is told; `inline_cheap` chooses: a definition goes into its reader where no work is
-repeated (every element is read at most once, or there are no more reads than elements), or where the work is so small that
-repeating it costs less than storing it. Reductions stay where they are, but for those of which few elements are read (the trace of a
+repeated (every element is read at most once, or there are no more reads than elements), or where the work and what it reads are so small
+that repeating it costs less than storing it. Reductions stay where they are, but for those of which few elements are read (the trace of a
 product), and sums of a few components that another sum reads once each (`k[i, j] = exp(-sum((x[i, e] - y[j, e])**2 for e in range(3)))`
 under a sum over j); so do outputs, the inits of scans and whatever a scatter or a scan makes. What only rearranges elements (the windows
 of a convolution as rows of a matrix) goes where its readers put together what it took apart.
@@ -10,6 +10,7 @@ of a convolution as rows of a matrix) goes where its readers put together what i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from tensorexpr.errors import DefinitionError
@@ -57,6 +58,9 @@ CHEAP = 4
 """Definitions of at most this cost (see `Op.cost`) may be computed again at every read."""
 MOST_READS = 4
 """A cheap definition is kept where more definitions than this read it, or one of them in more places; what only renames is never."""
+MOST_LOADS = 2
+"""A cheap definition is kept where it reads more elements than this, with those of what goes into it: each layer of a network adds to the
+sum of all before it, which each layer reads."""
 FEW = 4
 """Points of a reduction that goes where it is read, inside another one: components of a vector in space, whose sum takes no loop."""
 READ = 0.25
@@ -207,6 +211,7 @@ def cheap_names(program: Program, outside: Mapping[str, TensorType] | None = Non
     sites, fixed = _sites(program)
     types, checked, ranges = {**(outside or {}), **program.types}, Checked(), ranges_of(program.definitions)
     extent: dict[int, tuple[int, int]] = {}  # nodes and depth of each definition, with what was chosen to go into it
+    more: dict[int, int] = {}  # elements that each definition reads beyond its own, for what was chosen to go into it
 
     def extent_of(definition: Definition) -> tuple[int, int]:
         return extent.get(id(definition)) or _nodes_and_depth(definition)
@@ -216,7 +221,8 @@ def cheap_names(program: Program, outside: Mapping[str, TensorType] | None = Non
         if not isinstance(definition, Define) or definition.name in fixed or definition.name not in sites:
             continue
         places = sites[definition.name]
-        if not _worth_inlining(definition, places):
+        loads = len(_elements(definition)) + more.get(id(definition), 0)
+        if not _worth_inlining(definition, places, loads):
             continue
         nodes, depth = extent_of(definition)
         grown: dict[int, tuple[int, int]] = {}
@@ -230,6 +236,8 @@ def cheap_names(program: Program, outside: Mapping[str, TensorType] | None = Non
         if unchecked(definition, places, kept, ranges) is not None:
             continue
         extent.update(grown)
+        for reader, count in Counter(reader for reader, _ in {(id(p.reader), p.access) for p in places}).items():
+            more[reader] = more.get(reader, 0) + count * (loads - 1)
         checked[definition.name] = kept
         chosen.append(definition.name)
     return tuple(chosen)
@@ -329,7 +337,13 @@ def _parts(expr: Expr) -> tuple[Expr, ...]:
     return ()
 
 
-def _worth_inlining(definition: Define, places: list[Place]) -> bool:
+def _elements(definition: Define) -> set[Access]:
+    """The elements that a definition reads as it is written."""
+    return {node for node in walk(definition.value) if isinstance(node, Access)}
+
+
+def _worth_inlining(definition: Define, places: list[Place], loads: int) -> bool:
+    """Whether to write a definition, which with what goes into it reads so many elements, where it is read."""
     if any(isinstance(node, Reduce) for node in walk(definition.value)):
         if _reads_few(definition, places):
             return True
@@ -337,7 +351,7 @@ def _worth_inlining(definition: Define, places: list[Place]) -> bool:
     if _renames_only(definition) or (_rearranges(definition) and all(_in_order(definition, place) for place in places)):
         return True
     cost = sum(node.op.cost for node in walk(definition.value) if isinstance(node, Apply))
-    loads = sum(1 for node in walk(definition.value) if isinstance(node, Access))
+    own = sum(1 for node in walk(definition.value) if isinstance(node, Access))
     if len(places) == 1 and _reads_each_once(places[0].access, places[0].axes):
         return True
     elements, points = _points(definition.axes), [_points(place.axes) for place in places]
@@ -348,7 +362,7 @@ def _worth_inlining(definition: Define, places: list[Place]) -> bool:
     for place in places:
         elements_of.setdefault(id(place.reader), set()).add(place.access)
     few = max([len(elements_of), *map(len, elements_of.values())]) <= MOST_READS
-    return cost <= CHEAP and loads <= 2 and few and not repeated
+    return cost <= CHEAP and own <= 2 and loads <= MOST_LOADS and few and not repeated
 
 
 def _reads_few(definition: Define, places: list[Place]) -> bool:
