@@ -6,6 +6,7 @@ Every rebuilding function returns the same object when nothing changed, so passe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain, islice
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -89,8 +90,27 @@ def map_children(expr: Expr, function: Callable[[Expr], Expr]) -> Expr:
     return expr
 
 
+MOST_KEPT = 48
+"""Nodes of an expression that remembers them: every pass goes through every definition, most of which no pass changes."""
+
+
 def walk(expr: Expr) -> Iterator[Expr]:
     """Every subexpression, parents before children, left to right, `expr` first."""
+    try:
+        below = expr._below
+    except AttributeError:
+        below = _below(expr)
+        object.__setattr__(expr, "_below", below)
+    return _walk(expr) if below is None else chain((expr,), below)
+
+
+def _below(expr: Expr) -> tuple[Expr, ...] | None:
+    """The subexpressions of an expression but itself, as `walk` has them; None where they are many."""
+    found = tuple(islice(_walk(expr), 1, MOST_KEPT + 1))
+    return found if len(found) < MOST_KEPT else None
+
+
+def _walk(expr: Expr) -> Iterator[Expr]:
     stack: list[Any] = [expr]  # of expressions: checkers narrow no type by `is`
     pop, extend = stack.pop, stack.extend
     while stack:

@@ -17,13 +17,14 @@ class Node:
     """Base of all IR nodes: structural equality over the compared fields, hash cached at construction.
 
     Nodes found equal remember it: each points to a representative (an equal node, in the end one for all of them), so equal
-    programs that come again and again as keys are compared once and then by identity. The free names of an expression and the
-    tensors that it reads are remembered, too (`traversal.free_names`, `traversal.tensors_read`).
+    programs that come again and again as keys are compared once and then by identity. The free names of an expression, the
+    tensors that it reads and its subexpressions are remembered, too (`traversal.free_names`, `traversal.tensors_read`, `traversal.walk`).
     """
 
-    __slots__ = ("_equal_to", "_free", "_hash", "_tensors")
+    __slots__ = ("_below", "_equal_to", "_free", "_hash", "_tensors")
     _hash: int
     _equal_to: Node | None
+    _below: tuple[Any, ...] | None
     _free: tuple[str, ...]
     _tensors: tuple[str, ...]
 
