@@ -21,6 +21,7 @@ from tensorexpr.codegen.auto.search.memory import lowered
 from tensorexpr.codegen.handle import Schedule
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest, Store
+from tensorexpr.codegen.nest.absorb import absorbed
 from tensorexpr.codegen.nest.order import sparing
 from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.nest_proofs import Verdict, prove
@@ -190,7 +191,12 @@ def _is_short(nest: LoopNest, target: Target) -> bool:
 
 def _whole(program: Program, target: Target, plain: Callable[[], Program], searching: bool) -> Stages:
     schedule, nest = _default_schedule(program, target, plain, searching)
-    return _proved(schedule.program, schedule, sparing(nest), isinstance(target, Gpu))
+    return _proved(schedule.program, schedule, _sparing(nest, target), target.is_gpu)
+
+
+def _sparing(nest: LoopNest, target: Target) -> LoopNest:
+    """The nest as it needs less memory at once."""
+    return sparing(nest if target.is_gpu else absorbed(nest))
 
 
 def _by_default(program: Program, target: Target, searching: bool, ahead: Callable[[LoopNest], None]) -> Stages:
@@ -200,7 +206,7 @@ def _by_default(program: Program, target: Target, searching: bool, ahead: Callab
     if not pieces or is_tuned(simple, target):
         return _whole(simple, target, lambda: simplify(program, inline=False), searching)
     nest, verdict = nest_of_pieces(simple, pieces, target, lambda piece, target: _whole(piece, target, lambda: piece, False)[2:4], ahead)
-    return Stages(simple, lambda: _scheduled(simple, target), verify_nest(sparing(nest)), verdict)
+    return Stages(simple, lambda: _scheduled(simple, target), verify_nest(_sparing(nest, target)), verdict)
 
 
 def _written(block: Block) -> int:
