@@ -370,16 +370,22 @@ class _Room:
         self.streams = any(level.kind == "serial" for level in tile.levels)
         self.shared: list[list[int]] = []
         self.rows: list[tuple[list[int], list[int]]] = []
-        windows = [n for n in self.copies if n not in self.sums]
+        self.broadcast: list[tuple[list[int], list[int]]] = []
         copied = {tile.levels[n].loop for n in self.copies}
+        windows = [name for name in leaf.path if survey.kind(name) != DATA and name in copied]
+        inner = [name for name in leaf.path if not tile.of(name)][-1:]
+        # A short sum right around copies is written out in any case: at borders, or by LLVM.
+        windows += [name for name in inner if survey.kind(name) == SUM and 1 < (survey.length(name) or 0) <= WINDOW]
         if all(survey.kind(name) == DATA or name in copied for name in leaf.path):
             windows = []  # no loop carries the sums: LLVM takes them in an order that needs few registers
+        lanes = None if self.lanes is None else tile.levels[self.lanes].loop
         for access in dict.fromkeys(a for a in leaf.loads if a.tensor not in survey.locals) if windows else ():
             moving = [n for n in self.sums if survey.meets(access, tile.levels[n].loop, leaf)]
-            if moving and any(survey.stride(access, tile.levels[n].loop) for n in windows):
-                step = survey.stride(access, tile.levels[moving[0]].loop)
+            step = survey.stride(access, tile.levels[moving[0]].loop) if moving else 0.0
+            if moving and any(survey.stride(access, name) == step for name in windows):
                 moved = [n for n in self.copies if survey.stride(access, tile.levels[n].loop) not in (0, step)]
-                self.rows.append((moving, moved))
+                in_lanes = lanes is not None and survey.stride(access, lanes) != 0
+                (self.rows if in_lanes else self.broadcast).append((moving, moved))
         if self.copies and self.lanes is not None:
             outer, lanes = tile.levels[self.copies[0]].loop, tile.levels[self.lanes].loop
             for access in dict.fromkeys(a for a in leaf.loads if a.tensor not in survey.locals):
@@ -394,9 +400,13 @@ class _Room:
         if not self.copies or self.streams:
             return True
         held = prod(sizes[n] for n in self.sums) + sum(prod(sizes[n] for n in own) for own in self.shared)
-        for moving, others in self.rows:  # of one step of a window, what the next step reads again
-            held += (prod(sizes[n] for n in moving) - 1) * prod(sizes[n] for n in others)
-        return across * held + 1 <= self.facts.registers
+        held += sum(_next(sizes, *row) for row in self.rows)
+        return across * held + sum(_next(sizes, *row) for row in self.broadcast) + 1 <= self.facts.registers
+
+
+def _next(sizes: Mapping[int, int], moving: Sequence[int], others: Sequence[int]) -> int:
+    """Of what copies read in one step of a window, how much the next step reads again."""
+    return (prod(sizes[n] for n in moving) - 1) * prod(sizes[n] for n in others)
 
 
 def _extents(survey: Survey, summary: Summary, tile: Tile, grid: Sequence[Mapping[int, int]]) -> dict[int, Numbers]:

@@ -344,6 +344,24 @@ def test_bounds_that_change_become_one_range():
     assert straightened(start(TEXTS["triangle"]), 0) is None  # half of its range would be skipped
 
 
+@pytest.mark.parametrize("window", (3, 5, 7))
+def test_registers_hold_what_the_next_step_of_a_window_reads_again(window):
+    """Copies along a window that is written out, by the tile or after it, keep what their neighbours read next: sums, the vectors of a step
+    and these fit the registers."""
+    text = f"""
+x: f32[8, 48, 300] = input()
+w: f32[64, 48, {window}] = input()
+y[n, k, o]: f32[8, 64, {301 - window}] = sum(w[k, c, r] * x[n, c, o + r] for c in range(48) for r in range({window}))
+return y
+"""
+    found = [choice.tile for choice in choices(Survey(plain(parse_program(text)).nest, 0), ZEN_4) if choice.tile.lanes == ("k",)]
+    assert any(tile.of("o") for tile in found), found
+    for tile in found:
+        sizes = {level.loop: level.size for level in tile.levels}
+        rows, others, vectors = sizes.get("o", 1), sizes.get("n", 1), -(-sizes["k"] // 16)
+        assert vectors * rows * others + (rows - 1) * others < ZEN_4.registers, tile
+
+
 def test_an_operand_across_lanes_is_packed_before():
     kept, _ = of_text("gradient of a window")
     tile = Tile((Level("q", 4, "unroll"), Level("c", 16, "vectorize")), (), (Packed("w", 1, None),))
