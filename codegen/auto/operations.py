@@ -15,8 +15,8 @@ from tensorexpr.codegen.llvm.emitter.ops import apply
 from tensorexpr.codegen.llvm.text.builder import Builder, Module
 from tensorexpr.codegen.llvm.text.casts import cast, register_type
 from tensorexpr.codegen.llvm.text.machine import Machine, host
-from tensorexpr.codegen.llvm.text.values import Value
-from tensorexpr.dtypes import DType
+from tensorexpr.codegen.llvm.text.values import Value, literal
+from tensorexpr.dtypes import DType, float32
 from tensorexpr.ir import Access, Apply, Expr
 from tensorexpr.traversal import children
 
@@ -44,6 +44,15 @@ COSTLY = 8
 def instructions(name: str, dtype: DType, machine: Machine) -> Count:
     """What the operation `name` of operands of `dtype` takes, for one register of them."""
     return _counted(*_written(name, dtype, machine))
+
+
+@cache
+def power(exponent: int, machine: Machine) -> Count:
+    """What a power of float32 takes whose exponent is a constant, of doubles; none of a square beyond its multiplication."""
+    module = Module(scales=machine.scales)
+    builder = Builder(module)
+    apply(builder, "pow", float32, [Value("%x0", register_type(float32), _LANES), literal(float(exponent), "float")])
+    return _counted(builder, module)
 
 
 @cache

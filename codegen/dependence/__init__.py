@@ -7,7 +7,7 @@
     deps.touched(body, "x").box      # what is read and written for given indices of the loops around
 
 `nests` is what is asked about a nest, `apart` the quick tests of a whole loop, `pairs` one question about two accesses, `questions` its
-answer, `updates` the accumulations that may change places, `touched` the box that a part of a nest touches. What is known at each place,
+answer, `updates` the accumulations that may change places, or come one after the other, `touched` the box that a part of a nest touches. What is known at each place,
 and the integer sets, are those of the proofs (`codegen.facts`).
 """
 
@@ -15,6 +15,6 @@ from __future__ import annotations
 
 from tensorexpr.codegen.dependence.nests import Allowed, Conflict, Dependences, dependences
 from tensorexpr.codegen.dependence.touched import Region
-from tensorexpr.codegen.dependence.updates import operation_of
+from tensorexpr.codegen.dependence.updates import in_turn, operation_of
 
-__all__ = ["Allowed", "Conflict", "Dependences", "Region", "dependences", "operation_of"]
+__all__ = ["Allowed", "Conflict", "Dependences", "Region", "dependences", "in_turn", "operation_of"]

@@ -3,14 +3,22 @@
     acc[i] = acc[i] + A[i, k]        acc[i] = where(c, maximum(acc[i], v), acc[i])
 
 Two of them on one element may change places where who asks says so: a sum of floats comes out with other last bits. `acc - v` is a sum.
+Of a sum of several products, such as those of complex numbers, an update is several:
+
+    acc = acc + (a * b - c * d)      -->      acc = acc + a * b - c * d
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tensorexpr.codegen.facts.places import Touch
 from tensorexpr.codegen.nest import Store
-from tensorexpr.ir import Access, Apply, Cast, Expr
+from tensorexpr.ir import Access, Apply, Cast, Expr, apply
 from tensorexpr.traversal import tensors_read
+
+MOST_IN_TURN = 4
+"""Terms that are added one after the other: one instruction less of a few is much, and each waits for the one before."""
 
 _COMBINED = {op: op for op in ("add", "mul", "maximum", "minimum", "and", "or", "xor")} | {"sub": "add"}
 
@@ -54,3 +62,29 @@ def _combined(value: Expr, own: Access) -> str | None:
 
 def _reads(expr: Expr, own: Access) -> bool:
     return own.tensor in tensors_read(expr)
+
+
+def in_turn(store: Store) -> Expr:
+    """The value of a store, with the products that it adds to its own element as a sum added one after the other: where a multiplication
+    with addition is one instruction, there is one less. The sum is the same but for rounding."""
+    own = Access(store.buffer, store.indices, store.value.dtype)
+    match store.value:
+        case Apply(args=(first, second)) if store.value.op.name == "add" and own in (first, second) and own.dtype.is_float:
+            added = second if first == own else first
+            terms = [] if _reads(added, own) else list(_terms(added, "add"))
+            products = [term for _, term in terms if isinstance(term, Apply) and term.op.name == "mul"]
+            if 2 <= len(products) and len(terms) <= MOST_IN_TURN:
+                total: Expr = own
+                for sign, term in terms:
+                    total = apply(sign, total, term)
+                return total
+    return store.value
+
+
+def _terms(e: Expr, sign: str) -> Iterator[tuple[str, Expr]]:
+    """The terms of a sum, each with how it is added."""
+    if isinstance(e, Apply) and e.op.name in ("add", "sub"):
+        yield from _terms(e.args[0], sign)
+        yield from _terms(e.args[1], sign if e.op.name == "add" else "sub" if sign == "add" else "add")
+    else:
+        yield sign, e

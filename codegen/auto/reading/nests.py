@@ -9,7 +9,7 @@ Of a nest without vectors (`passes_for`) LLVM copies out short loops, and makes 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import log2, prod
+from math import ceil, log2, prod
 
 from tensorexpr.codegen.auto import operations
 from tensorexpr.codegen.auto.kinds import inside_of, instructions_of, stores_of
@@ -32,6 +32,7 @@ from tensorexpr.codegen.auto.summary import (
     Summary,
     Work,
 )  # fmt: skip
+from tensorexpr.codegen.dependence import in_turn
 from tensorexpr.codegen.llvm.emitter.dots import dot_in
 from tensorexpr.codegen.llvm.emitter.memory import LEAST_GATHERED
 from tensorexpr.codegen.llvm.emitter.rectangles import LANES as LANES_OF_SQUARES
@@ -41,7 +42,7 @@ from tensorexpr.codegen.llvm.text.machine import Machine, host
 from tensorexpr.codegen.lowering.stage.joining import side_by_side
 from tensorexpr.codegen.nest import LANES, Alloc, Block, Check, For, If, LoopNest, Store
 from tensorexpr.codegen.rewrites.lanes_last import lanes_last
-from tensorexpr.dtypes import int8
+from tensorexpr.dtypes import float32, float64, int8
 from tensorexpr.errors import InternalError
 from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, Size, const
 from tensorexpr.records import replace
@@ -212,6 +213,7 @@ class _Reader(Accesses):
         self.block(s.body, at)
 
     def _store(self, s: Store, at: Place) -> None:
+        s = replace(s, value=in_turn(s)) if self.machine.fuses else s
         if any(self._is_behind_a_branch(n, at) for n in walk(s.value) if isinstance(n, Apply) and n.op.name == "where"):
             at = replace(at, torn=True)
         index = self._indexed(s.buffer, s.indices, at)
@@ -393,10 +395,19 @@ class _Reader(Accesses):
             self._add(at, changed, operations.ARITHMETIC, size, 1.0)
         elif dtype.is_integer and e.op.name in ("floordiv", "mod") and isinstance(e.args[1], Const):
             self._add(at, changed, operations.ARITHMETIC, size, BY_CONSTANT)
+        elif e.op.name == "pow" and dtype is float32 and self._is_decided(e.args[1], at):
+            for kind, count in operations.power(self._exponent(e.args[1], at), self.machine):
+                self._add(at, changed, kind, float64.itemsize, count)
         else:
             for kind, count in operations.instructions(e.op.name, e.args[0].dtype, self.machine):
                 self._add(at, changed, kind, size, count)
         return changed
+
+    def _exponent(self, e: Expr, at: Place) -> int:
+        """The exponent of copies in the mean: they share squares."""
+        if isinstance(e, Const):
+            return ceil(e.value)
+        return max(1, round(prod(self.loops[at.names[n]].extent for n in free_names(e)) / 2))
 
     def _is_mask(self, e: Apply, at: Place) -> bool:
         """Whether a choice is a load of lanes of which some are off, and zero there."""

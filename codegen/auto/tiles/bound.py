@@ -8,23 +8,27 @@ may serve all of them, or one of them keep it for the others.
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
-from math import prod
+from math import inf, prod
 
 from tensorexpr.codegen.auto.features import LINE
 from tensorexpr.codegen.auto.machine import Facts
 from tensorexpr.codegen.auto.operations import ARITHMETIC, operations_of
 from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.auto.summary import Summary, Touch
+from tensorexpr.codegen.auto.tiles.survey import SHORT_SUM, exponents
 from tensorexpr.codegen.llvm.text.machine import host
 from tensorexpr.codegen.lowering.context.arithmetic import constant, sub
 from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest, Store
 from tensorexpr.codegen.rewrites.data.keep import shape_of
+from tensorexpr.codegen.rewrites.loops import unroll
+from tensorexpr.codegen.rewrites.paths import walk_block
 from tensorexpr.ir import Apply, Expr
 from tensorexpr.traversal import free_names
 
 
 def least(nest: LoopNest, facts: Facts, buffers: Container[str]) -> float:
     """Nanoseconds on one thread that no nest of the same work goes below, of whose buffers those are in memory."""
+    nest = _with_powers(nest)
     summary = summary_of(nest)
     size = _bytes(summary, buffers)
     moved = size / LINE * (0.0, *facts.lines)[sum(size > level for level in facts.caches)]
@@ -57,6 +61,15 @@ def _elements(summary: Summary, touch: Touch) -> float:
     """The elements that an access touches, at most."""
     axes = {axis for moves in touch.moves for axis, step in moves if step}
     return prod(summary.loops[n].extent for n in touch.path if summary.loops[n].axis in axes or n in touch.random) * touch.share
+
+
+def _with_powers(nest: LoopNest) -> LoopNest:
+    """The nest with short loops that exponents change with copied out."""
+    for name in sorted({name for kernel in nest.kernels for name in exponents(kernel.body)}):
+        own = [s for kernel in nest.kernels for _, s in walk_block(kernel.body) if isinstance(s, For) and s.index == name]
+        if all(s.kind == "serial" and (constant(sub(s.stop, s.start)) or inf) <= SHORT_SUM for s in own):
+            nest = unroll(nest, name)
+    return nest
 
 
 def _repeated(nest: LoopNest) -> float:

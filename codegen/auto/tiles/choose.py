@@ -4,6 +4,7 @@
 |---|---|---|
 | registers | copies of loops whose iterations share operands, lanes | products, windows, rows that share a vector |
 | copies | copies alone | sums over few elements, as many as data says |
+| powers | copies of a sum whose index is an exponent, lanes | polynomials: powers by constants share their squares |
 | streams | lanes in blocks, copies of a sum, lanes | sums over a leading axis: whole rows go by, accumulators stay in the first cache |
 | squares | sixteen copies of a loop along the rows that lanes go across, sixteen lanes | changes of layout, turned around in registers |
 | classes | lanes, copies of the loop over what these leave out | indices that are divided: vectors are stored interleaved |
@@ -27,7 +28,7 @@ from tensorexpr.codegen.auto.machine import Facts
 from tensorexpr.codegen.auto.summary import Summary
 from tensorexpr.codegen.auto.tiles.bound import least
 from tensorexpr.codegen.auto.tiles.sketch import Level, Packed, Tile, sketch
-from tensorexpr.codegen.auto.tiles.survey import DATA, SUM, WINDOW, Survey
+from tensorexpr.codegen.auto.tiles.survey import DATA, SHORT_SUM, SUM, WINDOW, Survey
 from tensorexpr.codegen.lowering.context.arithmetic import constant
 from tensorexpr.codegen.nest import Store
 from tensorexpr.codegen.nest.names import statements
@@ -149,6 +150,9 @@ def _of_cut(survey: Survey, facts: Facts, cut: Sequence[str]) -> Iterator[Tile]:
     lanes = tuple(Level(name, 1, "vectorize") for name in cut)
     whole = tuple(level._replace(size=_whole(survey, facts, level.loop)) for level in lanes)
     side, classes = facts.vector_bits // 32, _classes(survey, cut)
+    powers = [name for name in survey.busiest.path if name in survey.exponents and name not in cut and survey.kind(name) == SUM]
+    if powers and all(1 < (survey.length(name) or 0) <= SHORT_SUM for name in powers):
+        yield Tile((*(Level(name, survey.length(name) or 1, "unroll") for name in powers), *lanes))
     for rows in _across(survey, cut) if all(survey.iterations(name) >= side for name in cut) else ():
         squares = tuple(level._replace(size=side) for level in lanes)
         yield Tile((Level(rows, min(side, survey.length(rows) or side), "unroll"), *squares))

@@ -18,10 +18,11 @@ from tensorexpr.codegen.lowering.context.arithmetic import constant, sub
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, LoopNest, Stmt, Store
 from tensorexpr.codegen.rewrites.expressions import expressions_of
 from tensorexpr.codegen.rewrites.paths import walk_block
+from tensorexpr.dtypes import float32
 from tensorexpr.interpret import extent_value
 from tensorexpr.ir import Access, Apply, Expr, Index, Size
 from tensorexpr.records import cached_property, record, replace
-from tensorexpr.traversal import free_names, walk
+from tensorexpr.traversal import free_names, tensors_read, walk
 
 DATA, SUM, ORDER = "data", "sum", "order"
 FAR = 3.0
@@ -37,6 +38,9 @@ MOST_CUTS = 12
 
 WINDOW = 8
 """Iterations of a sum up to which it may be copied out as a whole: wider windows have hundreds of loads in one iteration."""
+
+SHORT_SUM = 16
+"""The same where an index is an exponent."""
 
 
 @record(eq=False)
@@ -211,6 +215,11 @@ class Survey:
         )
 
     @cached_property
+    def exponents(self) -> frozenset[str]:
+        """The loops that exponents change with."""
+        return exponents(self.body)
+
+    @cached_property
     def busiest(self) -> Leaf:
         """The leaf that is executed most, by accesses."""
         return max(self.leaves, key=self.work)
@@ -320,3 +329,10 @@ class Survey:
 def alone(nest: LoopNest, kernel: int) -> LoopNest:
     """A nest that has one of the kernels, for what is asked about it alone."""
     return nest if len(nest.kernels) == 1 else replace(nest, kernels=(nest.kernels[kernel],))
+
+
+def exponents(body: Block) -> frozenset[str]:
+    """The loops that exponents change with: in copies of theirs a power is a few products."""
+    values = (n for _, s in walk_block(body) for e in expressions_of(s) for n in walk(e))
+    powers = (n.args[1] for n in values if isinstance(n, Apply) and n.op.name == "pow" and n.dtype is float32)
+    return frozenset(name for e in powers if not tensors_read(e) for name in free_names(e))

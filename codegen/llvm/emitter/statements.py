@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from math import gcd
 
+from tensorexpr.codegen.dependence import in_turn
 from tensorexpr.codegen.llvm.emitter import ahead as emit_ahead
 from tensorexpr.codegen.llvm.emitter import dots as emit_dots
 from tensorexpr.codegen.llvm.emitter import intrinsics as emit_intrinsics
@@ -83,7 +84,7 @@ class Statements(Expressions):
 
     def _store(self, s: Store) -> None:
         binding = self.buffers[s.buffer]
-        value = self.expr(s.value)
+        value = self.expr(in_turn(s) if self.machine.fuses else s.value)
         fresh = self.mask is not None and id(s) in self.fresh and self._is_inside(s, self.fresh[id(s)])
         emit_memory.store(self.b, binding, self.offset(binding, s.indices), value, self.lanes, None if fresh else self.mask)
 

@@ -8,9 +8,12 @@ Text is made with f-strings and nothing else: LLVM's own builder objects are twe
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import gcd
+
+import numpy as np
 
 from tensorexpr.codegen.llvm.text.dominators import ENTRY, Dominators
 from tensorexpr.codegen.llvm.text.values import (
@@ -81,6 +84,7 @@ class Module:
         return "\n".join([*self.declarations.values(), "", *map(self._finished, self.helpers), *self.functions])
 
 
+_FOLDED: dict[str, Callable[..., np.floating]] = {"fadd": operator.add, "fsub": operator.sub, "fmul": operator.mul}
 _DIVISIONS = ("sdiv", "udiv", "srem", "urem")
 _PURE = ("add ", "sub ", "mul ", "and ", "or ", "icmp ", "getelementptr ", "insertelement ", "shufflevector ", "select ")
 """Instructions that depend on nothing but their operands, and that index arithmetic is made of."""
@@ -283,6 +287,10 @@ class Builder:
     def op(self, opcode: str, a: Operand, b: Operand) -> Value:
         """A two-operand instruction, lane by lane."""
         a, b = self.unify(a, b)
+        if opcode in _FOLDED and a.const is not None and b.const is not None and not a.stride and not b.stride:
+            number = np.float32 if a.type == "float" else np.float64
+            with np.errstate(all="ignore"):
+                return self.vector(literal(float(_FOLDED[opcode](number(a.const), number(b.const))), a.type), a.lanes)
         self.divisions += b.const is None and b.lanes == 1 and opcode in _DIVISIONS
         return self.emit(f"{opcode} {a.full_type} {a.text}, {b.text}", a.type, a.lanes)
 

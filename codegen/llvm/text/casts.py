@@ -15,6 +15,9 @@ from tensorexpr.dtypes import DType
 
 _FLOATS = {dtypes.float16: "float", dtypes.bfloat16: "float", dtypes.float32: "float", dtypes.float64: "double"}
 
+EXACT = 1 << 24
+"""Up to here float32 holds all integers."""
+
 
 def register_type(dtype: DType) -> str:
     """The LLVM type of a value of `dtype` in registers."""
@@ -77,11 +80,14 @@ def cast(b: Builder, value: Value, source: DType, target: DType) -> Value:
     if source.is_float:
         return _float_to_float(b, value, source, target) if target.is_float else _float_to_integer(b, value, target)
     if target.is_float:
+        type_ = register_type(target)
+        if value.const is not None and not value.stride and source.is_signed and target.bits >= 32 and abs(value.const) <= EXACT:
+            return b.vector(literal(float(value.const), type_), value.lanes)
         opcode = "sitofp" if source.kind == "int" else "uitofp"
         if source.bits == 64 and value.lanes > 1 and fits(value, 32) and (source.is_signed or value.low >= 0):  # type: ignore[operator]
             # Indices: half the width converts in half the time, and is all that a machine before AVX-512 can do.
             value, opcode = b.half(value) or b.convert("trunc", value, "i32"), "sitofp"
-        return rounded(b, b.convert(opcode, value, register_type(target)), target)
+        return rounded(b, b.convert(opcode, value, type_), target)
     return _integer_to_integer(b, value, source, target)
 
 

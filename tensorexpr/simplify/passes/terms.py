@@ -56,6 +56,9 @@ REPEATED = 2
 """How often each element of a term is computed at least."""
 LEAST = 1 << 14
 """Operations saved below which a tensor more is not worth its loops: about a microsecond."""
+BESIDE = 4
+"""What a term of indices alone costs at least: a few additions are no dearer than a load, and where a loop is copied out they are constants,
+such as exponents."""
 
 
 @record
@@ -141,6 +144,8 @@ def _chosen(program: Program, demands: Mapping[object, Demand], found: Sequence[
     covering: list[list[Occurrence]] = [[] for _ in found]
 
     def pays(demand: Demand, cost: float, points: float) -> bool:
+        if cost < BESIDE and not reads(demand.term.define):
+            return False
         nested = demand.nested and cost >= ROW and cost * demand.elements >= LEAST
         return (nested or _saves(cost, points, demand.elements)) and _bytes(demand.term.define.results[0][1]) <= max(
             ends, _read(demand.term, types)
