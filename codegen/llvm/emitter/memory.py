@@ -85,6 +85,12 @@ def _reverse(b: Builder, value: Value) -> Value:
     return b.emit(f"shufflevector {value.typed}, {value.full_type} poison, <{value.lanes} x i32> <{order}>", value.type, value.lanes)
 
 
+def _from_behind(b: Builder, offset: Value) -> Value:
+    """The places of a ramp from the last to the first."""
+    start = b.add(offset.base, offset.stride * (offset.lanes - 1))
+    return replace(start, lanes=offset.lanes, stride=-offset.stride, low=offset.low, high=offset.high)
+
+
 def load(b: Builder, binding: Binding, offset: Value, lanes: int, mask: Value | None) -> Value:
     """The element at `offset` (in every lane that `mask` has) in register form; uniform where the offset is."""
     if binding.lanes > 1:
@@ -162,6 +168,9 @@ def _load_vector(b: Builder, binding: Binding, offset: Value, lanes: int, mask: 
         return found if offset.stride == 1 else _reverse(b, found)
     if offset.stride == 2:
         return _load_every_other(b, binding, offset, lanes, mask)
+    if offset.stride == -2:
+        mask = None if mask is None else _reverse(b, b.vector(mask, lanes))
+        return _reverse(b, _load_every_other(b, binding, _from_behind(b, offset), lanes, mask))
     row = _row_start(b, binding, offset) if mask is None else None
     if row is not None:
         return _load_column(b, binding, offset.stride, row[0], row[1], lanes)
@@ -361,6 +370,10 @@ def store(b: Builder, binding: Binding, offset: Value, value: Value, lanes: int,
         return
     if offset.stride == 2:
         _store_every_other(b, binding, offset, value, lanes, mask)
+        return
+    if offset.stride == -2:
+        mask = None if mask is None else _reverse(b, b.vector(mask, lanes))
+        _store_every_other(b, binding, _from_behind(b, offset), _reverse(b, value), lanes, mask)
         return
     _scatter(b, binding, offset, value, lanes, mask)
 
