@@ -73,7 +73,7 @@ def in_turn(store: Store) -> Expr:
             added = second if first == own else first
             terms = [] if _reads(added, own) else list(_terms(added, "add"))
             products = [term for _, term in terms if isinstance(term, Apply) and term.op.name == "mul"]
-            if 2 <= len(products) and len(terms) <= MOST_IN_TURN:
+            if len(products) >= 2 and len(terms) <= MOST_IN_TURN:
                 total: Expr = own
                 for sign, term in terms:
                     total = apply(sign, total, term)

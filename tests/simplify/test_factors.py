@@ -165,3 +165,20 @@ def test_quotients_stay_in_range() -> None:
         inputs = {n: (np.abs(v) + 1) * np.float32(scale) for n, v in random_inputs(program, 5).items()}
         before, after = (evaluate_program(p, inputs)["y"] for p in (program, apart))
         np.testing.assert_allclose(after, before, 1e-5)
+
+
+def test_a_factor_of_both_branches_leaves_a_choice() -> None:
+    head = "".join(f"{name}: f32[{shape}] = input()\n" for name, shape in (("u", "64"), ("v", "64"), ("a", "64, 32"), ("b", "64, 32")))
+    chosen = "where(u[i] + v[j] > 0.0, a[i, d] * b[j, d] * exp(u[i] + v[j]), a[i, d] * b[j, d] * exp((u[i] + v[j]) * 0.2) * 0.2)"
+    program = parse_program(f"{head}y[i]: f32[64] = sum({chosen} for d in range(32) for j in range(64))\nreturn y\n")
+    apart = factor_sums(program, DERIVED)
+    choice = "where(u[i] + v[j] > 0.0, exp(u[i] + v[j]), exp((u[i] + v[j]) * 0.2) * 0.2)"
+    assert "".join(print_program(apart).split()).endswith(
+        "".join(f"y[i]:f32[64]=sum({choice}*sum(a[i,d]*b[j,d]fordinrange(32))forjinrange(64))returny".split())
+    )  # the function is computed once for each i and j
+    inputs = {
+        n: np.random.default_rng(k).standard_normal(s).astype(np.float32)
+        for k, (n, s) in enumerate({"u": 64, "v": 64, "a": (64, 32), "b": (64, 32)}.items())
+    }
+    found, expected = (evaluate_program(p, inputs)["y"] for p in (apart, program))
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)

@@ -3,6 +3,7 @@
     sum(h[q, j] * a[q, i] * a[p, i] for q for i)   -->   sum(h[q, j] * sum(a[q, i] * a[p, i] for i) for q)
     sum(w[i] * x[i, k] * c[k, j] for k)            -->   w[i] * sum(x[i, k] * c[k, j] for k)
     sum(x[i, a] * c[a, b] * x[i, b] for a for b)   -->   sum(x[i, b] * sum(x[i, a] * c[a, b] for a) for b)
+    sum(where(t[j], a[j] * b[k], a[j] * c[k]) for k)   -->   a[j] * sum(where(t[j], b[k], c[k]) for k)
 
 The distributive law; a sum of sums is one sum to begin with. What depends on no axis leaves first, where that makes fewer operations at
 each point. Then one axis at a time: the axis whose sum, over the factors that depend on it, takes the fewest operations goes inside, as
@@ -38,6 +39,8 @@ GAIN = 1.5
 ALONG = 0.05
 """What a sum along the rows of a factor is taken to cost more: of orders that cost about alike the one is taken in which results lie side
 by side."""
+AGAIN = 0.5
+"""The same of a function that does not depend on all indices of such a sum: it is computed again for each of these, or stored."""
 DIVISION = 4
 """Operations that a division costs, as `Op.cost` has it."""
 FUNCTION = 12
@@ -161,7 +164,8 @@ def _apart(node: Reduce, around: tuple[Axis, ...], types: Mapping[str, TensorTyp
             after += _points(loops - {axis.index}, extents) * _operations([*outside, node], outside_below)
             if loops <= depending and _pair(factors, extents) + _points(loops, extents) * (len(factors) - 2) < after:
                 continue
-            weighted = after * (1 + ALONG * sum(_is_along(e, axis.index) for e in inside))
+            again = sum(_has_function(e) and not depending <= set(free_names(e)) for e in inside)
+            weighted = after * (1 + ALONG * sum(_is_along(e, axis.index) for e in inside) + AGAIN * again)
             if GAIN * after <= total and (best is None or weighted < best[0]):
                 best = (weighted, axis)
         if best is None:
@@ -195,10 +199,14 @@ def _leaving(
     fewer operations at each point: a product with what is summed is one operation with its sum."""
     leaving = [[e for e in part if own.isdisjoint(free_names(e))] for part in (factors, divisors)]
     staying = [[e for e in part if not own.isdisjoint(free_names(e))] for part in (factors, divisors)]
-    functions = (n for e in staying[0] for n in walk(e) if isinstance(n, Apply) and n.dtype.is_float and n.op.cost >= FUNCTION)
-    if not staying[0] or _operations(factors, divisors) == _operations(*staying) or next(functions, None) is not None:
+    if not staying[0] or _operations(factors, divisors) == _operations(*staying) or any(map(_has_function, staying[0])):
         return ([], []), (list(factors), list(divisors))
     return (leaving[0], leaving[1]), (staying[0], staying[1])
+
+
+def _has_function(factor: Expr) -> bool:
+    """Whether a function is computed for a factor."""
+    return any(isinstance(n, Apply) and n.dtype.is_float and n.op.cost >= FUNCTION for n in walk(factor))
 
 
 def _operations(factors: Sequence[Expr], divisors: Sequence[Expr]) -> float:
@@ -227,14 +235,28 @@ def _parted(factors: Sequence[Expr], name: str) -> tuple[list[Expr], list[Expr]]
 
 
 def _factors(value: Expr) -> tuple[list[Expr], list[Expr]]:
-    """The factors of a product, and what it is divided by."""
+    """The factors of a product, and what it is divided by; of a choice those that both of its branches have, and the choice of the rest."""
     if isinstance(value, Apply) and value.op.name == "mul":
         (a, below_a), (b, below_b) = map(_factors, value.args)
         return a + b, below_a + below_b
     if isinstance(value, Apply) and value.op.name == "div":
         (a, below_a), (b, below_b) = map(_factors, value.args)
         return a + below_b, below_a + b
+    if isinstance(value, Apply) and value.op.name == "where":
+        (taken, below), (otherwise, below_otherwise) = map(_factors, value.args[1:])
+        common = [e for e in dict.fromkeys(taken) if e in otherwise and not isinstance(e, Const)]
+        if common and below == below_otherwise:
+            rest = [_product(_without(own, common)) or Const(1, value.dtype) for own in (taken, otherwise)]
+            return [*common, apply("where", value.args[0], *rest)], below
     return [value], []
+
+
+def _without(factors: Sequence[Expr], common: Sequence[Expr]) -> list[Expr]:
+    """The factors without one of each of those in common."""
+    left = list(factors)
+    for e in common:
+        left.remove(e)
+    return left
 
 
 def _quotient(factors: Sequence[Expr], divisors: Sequence[Expr], node: Reduce) -> Expr:
