@@ -7,8 +7,8 @@
     deps.touched(body, "x").box      # what is read and written for given indices of the loops around
 
 `nests` is what is asked about a nest, `apart` the quick tests of a whole loop, `pairs` one question about two accesses, `questions` its
-answer, `updates` the accumulations that may change places, or come one after the other, `touched` the box that a part of a nest touches. What is known at each place,
-and the integer sets, are those of the proofs (`codegen.facts`).
+answer, `updates` the accumulations that may change places, or come one after the other, `touched` the box that a part of a nest touches.
+What is known at each place, and the integer sets, are those of the proofs (`codegen.facts`).
 """
 
 from __future__ import annotations

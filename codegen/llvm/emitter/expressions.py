@@ -4,8 +4,8 @@ Equal expressions are computed once per block (expressions with an access once p
 between). In a vectorized loop an expression that does not depend on the lane stays scalar.
 
 A sum with a product in it is one fused multiply-add, and which sums are is settled here, by the sum alone: left to LLVM it would
-depend on what stands in one block, so on how far a loop is unrolled, and schedules that add up in one order would give different bits. Of several products that are added to an element each is one
-(`dependence.updates.in_turn`).
+depend on what stands in one block, so on how far a loop is unrolled, and schedules that add up in one order would give different bits.
+Of several products that are added to an element each is one (`dependence.updates.in_turn`).
 """
 
 from __future__ import annotations

@@ -57,8 +57,8 @@ REPEATED = 2
 LEAST = 1 << 14
 """Operations saved below which a tensor more is not worth its loops: about a microsecond."""
 BESIDE = 4
-"""What a term of indices alone costs at least: a few additions are no dearer than a load, and where a loop is copied out they are constants,
-such as exponents."""
+"""What a term of indices alone costs at least: a few additions are no dearer than a load, and where a loop is copied out they are
+constants, such as exponents."""
 
 
 @record
