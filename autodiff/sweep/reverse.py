@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from tensorexpr.algebra import without_carries
+from tensorexpr.algebra import narrowed_to, supports_of, without_carries
 from tensorexpr.autodiff.data.scatters import scattered_adjoint
 from tensorexpr.autodiff.local.contributions import Contribution, ExpressionAdjoint
 from tensorexpr.autodiff.local.derivatives import is_number
@@ -42,6 +42,7 @@ from tensorexpr.ir import (
     conjuncts,
 )
 from tensorexpr.records import field, record, replace
+from tensorexpr.simplify.passes.definitions import with_definitions
 from tensorexpr.simplify.passes.inline import without_fixed
 from tensorexpr.traversal import expressions, reads, substitute, tensors_read, walk
 
@@ -103,6 +104,7 @@ def reverse(
     """
     rules = {} if override is None else override
     program = without_carries(program)
+    program = with_definitions(program, narrowed_to(program.definitions, supports_of(program.definitions)))
     workspace = Workspace.behind(program, labels, taken, steps)
     outputs = tuple(outputs)
     workspace.given_plans, workspace.wide = plans, bool(steps)
@@ -123,6 +125,8 @@ def reverse(
     adjoints = {name: sweep.finish(name) for name in dict.fromkeys(wrt)}
     if marked:
         workspace.definitions = with_copies(workspace.definitions, program.definitions, marked, rules, workspace)
+    supports = supports_of([*program.definitions, *workspace.definitions])
+    workspace.definitions = list(narrowed_to(workspace.definitions, supports, derived=True))  # what was not read has no derivative
     workspace.simplify(program.definitions)
     if not steps:
         workspace.definitions = written_beside(workspace.definitions, frozenset(adjoints.values()))

@@ -19,6 +19,7 @@ from tensorexpr.algebra import (
     with_slices,
     with_sums_by_key,
     with_sums_by_place,
+    with_supports,
     without_carries,
     without_logarithms,
     without_masks,
@@ -54,6 +55,8 @@ def simplified(program: Program, target: Target) -> Program:
     found = simplify(factor_sums(without_carries(program), REGROUPED))
     apart = factor_sums(found, REGROUPED)  # what was written where it is read may have factors, too
     found = found if apart is found else simplify(apart)
+    narrowed = with_supports(found)
+    found = found if narrowed is found else simplify(narrowed)
     apart = without_logarithms(found)
     found = found if apart is found else simplify(factor_sums(apart, REGROUPED))
     chosen = without_masks(found)

@@ -6,7 +6,7 @@ no formulas: `sharing` asks the integer sets which terms many results have in co
 says what is carried, `counts` whether it pays, `recurrences` is the pass. Nothing is ever subtracted from what was added. `sums` carries
 sums of narrow numbers in the types that a machine adds them in, `keyed` sends points to their keys, `slices` makes tensors of the parts of
 one that products read apart, `products` of products that are added up, `carries` takes combiners apart whose components are sums and
-maxima, `logarithms` makes quotients of exponentials of their sums.
+maxima, `logarithms` makes quotients of exponentials of their sums, `supports` sums masked weights inside of their masks.
 """
 
 from __future__ import annotations
@@ -21,9 +21,12 @@ from tensorexpr.algebra.products import with_products_apart
 from tensorexpr.algebra.recurrences import share_terms, with_recurrences
 from tensorexpr.algebra.slices import with_slices
 from tensorexpr.algebra.sums import with_narrow_sums
+from tensorexpr.algebra.supports import narrowed_to, supports_of, with_supports
 
 __all__ = [
+    "narrowed_to",
     "share_terms",
+    "supports_of",
     "with_narrow_sums",
     "with_products_apart",
     "with_recurrences",
@@ -31,6 +34,7 @@ __all__ = [
     "with_slices",
     "with_sums_by_key",
     "with_sums_by_place",
+    "with_supports",
     "without_carries",
     "without_logarithms",
     "without_masks",
