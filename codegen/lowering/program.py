@@ -29,7 +29,6 @@ from tensorexpr.codegen.lowering.kernels.unswitch import unswitched
 from tensorexpr.codegen.lowering.kernels.zeros import with_zeros_once
 from tensorexpr.codegen.lowering.scatters.digits import WORDS, Digits, behind, digits_of, sorted_by_digits, without_keys
 from tensorexpr.codegen.lowering.scatters.holding import Holding, is_held
-from tensorexpr.codegen.lowering.scatters.partitioned import Sends, partitioned
 from tensorexpr.codegen.lowering.scatters.sorting import NO_KEY, Blocks, Sorting, flat, unflattened, width_of
 from tensorexpr.codegen.lowering.stage.caching import DECLARED, unmarked
 from tensorexpr.codegen.lowering.stage.loops import Loops
@@ -352,28 +351,9 @@ class _Lowering(Scans):
                 return holding.sent(home.buffer, at, lambda old: combined(old, sent(inner)))
             return (Store(home.buffer, at, combined(Access(home.buffer, at, kept), sent(inner))),)
 
-        def nest(finish: Callable[[Scope], Block], checked: bool = True) -> Block:
-            checks = loops.checks_of((*values, element)) if checked else ()
-            return loops.nest(stage.order, scope, Task(values, finish, stage.parts.where, checks, inside=self.inside, around=self.around))
-
-        if stage.partition is not None:
-            chunk = stage.partition.chunk
-            sends = Sends(
-                definition.name,
-                type_,
-                kept,
-                place,
-                sent,
-                lambda inner: inner.resolve(Index(chunk)),
-                nest,
-                lambda at: (home.buffer, home.at(at)),
-                combined,
-                start,
-                "parallel" if at_root and self.state.target.cores > 1 else "serial",
-            )
-            filled, added = (), partitioned(sends, stage.partition, self.names, {*names, *self.program.sizes})
-        else:
-            added = nest(finish) if holding is None else holding.around(nest(finish))
+        checks = loops.checks_of((*values, element))
+        nest = loops.nest(stage.order, scope, Task(values, finish, stage.parts.where, checks, inside=self.inside, around=self.around))
+        added = nest if holding is None else holding.around(nest)
         if home is target:
             return (*filled, *added)
         rounded = self.over(

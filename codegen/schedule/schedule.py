@@ -35,7 +35,6 @@ from tensorexpr.codegen.schedule.loops.unroll import unroll
 from tensorexpr.codegen.schedule.loops.vectorize import vectorize
 from tensorexpr.codegen.schedule.scatters.own import own
 from tensorexpr.codegen.schedule.scatters.part import part
-from tensorexpr.codegen.schedule.scatters.partition import partition
 from tensorexpr.codegen.schedule.scatters.sort import sort
 from tensorexpr.codegen.target import Target, host_target
 from tensorexpr.errors import ScheduleError
@@ -332,11 +331,6 @@ class StageHandle:
         state, made = own(self._schedule.state, self.name, axis)
         self._apply("own", state, axis)
         return made
-
-    @checked()
-    def partition(self, axis: str, width: int, room: int | None = None, share: int | None = None) -> None:
-        """Sorts what a scatter sends by blocks of `width` elements, which have owners; `axis` runs over chunks of sends."""
-        self._apply("partition", partition(self._schedule.state, self.name, axis, width, room, share), axis, width, room, share)
 
     def sort(self) -> tuple[str, ...]:
         """Makes a sort plan and a gather of a scatter: gives the names of the definitions that were put in front of it."""

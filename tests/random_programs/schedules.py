@@ -30,7 +30,6 @@ WORDS = (
     "inline",
     "rfactor",
     "own",
-    "partition",
     "sort",
     "part",
     "bind",
@@ -83,8 +82,6 @@ def shuffled(s: Planned, rng: random.Random, steps: int = 10, words: Sequence[st
                         handle.cache(access.tensor, rng.choice(loops), order)
                 case "store_as":
                     handle.store_as(rng.choice(("int8", "int16", "int32")))
-                case "partition":
-                    handle.partition(rng.choice(loops), rng.randint(1, 5), rng.choice((None, 3, 50)), rng.choice((None, 1, 2, 9)))
                 case "rfactor":
                     handle.rfactor(rng.choice(loops), rng.choice((1, 1, 2, 3)), rng.random() < 0.3)
                 case "part":

@@ -8,10 +8,8 @@ Which form a scatter has is decided by what may collide and by how much there is
    are added up in their order (`rfactor`): all together have no more elements than there are points (an addition is an access to
    any place, filling parts and adding them up goes in a row), but at least two. Where four times fit, each part has up to four that take
    what is sent in turns: an addition then does not wait for the one before, also where all go to one element;
-4. else, of many points, what is sent is sorted by blocks of elements first, and each block has an owner, or several where it receives
-   much more than others (`partition`). Every send is written and read once more for that, so two cores are about as fast as one is in
-   plain loops, and more are faster;
-5. what is left runs in order.
+4. what is left runs in order: sorted by blocks of elements that have owners, which a user may write (`rewrites/sends`), every send is
+   written and read once more, so that two cores took longer than one in order.
 
 Iterations of a *disjoint* axis (`independence`) never touch one element, so its loop may stand anywhere. One such axis, whose
 neighbours are neighbouring elements of the result, has the lanes; the others, or else the blocks of lanes, are the owners:
@@ -48,15 +46,6 @@ TURNS = 4
 """Results of a part that take what is sent in turns: a core makes as many additions to memory while one waits for the one before."""
 FEW_RESULTS, MANY_RESULTS = 16, 32
 """Results that pay where their elements are as many as the points, and where they are half as many; more have an eighth of them at most."""
-MANY_SENDS = 1 << 17
-"""Points from which on what is sent is sorted by blocks of elements."""
-CHUNKS = 32
-MOST_BLOCKS = 128
-"""Blocks of elements: as many places as can be written to in turns without leaving the nearest caches."""
-LEAST_WIDTH = 1 << 12
-EVEN = 2
-"""How many times the mean of what blocks receive one owner takes before a block has several: at least as many sends as it has elements, so
-that results of their own are no more than what is sent."""
 OWNERS = 64
 """Blocks of rows that may own their elements, where the number of rows is known."""
 POINTS_PER_BLOCK = 1 << 12
@@ -65,7 +54,6 @@ ENOUGH_OWNERS = 4
 FORMS = {
     "own": "rows own their elements where the data keeps them apart",
     "rfactor": "parts have results of their own, added up in their order",
-    "partition": "sorted by blocks of elements, which have owners",
 }
 """What the primitives that take scatters apart make of them."""
 
@@ -90,7 +78,7 @@ def form_of(program: Program) -> str:
 def _take_apart(s: Planned, scatter: Scatter) -> None:
     shapes = {name: type_.shape for name, type_ in s.state.program.types.items()}
     stage, first = s.state.stage(scatter.name), scatter.axes[0].index
-    points, room = _points(s, scatter, shapes)
+    points = _points(s, scatter, shapes)
     extent = stage.extent(first)
     if points < LEAST_POINTS or extent == 1:
         return
@@ -116,12 +104,6 @@ def _take_apart(s: Planned, scatter: Scatter) -> None:
             if length >= 2 * turns:  # nobody needs to compute then whose turn it is
                 handle = s[made]
                 handle.unroll(handle.split(next(x for x in reversed(handle.loops) if x not in apart), turns)[1])
-    elif points >= MANY_SENDS:
-        width = LEAST_WIDTH
-        while width * MOST_BLOCKS < int(elements.value):
-            width *= 2
-        share = max(width, EVEN * points * width // max(1, int(elements.value)))
-        s[scatter.name].partition(s[scatter.name].split(first, even_block(extent, CHUNKS))[0], width, room, share)
 
 
 def _results(points: int, elements: int, costly: bool) -> tuple[int, int]:
@@ -136,9 +118,9 @@ def _results(points: int, elements: int, costly: bool) -> tuple[int, int]:
     return room // turns, turns
 
 
-def _points(s: Planned, scatter: Scatter, shapes: Shapes) -> tuple[int, int | None]:
+def _points(s: Planned, scatter: Scatter, shapes: Shapes) -> int:
     """About how many points a scatter has. Where data says how long a row is, a tensor that is read along the rows, from a place
-    that data gives, is about as long as all of them; then this number comes twice."""
+    that data gives, is about as long as all of them."""
     stage = s.state.stage(scatter.name)
     known = lengths(stage.parts)
     total = prod(known[axis.index] for axis in scatter.axes)
@@ -152,9 +134,8 @@ def _points(s: Planned, scatter: Scatter, shapes: Shapes) -> tuple[int, int | No
                 opaque = Opaque()
                 form = affine_of(index, opaque)
                 if isinstance(extent, Const) and form is not None and opaque.names and form.coefficient(axis.index) == 1:
-                    found = min(total, total // max(1, around) * int(extent.value))
-                    return found, found
-    return total, None
+                    return min(total, total // max(1, around) * int(extent.value))
+    return total
 
 
 def plan_scatter(schedule: Planned, scatter: Scatter, shapes: Shapes) -> None:

@@ -66,19 +66,6 @@ class Place:
 
 
 @record
-class Partition:
-    """Chunks of sends, the iterations of the axis `chunk`, sorted by blocks of `width` elements: in `room` for that many. With `fits` they
-    fit for certain. A block that receives more than `share` has several owners."""
-
-    chunk: str
-    chunks: int
-    width: int
-    room: int
-    fits: bool
-    share: int | None = None
-
-
-@record
 class Skew:
     """A definition in the body of `scan` whose steps follow each other row by row of `axis`: passes of `steps` steps, in blocks of
     `rows` rows (see `skewing`)."""
@@ -111,8 +98,6 @@ class Stage:
     """Loops in which the part of a tensor that they read is copied first: the loop, the tensor, the order of its axes (see `cache`)."""
     owners: tuple[str, ...] = ()
     """Axes of a scatter whose iterations are made so that no two of them touch one element (see `own`)."""
-    partition: Partition | None = None
-    """How what a scatter sends is sorted by blocks of elements first (see `partition`)."""
     skewed: Skew | None = None
     """How the steps of its scan follow each other, where they do so row by row (see `skewing`)."""
     made: dict[str, Split | Fuse] = field(init=False, default_factory=dict, compare=False, repr=False)

@@ -1,1 +1,1 @@
-"""Primitives of scatters: owners, sorted sends, blocks of elements, long segments."""
+"""Primitives of scatters: owners, sorted sends, long segments."""
