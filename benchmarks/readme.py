@@ -85,7 +85,8 @@ def figures(folder: Path = RESULTS) -> str:
     name = document["machine"]["cpu"]["name"]
     peers = _listed([PEER_NAMES[peer] for peer in PACKAGES if peer in _timed(document)])
     lines = [f"On a {name}, float32, {document['date'][:10]}, beside the fastest of {peers} in each row:", ""]
-    lines += [f"- {_threads(run)}: {report.headline(run)}." for run in document["runs"]]
+    told = (f"{report.headline(run).replace('; ', ', ')} ({_threads(run)})" for run in document["runs"])
+    lines.append(f"- Operations: {'; '.join(told)}.")
     spread = f"{min(gains):.1f} to {max(gains):.1f} over {len(gains)} rows"
     lines.append(f"- Training steps (loss, gradients, update), {steps[-1].name[:10]}: PyTorch eager / ours {spread}.")
     cold, warm = ([value for key, value in startup.items() if key.startswith(f"build {state}")] for state in ("cold", "warm"))
