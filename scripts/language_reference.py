@@ -29,10 +29,10 @@ def row(name: str) -> str:
 
 def listing() -> str:
     """One line per public name: those of the language, then what is done with definitions; dtypes are one line."""
-    others = [name for name in te.__all__ if name not in language.__all__ and name != "__version__"]
+    others = [name for name in sorted(te.__all__) if name not in language.__all__ and name != "__version__"]
     kinds = [name for name in others if isinstance(getattr(te, name), te.DType)]
     kinds.sort(key=lambda name: DTYPES.index(getattr(te, name)))
-    lines = ["| The language | |", "|---|---|", *map(row, language.__all__), ""]
+    lines = ["| The language | |", "|---|---|", *map(row, sorted(language.__all__)), ""]
     lines += ["| Operations, gradients, running | |", "|---|---|", *(row(name) for name in others if name not in kinds)]
     lines.append(f"| {', '.join(f'`te.{name}`' for name in kinds)} | The dtypes. |")
     return "\n".join(lines) + "\n"

@@ -55,7 +55,8 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
             return candidate
     folded = {candidate.lower(): candidate for candidate in sorted(reversed(names), key=str.islower)}
     parts = [part for part in lower.split("_") if len(part) > 3 and part in folded]
-    found = difflib.get_close_matches(lower, folded, 1, 0.8) or parts or difflib.get_close_matches(lower, folded, 1, 0.7)
+    least = 0.6 if len(names) <= _FEW else 0.7
+    found = difflib.get_close_matches(lower, folded, 1, 0.8) or parts or difflib.get_close_matches(lower, folded, 1, least)
     return folded[found[0]] if found else None
 
 
@@ -87,7 +88,7 @@ def unknown_name(what: str, name: str, known: Iterable[str], hint: str | None = 
     """The error for an attribute `name` that `what` does not have: `hint`, or the nearest of the `known` ones, and their list."""
     names = [one for one in known if not one.startswith("_")]
     if hint is None:
-        few = f"{what} has {', '.join(names)}" if len(names) <= 12 else None
+        few = f"{what} has {', '.join(names)}" if len(names) <= _FEW else None
         hint = suggestion(name, names, few)
     return UnknownNameError(f"expected an attribute of {what}, got {name}", location=user_location(), hint=hint)
 
@@ -181,6 +182,8 @@ def _example(function: Callable[..., Any], name: str) -> str | None:
 
 _LONGEST = 90
 """Characters of an example in a hint."""
+_FEW = 12
+"""Names that are listed, and of which a less similar one is taken to be meant."""
 _SHORT = 60
 """Characters of a value in a message."""
 

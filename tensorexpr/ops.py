@@ -231,6 +231,16 @@ def expand(text: str, values: Mapping[str, Term], number: Callable[[float], Term
     return _expanded(_tree(text).body, values, number, apply)
 
 
+def made_of(name: str, arity: int, formula: str, **row: Any) -> Op:
+    """The row of an operation of floats that is its `formula`, in `a` and `b`: the meaning is the formula on NumPy's scalars."""
+
+    def evaluate(*operands: Any) -> Any:
+        kind = np.result_type(operands[0]).type
+        return expand(formula, dict(zip("ab", operands)), kind, lambda other, *values: OPS[other].evaluate(*values))
+
+    return Op(name, arity, "float", "same", _wide(evaluate), formula=formula, **row)
+
+
 def _expanded(node: ast.AST, values: Mapping[str, Term], number: Callable[[float], Term], apply: Callable[..., Term]) -> Term:
     match node:
         case ast.Name(name):

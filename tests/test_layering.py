@@ -139,7 +139,7 @@ def named(node: ast.AST) -> list[str]:
     room = MODULES.get(node.module)
     if room is None or room.name != "__init__.py":
         return [node.module]
-    spoken = set(re.findall(r"\w+", room.read_text()))
+    spoken = set(re.findall(r"\w+", room.read_text())) | bound(node.module)
     return [f"{node.module}.{alias.name}" for alias in node.names if alias.name not in spoken]
 
 
@@ -151,6 +151,8 @@ def bound(module: str) -> frozenset[str]:
         node = todo.pop()
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             found.add(node.name)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.names[0].name == "*":
+            found |= bound(node.module)
         elif isinstance(node, ast.Import | ast.ImportFrom):
             found |= {alias.asname or alias.name for alias in node.names}
         elif isinstance(node, ast.If | ast.Try | ast.With | ast.For):
@@ -172,7 +174,8 @@ def test_what_is_imported_of_ours_is_there(folder):
                     now = " or ".join(m for m in MODULES if m.rpartition(".")[2] == name.rpartition(".")[2])
                     raise AssertionError(f"{file.relative_to(ROOT)}:{node.lineno}: expected a module of ours, got {name}, now {now}")
             if isinstance(node, ast.ImportFrom) and node.module in MODULES and "__getattr__" not in bound(node.module):
-                lost = [a.name for a in node.names if f"{node.module}.{a.name}" not in MODULES and a.name not in bound(node.module)]
+                wanted = [alias.name for alias in node.names if alias.name != "*"]
+                lost = [name for name in wanted if f"{node.module}.{name}" not in MODULES and name not in bound(node.module)]
                 assert not lost, f"{file.relative_to(ROOT)}:{node.lineno}: expected names of {node.module}, got {', '.join(lost)}"
 
 

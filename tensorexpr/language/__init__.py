@@ -9,55 +9,10 @@ from tensorexpr.language.core.leaves import constant, dim, placeholder
 from tensorexpr.language.core.programs import evaluate, lift, names_of, program_of
 from tensorexpr.language.core.scalar import Scalar
 from tensorexpr.language.core.tensor import Tensor
+from tensorexpr.language.definitions import functions, special
 from tensorexpr.language.definitions.combiners import reduce
 from tensorexpr.language.definitions.compute import compute
-from tensorexpr.language.definitions.functions import (
-    abs,
-    acos,
-    arccos,
-    arcsin,
-    arctan,
-    arctan2,
-    asin,
-    atan,
-    atan2,
-    cast,
-    ceil,
-    clip,
-    cos,
-    cosh,
-    erf,
-    exp,
-    exp2,
-    expm1,
-    floor,
-    isfinite,
-    isinf,
-    isnan,
-    log,
-    log1p,
-    log2,
-    logical_and,
-    logical_not,
-    logical_or,
-    logical_xor,
-    maximum,
-    minimum,
-    negative,
-    power,
-    round,
-    rsqrt,
-    sigmoid,
-    sign,
-    sin,
-    sinh,
-    sqrt,
-    square,
-    tan,
-    tanh,
-    trunc,
-    where,
-)
+from tensorexpr.language.definitions.functions import *  # noqa: F403  # the list of scalar functions is theirs
 from tensorexpr.language.definitions.lets import let
 from tensorexpr.language.definitions.marks import checkpoint, stop_gradient
 from tensorexpr.language.definitions.modes import training
@@ -65,14 +20,12 @@ from tensorexpr.language.definitions.reductions import all, any, argmax, argmin,
 from tensorexpr.language.definitions.scan import scan
 from tensorexpr.language.definitions.scatter import scatter
 from tensorexpr.language.definitions.sorting import planned, sort_plan
-from tensorexpr.language.definitions.special import acosh, asinh, atanh, digamma, erfc, erfinv, lgamma, log10, ndtr, trigamma
+from tensorexpr.language.definitions.special import *  # noqa: F403
 
 __all__ = [
-    "Scalar", "Tensor", "abs", "acos", "acosh", "all", "any", "arccos", "arcsin", "arctan", "arctan2", "argmax", "argmin", "asin",
-    "asinh", "atan", "atan2", "atanh", "cast", "ceil", "checkpoint", "clip", "compute", "constant", "cos", "cosh", "digamma", "dim",
-    "erf", "erfc", "erfinv", "evaluate", "exp", "exp2", "expm1", "floor", "isfinite", "isinf", "isnan", "let", "lgamma", "lift", "log",
-    "log10", "log1p", "log2", "logical_and", "logical_not", "logical_or", "logical_xor", "max", "maximum", "min", "minimum", "names_of",
-    "ndtr", "negative", "placeholder", "planned", "power", "prod", "program_of", "reduce", "round", "rsqrt", "scan", "scatter",
-    "sigmoid", "sign", "sin", "sinh", "sort_plan", "sqrt", "square", "stop_gradient", "sum", "tan", "tanh", "training", "trigamma", "trunc",
-    "where",
+    "Scalar", "Tensor", "all", "any", "argmax", "argmin", "checkpoint", "compute", "constant", "dim", "evaluate", "let", "lift", "max",
+    "min", "names_of", "placeholder", "planned", "prod", "program_of", "reduce", "scan", "scatter", "sort_plan", "stop_gradient", "sum",
+    "training",
 ]  # fmt: skip
+__all__ += functions.__all__
+__all__ += special.__all__

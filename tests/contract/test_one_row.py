@@ -1,4 +1,4 @@
-"""An operation that is made of others is one row of `tensorexpr.ops` and the function that users call: all else follows from the row."""
+"""An operation that is made of others is one function, with its formula above it: all else follows from the row that this makes."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,8 @@ from tensorexpr.codegen.cuda.thread import expressions
 from tensorexpr.codegen.cuda.thread.values import Value
 from tensorexpr.dtypes import float16, float32, float64
 from tensorexpr.language.core.scalar import Scalar, unary_float
-from tensorexpr.ops import OPS, Op
+from tensorexpr.language.definitions.functions import made_of
+from tensorexpr.ops import OPS
 
 X = np.array([-3.0, -0.5, 0.0, 0.25, 7.0, -0.0, 1e4])
 
@@ -25,9 +26,10 @@ def meaning(x):
 
 
 @pytest.fixture(autouse=True)
-def row(monkeypatch):
-    slope = "t / ((1 + abs(a)) * (1 + abs(a)))"
-    monkeypatch.setitem(OPS, "softsign", Op("softsign", 1, "float", "same", meaning, slopes=(slope,), formula="a / (1 + abs(a))"))
+def row():
+    made_of("a / (1 + abs(a))", slopes=["t / ((1 + abs(a)) * (1 + abs(a)))"])(softsign)
+    yield
+    del OPS["softsign"]
 
 
 def graph(dtype):

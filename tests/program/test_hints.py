@@ -136,7 +136,7 @@ def test_functions_of_scalars_count_their_arguments():
         (te.DefinitionError, lambda: te.compute((3,), lambda i: X[i] * 1j), "a complex number is a pair of scalars"),
         (te.DefinitionError, lambda: te.placeholder((3,), "complex64"), "a complex number is a pair of floats"),
         (te.DefinitionError, lambda: te.reduce(0.0, te.minimum, lambda k: X[k], 3), "te.reduce(combine, identity, body, extents)"),
-        (te.DefinitionError, lambda: te.build(C, [np.ones(3)]), "placeholders stand for arrays"),
+        (te.DefinitionError, lambda: te.build(C, [np.ones(3)]), "tensors are defined, te.compute(...) of placeholders"),
         (te.DifferentiationError, lambda: te.jvp(add)(np.ones(3), np.ones(3), np.ones(3)), "jvp(add)(a, b, a_tangent, b_tangent)"),
         (te.ArgumentError, lambda: te.export("nowhere", f=add), "op.compile(*specs) and te.build(outputs, inputs) give them"),
     ],

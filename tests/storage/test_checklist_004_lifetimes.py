@@ -13,6 +13,7 @@ from tensorexpr.codegen.cuda.launch.device import HostDevice
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.ir import Constant, Program
 from tensorexpr.language import program_of
+from tests.codegen.cuda.driver import needs_compiler
 from tests.messages import said
 from tests.storage.models import close, dense, dense_program, expected, floats, is_gone, target
 
@@ -102,6 +103,7 @@ def test_004_25_the_pool_goes_with_its_last_user(target):
     assert is_gone(gone)
 
 
+@needs_compiler
 def test_004_26_constants_are_uploaded_once(monkeypatch):
     seen: list[int] = []
     upload = HostDevice.upload

@@ -405,6 +405,7 @@ def test_on_the_gpu_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         np.testing.assert_array_equal(loaded.forward(cupy.asarray(x), cupy.asarray(ids), stream=stream).numpy(), y)
 
 
+@needs_compiler
 def test_what_no_code_is_made_for_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     x = te.placeholder((4,), name="x")
     y = te.compute((4,), lambda i: x[i] + 1, name="y")

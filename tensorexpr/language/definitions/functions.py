@@ -7,9 +7,10 @@ float64). Rounding functions leave integers as they are.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
-from tensorexpr import dtypes
+from tensorexpr import dtypes, ops
 from tensorexpr.errors import DefinitionError, user_location
 from tensorexpr.hints import checked
 from tensorexpr.ir import FALSE, TRUE
@@ -28,6 +29,31 @@ from tensorexpr.language.core.scalar import (
     unary_float,
 )
 from tensorexpr.language.core.tensor import as_dtype
+
+__all__ = [
+    "abs", "acos", "arccos", "arcsin", "arctan", "arctan2", "asin", "atan", "atan2", "cast", "ceil", "clip", "cos", "cosh", "erf", "exp",
+    "exp2", "expm1", "floor", "isfinite", "isinf", "isnan", "log", "log1p", "log2", "logical_and", "logical_not", "logical_or",
+    "logical_xor", "maximum", "minimum", "negative", "power", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt", "square", "tan",
+    "tanh", "trunc", "where",
+]  # fmt: skip
+"""What `tensorexpr` hands on: a function that is added here is public by its name in this list."""
+
+F = TypeVar("F", bound=Callable[..., Scalar])
+
+
+def made_of(formula: str, slopes: Sequence[str | None], *, kink: str | None = None, cost: int = 8) -> Callable[[F], F]:
+    """Decorates the function of an operation that is made of others, whose name and operands, a and b, are those of the `formula`.
+
+    It adds the row of the operation to `ops.OPS`: all emitters write the formula, which is computed in one precision and rounded once.
+    `slopes`, `kink` and `cost` are as in every row.
+    """
+
+    def decorated(function: F) -> F:
+        name, arity = function.__name__, len(slopes)
+        ops.OPS[name] = ops.made_of(name, arity, formula, slopes=tuple(slopes), kink=kink, cost=cost)
+        return function
+
+    return decorated
 
 
 @checked()
