@@ -14,7 +14,7 @@ demo: $(VENV)/.examples
 BESIDE := tests/peers tests/benchmarks/test_gpu.py
 HALVED := $(addprefix tests/,autodiff/test_pieces.py autodiff/test_ragged.py autodiff/test_scans.py autodiff/test_segments.py \
   codegen/auto/test_search.py codegen/auto/test_tiles.py contract/test_gradient.py fuzz/test_fuzz.py kernels/test_laws.py)
-CUDA   := $(addprefix tests/codegen/cuda/test_,blocks.py groups.py operations.py parts.py products.py rows.py sorting.py turned.py)
+CUDA   := $(addprefix tests/codegen/cuda/test_,blocks.py groups.py operations.py parts.py products.py row_blocks.py rows.py sorting.py turned.py)
 AGREE  := tests/benchmarks/test_workloads.py::test_peers_agree_with_ours
 PAGE   := 'tests/docs/test_blocks.py::test_the_blocks_of_a_page_run_in_order[docs/interop.md]'
 test: $(VENV)/.test

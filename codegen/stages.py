@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 
 from tensorexpr.building.fallback import Failure, first_sound
 from tensorexpr.building.progress import step
-from tensorexpr.codegen.auto.search import faster
+from tensorexpr.codegen.auto.search import faster, faster_on_gpu
 from tensorexpr.codegen.auto.search.memory import lowered
 from tensorexpr.codegen.handle import Schedule
 from tensorexpr.codegen.lowering import lower
@@ -169,12 +169,15 @@ def _default_schedule(
     if not _is_short(nest, target):
         planned = _plainly(plain(), target)
         return planned, lower(planned, plain=True)
-    if not searching or target != host_target() or planned.origin != ANALYTIC:
+    if not searching or planned.origin != ANALYTIC or not (isinstance(target, Gpu) or target == host_target()):
         return planned, nest
     step(f"searched: {names}")
     try:
-        alike = target.with_two_cores  # the winner may not depend on how many cores this process has
-        found = faster(program, nest if alike is target else lowered(_scheduled(program, alike)))
+        if isinstance(target, Gpu):
+            found = faster_on_gpu(program, nest, target)
+        else:
+            alike = target.with_two_cores  # the winner may not depend on how many cores this process has
+            found = faster(program, nest if alike is target else lowered(_scheduled(program, alike)))
     except (ScheduleError, DefinitionError) as error:  # ours: no user made this schedule, nor its terms
         raise InternalError(f"{SEARCH}: {error.message}", hint=error.hint) from error
     if found is None or not _is_short(found.nest, target):

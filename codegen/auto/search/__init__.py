@@ -3,7 +3,8 @@
 plain nest -> groups of kernels with shared loops -> for each group a few nests, each finished -> the cheapest by the model of cost
 """
 
+from tensorexpr.codegen.auto.search.blocks import faster_on_gpu
 from tensorexpr.codegen.auto.search.contest import faster
 from tensorexpr.codegen.auto.search.searching import searched
 
-__all__ = ["faster", "searched"]
+__all__ = ["faster", "faster_on_gpu", "searched"]

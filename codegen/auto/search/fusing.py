@@ -15,7 +15,7 @@ from tensorexpr.codegen.auto.candidate import Candidate
 from tensorexpr.codegen.auto.machine import Facts
 from tensorexpr.codegen.auto.search.groups import Group, Member, extent_of
 from tensorexpr.codegen.auto.search.merging import merged, outermost, with_producers
-from tensorexpr.codegen.auto.search.passes import in_passes
+from tensorexpr.codegen.auto.search.passes import block_of, in_passes
 from tensorexpr.codegen.auto.search.repeated import kept
 from tensorexpr.codegen.nest import For
 from tensorexpr.codegen.rewrites.names import fresh
@@ -31,7 +31,7 @@ lines of each row, from which on fetching ahead pays."""
 def fused(part: Candidate, group: Group, facts: Facts) -> Iterator[Candidate]:
     """The ways to compute a group in shared loops of its root."""
     if group.axis is not None:
-        yield from in_passes(part, group, facts)
+        yield from in_passes(part, group, block_of(part.nest, group, facts))
         return
     shared, last = group.shared, _last_axis(group)
     if not shared:

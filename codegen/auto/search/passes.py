@@ -40,10 +40,10 @@ class _Run:
     others: tuple[str, ...]
 
 
-def in_passes(part: Candidate, group: Group, facts: Facts) -> Iterator[Candidate]:
-    """The ways to compute a group in blocks of its axis."""
+def in_passes(part: Candidate, group: Group, block: int) -> Iterator[Candidate]:
+    """The ways to compute a group in blocks of so many iterations of its axis."""
     try:
-        made, runs = _in_blocks(part, group, _block(part.nest, group, facts))
+        made, runs = _in_blocks(part, group, block)
         made = _one_loop(made, runs)
     except ScheduleError:
         return
@@ -67,7 +67,7 @@ def _dealt(made: Candidate, outer: str) -> Candidate:
         return made
 
 
-def _block(nest: LoopNest, group: Group, facts: Facts) -> int:
+def block_of(nest: LoopNest, group: Group, facts: Facts) -> int:
     """Iterations of a block: what they touch is near, half of the second cache, and there are blocks enough for cores."""
     assert group.axis is not None
     extent = extent_of(group.axis)

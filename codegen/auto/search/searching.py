@@ -7,7 +7,7 @@ several (`digits`), small integers are `narrow`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf, prod
 
 from tensorexpr.codegen.auto.candidate import Call, Candidate, plain
@@ -45,22 +45,23 @@ def searched(program: Program, facts: Facts) -> Candidate:
     """The nest for a simplified program on a machine, with the rewrites that make it of the plain nest."""
     start = begun(program)
     choice = _Choice(start.nest, facts)
-    groups = choice.groups()
+    return in_and_out(assembled(start, choice.groups(), choice.way), facts.caches)
+
+
+def assembled(start: Candidate, groups: Sequence[Group], way: Callable[[Group, Iterable[str]], Candidate]) -> Candidate:
+    """The candidate whose kernels are those of some groups, each computed in a `way` that takes no name of the ones before."""
     names = taken_names(start.nest)
     taken, parts, done = set(names), [], 0
     calls = [*start.calls, *_moves(groups)]
     for group in groups:
-        found = choice.best(group)
-        assert found is not None
-        if not (taken_names(found[0].nest) - names).isdisjoint(taken):
-            found = choice.made(group, taken)
-            assert found is not None
-        best = found[0]
+        best = way(group, names)
+        if not (taken_names(best.nest) - names).isdisjoint(taken):
+            best = way(group, taken)
         taken |= taken_names(best.nest)
         calls += [_placed(call, done) for call in best.calls]
         done += len(best.nest.kernels)
         parts.append(best.nest)
-    return in_and_out(Candidate(joined(start.nest, parts), tuple(calls)), facts.caches)
+    return Candidate(joined(start.nest, parts), tuple(calls))
 
 
 def begun(program: Program) -> Candidate:
@@ -107,6 +108,12 @@ class _Choice:
         if group.key not in self.known:
             self.known[group.key] = self.made(group, self.names)
         return self.known[group.key]
+
+    def way(self, group: Group, taken: Iterable[str]) -> Candidate:
+        """The cheapest way to compute a group that is taken, beside other names."""
+        found = self.best(group) if taken == self.names else self.made(group, taken)
+        assert found is not None
+        return found[0]
 
     def made(self, group: Group, taken: Iterable[str]) -> tuple[Candidate, Times] | None:
         """The same, made anew beside other names."""

@@ -10,8 +10,8 @@
     for o, part, lane: y[i, o, part, lane] = exp(x_row[o, part, lane] - top)
 
 Loops that read the same elements in the same threads are found by what they ask for, their own indices by their places. Nothing that the
-kernel writes is held; the first of the loops reads in any case, and all of them are unrolled. A thread holds `MOST` registers of rows, what
-is read most often before others.
+kernel writes is held; the first of the loops reads in any case, and all of them are unrolled. In a loop over rows each is held in its
+turn. A thread holds `MOST` registers of rows, what is read most often before others.
 """
 
 from __future__ import annotations
@@ -43,8 +43,13 @@ class Row:
 
 def with_rows(block: Block, buffers: Mapping[str, Buffer], taken: set[str]) -> Block:
     """The statements of a block of threads with rows held."""
+    return _with_rows(block, buffers, taken, {t.buffer for s in block for t in _stores(s)})
+
+
+def _with_rows(block: Block, buffers: Mapping[str, Buffer], taken: set[str], written: set[str]) -> Block:
+    """The same of statements in loops of it, where the kernel writes some buffers: one row after the other is held."""
+    block = _in_loops(block, buffers, taken, written)
     nests = [chain for s in _inside(block) if (chain := _chain(s)) is not None]
-    written = {t.buffer for s in block for t in _stores(s)}
     found: dict[Row, list[int]] = {}
     dtypes: dict[Row, DType] = {}
     for number, chain in enumerate(nests):
@@ -69,6 +74,22 @@ def with_rows(block: Block, buffers: Mapping[str, Buffer], taken: set[str]) -> B
     for buffer in held.values():
         made = (Alloc(buffer, made),)
     return made
+
+
+def _in_loops(block: Block, buffers: Mapping[str, Buffer], taken: set[str], written: set[str]) -> Block:
+    """The statements with rows held in the loops that each thread runs by itself."""
+
+    def inside(s: Stmt) -> Stmt:
+        if isinstance(s, Alloc):
+            body = _in_loops(s.body, buffers, taken, written)
+        elif isinstance(s, For) and s.kind == "serial" and _chain(s) is None:
+            body = _with_rows(s.body, buffers, taken, written)
+        else:
+            return s
+        return s if body is s.body else replace(s, body=body)
+
+    made = tuple(map(inside, block))
+    return block if all(a is b for a, b in zip(made, block, strict=True)) else made
 
 
 def _inside(block: Block) -> Iterator[Stmt]:

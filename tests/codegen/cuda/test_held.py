@@ -158,6 +158,8 @@ def rows_of(draw: random.Random, dtype: dtypes.DType) -> tuple[list[Buffer], lis
 
     for _ in range(draw.randint(2, 5)):
         made.append(draw.choice(made) if made and draw.random() < 0.1 else chain())
+    if draw.random() < 0.4:
+        made = [*made[:1], loop("r", 2, *made[1:])]
     # Every result is written once before; an element that is written by data alone keeps that.
     fill = [loop("s", parts, loop("l", lanes, write(y, [Index("s"), L], Const(3, dtype)), kind="vectorize")) for y in results]
     return [x, short, wide, marks], results, (*fill, Alloc(top, (clear, *made)))

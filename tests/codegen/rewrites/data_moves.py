@@ -20,7 +20,7 @@ from tensorexpr.codegen.rewrites.data.rfactor import rfactor
 from tensorexpr.codegen.rewrites.data.slide import slide
 from tensorexpr.codegen.rewrites.data.stage import stage
 from tensorexpr.codegen.rewrites.expressions import expressions_of
-from tensorexpr.codegen.rewrites.kernels import in_memory, move_kernel, pack, prefetch, separate, side_by_side, stream
+from tensorexpr.codegen.rewrites.kernels import divide, in_memory, move_kernel, pack, prefetch, separate, side_by_side, stream
 from tensorexpr.codegen.rewrites.paths import around, inside, statement, walk_nest
 from tensorexpr.codegen.rewrites.sends import own, sort
 from tensorexpr.codegen.rewrites.touched.winners import winner_of
@@ -215,7 +215,17 @@ def kept_in_memory(nest: LoopNest, rng: random.Random) -> LoopNest | None:
     return in_memory(nest, rng.choice((0, 8, 32)))
 
 
+def divided(nest: LoopNest, rng: random.Random) -> LoopNest | None:
+    own = {s.buffer.name: s.buffer for _, s in walk_nest(nest) if isinstance(s, Alloc)} | {b.name: b for b in nest.workspace}
+    name = _any(rng, [name for name, buffer in own.items() if buffer.shape])
+    if name is None:
+        return None
+    lengths = [rng.randint(1, 4) for _ in range(rng.randint(1, 2))]
+    order = rng.sample(range(len(lengths) + 1), len(lengths) + 1)
+    return divide(nest, name, rng.randrange(len(own[name].shape)), lengths, order)
+
+
 ALL: list[Move] = [
     inlined, fused_at, merged, hoisted, kept, rfactored, rfactored, owned, contracted, staged,
-    slid, narrowed, pipelined, packed, separated, kernel_moved, prefetched, streamed, kept_in_memory,
+    slid, narrowed, pipelined, packed, separated, kernel_moved, prefetched, streamed, kept_in_memory, divided,
 ]  # fmt: skip
