@@ -34,8 +34,12 @@ _STEP = 0.6180339887498949
 
 def typical(nest: LoopNest) -> Mapping[str, int]:
     """What open sizes of a nest count as where they are not said: all extents alike, odd, and so long that the largest argument has no more
-    than `TYPICAL` elements; but within what is known of them."""
-    return _typical(nest.sizes, tuple(b.shape for b in nest.parameters)) if nest.sizes else {}
+    than `TYPICAL` elements; but within what is known of them. Of two forms of a nest, that for small sizes counts those as small ones."""
+    if not nest.sizes:
+        return {}
+    found = _typical(nest.sizes, tuple(b.shape for b in nest.parameters))
+    small = {} if nest.rest is None else {name: max(1, size * 3 // 4 - 1) for name, size in nest.rest.least}
+    return {name: min(value, small.get(name, value)) for name, value in found.items()}
 
 
 @lru_cache(maxsize=1024)

@@ -195,6 +195,7 @@ class LoopNest(Node):
     their factors of float32 to it, where that is an instruction. Elements of `atomics` are updated (`b[i] = b[i] + v`, also by product,
     maximum, minimum) by several iterations of a parallel loop: each update is one piece, and they come in any order. `tensor_cores` says
     whether the GPU has the instructions for products of matrices that we emit, `warpgroups` whether it has those of four warps together.
+    While it is made in two forms (`rewrites/kernels/versions.py`), sizes are at `least` so large, and `rest` is the other form.
     """
 
     name: str
@@ -211,6 +212,8 @@ class LoopNest(Node):
     atomics: tuple[str, ...] = ()
     tensor_cores: bool = True
     warpgroups: bool = False
+    least: tuple[tuple[str, int], ...] = ()
+    rest: LoopNest | None = None
 
     def __str__(self) -> str:
         from tensorexpr.codegen.nest.text import print_nest  # noqa: PLC0415

@@ -48,7 +48,7 @@ def cuts_of(s: For, facts: Facts, only: frozenset[Expr] | None = None) -> tuple[
     inside. `only` restricts them to some tests."""
     found: dict[Cut, None] = {}
     fronts: dict[Expr, None] = {}
-    depth = len(facts.loops)
+    depth, in_front = len(facts.loops), facts
     for test, is_choice, inner in tests_in(s.body, facts.loop(s.index, s.start, s.stop)):
         if only is not None and test not in only:
             continue
@@ -68,8 +68,9 @@ def cuts_of(s: For, facts: Facts, only: frozenset[Expr] | None = None) -> tuple[
                     whole_at = point
                 elif whole and rest.terms and is_choice is not None and _are_counted(inner, depth + 1, form):
                     front = apply("ge", inner.expression(rest), const(0))
-                    if facts.holds(front) is None and not _is_small(rest, facts):
-                        fronts.setdefault(front)
+                    if front not in fronts and in_front.holds(front) is None and not _is_small(rest, facts):
+                        fronts[front] = None
+                        in_front = in_front.under(front)  # what does not hold with those before is asked of other iterations
     return tuple(found), tuple(fronts)
 
 

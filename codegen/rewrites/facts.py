@@ -13,8 +13,9 @@ name, equal to itself. No answer is an answer: nothing is then decided.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from math import lcm
+from types import MappingProxyType
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.nest import For, LoopNest, Stmt
@@ -39,11 +40,15 @@ class Facts:
     """What holds at one place. Values: `loop` and `under` make others.
 
     `box` has the range of each index; `floors` are forms that are not negative; `conditions` are what holds as it is written; of each of
-    `denied` not all parts hold; `written` are buffers whose elements change meanwhile, of which nothing is known.
+    `denied` not all parts hold; `written` are buffers whose elements change meanwhile, of which nothing is known; `least` says how large
+    sizes are at least.
     """
 
-    def __init__(self, written: frozenset[str] = frozenset(), opaque: Opaque | None = None) -> None:
+    def __init__(
+        self, written: frozenset[str] = frozenset(), opaque: Opaque | None = None, least: Mapping[str, int] = MappingProxyType({})
+    ) -> None:
         self.written = written
+        self.least = least
         self.opaque = Opaque() if opaque is None else opaque
         self.loops: tuple[tuple[str, list[Bound], list[Bound]], ...] = ()
         self.box: dict[str, Interval] = {}
@@ -57,7 +62,7 @@ class Facts:
     def at(cls, nest: LoopNest, path: Path) -> Facts:
         """What holds where the statement at a path begins."""
         kernel = nest.kernels[path[0]]
-        found, s = cls(buffers_written(kernel.body)), None
+        found, s = cls(buffers_written(kernel.body), least=dict(nest.least)), None
         for at in path[1:]:
             if isinstance(s, Stmt):
                 found = found.within(s, at)
@@ -105,7 +110,7 @@ class Facts:
         return made
 
     def _with(self, loop: tuple[str, list[Bound], list[Bound]] | None, floors: tuple[Affine, ...], parts: frozenset[Expr]) -> Facts:
-        made = Facts(self.written, self.opaque)
+        made = Facts(self.written, self.opaque, self.least)
         made.loops = self.loops if loop is None else (*self.loops, loop)
         made.box = dict(self.box)
         made.floors, made.conditions, made.denied = tuple(dict.fromkeys((*self.floors, *floors))), self.conditions | parts, self.denied
@@ -177,7 +182,7 @@ class Facts:
     def _know(self, expr: Expr) -> None:
         for name in size_names(expr):
             if name not in self.box:
-                self.box[name] = (0, None)
+                self.box[name] = (self.least.get(name, 0), None)
                 self._natural.clear()
         for node in walk(expr):
             if not isinstance(node, Apply) or node.op.name != "mod":

@@ -18,6 +18,7 @@ from tensorexpr.codegen.auto.candidate import UNIT, Candidate, Spent, effort
 from tensorexpr.codegen.auto.cost import Model
 from tensorexpr.codegen.auto.measure import facts_here
 from tensorexpr.codegen.auto.reading import summary_of
+from tensorexpr.codegen.auto.search.forms import in_two_forms
 from tensorexpr.codegen.auto.search.searching import begun, searched
 from tensorexpr.codegen.auto.tiles.bound import least, least_from_memory
 from tensorexpr.codegen.auto.tiles.one_pass import in_one_pass
@@ -45,10 +46,9 @@ PAID_BACK = 30_000
 """Calls after which a search is to be paid back where all is gained that there is: so much time may it take."""
 MOST_SECONDS = 4.0
 """Seconds that a search may take however much there is to gain: somebody waits."""
-LONGER, MOST_OPEN = 2.5, 0.5
-"""How many times longer a unit of effort takes where sizes are open, as intervals decide less and tails are copies (1 to 2.4, on Zen 4),
-and the seconds that a search may take there: how large sizes will be is not known, so it is asked only where a nest is `FAR` from the
-least."""
+LONGER, MOST_OPEN = 2.5, 1.5
+"""How many times longer a unit of effort takes where sizes are open, as intervals decide less (1 to 2.5, on Zen 4), and the seconds that a
+search may take there: how large sizes will be is not known."""
 MOST_STATEMENTS = 12
 """Statements of a kernel of the plain nest: of longer ones, such as gradients of windows with borders, the search seldom makes more than
 planners do, unless what they made is far from the least."""
@@ -82,7 +82,7 @@ def faster(program: Program, planned: LoopNest) -> Candidate | None:
     kept = {b.name for b in start.nest.parameters}
     bound = least(start.nest, facts, kept)
     expected = (A_PAIR if now <= FAR * bound else LEAST_A_PAIR) * sum(statements) ** 2
-    close = FAR if planned.sizes else CLOSER if len(statements) > 1 and expected <= QUICK else CLOSE
+    close = CLOSER if len(statements) > 1 and expected <= QUICK else CLOSE
     gain, waits = _gain(now, bound, close), float(theirs.explained().levels[-1].sum())
     if SEVERAL * waits > now:  # that is then what several threads take
         gain = max(gain, _gain(waits, least_from_memory(start.nest, facts, kept), close))
@@ -96,14 +96,16 @@ def faster(program: Program, planned: LoopNest) -> Candidate | None:
         return None
     try:
         with effort(most):
-            found = searched(program, facts)
+            found = in_two_forms(program, facts) if planned.sizes else searched(program, facts)
     except Spent:
         return None
     if _bytes(found.nest.workspace) > max(_bytes(planned.workspace), MOST_BETWEEN * _bytes(planned.parameters), facts.caches[-1]):
         return None
     ours = Model(summary_of(in_memory(found.nest)), facts)
     alone, together = (float(theirs.times(None, n)[0]) / float(ours.times(None, n)[0]) for n in (1, SEVERAL))
-    return found if alone >= (SURE if _takes_no_more(ours, theirs) else MARGIN) and together >= 1.0 else None
+    # Blocks of planners do not become shorter with their loops, which typical sizes do not show.
+    margin = 1.0 if planned.sizes else SURE if _takes_no_more(ours, theirs) else MARGIN
+    return found if alone >= margin and together >= 1.0 else None
 
 
 def _gain(now: float, bound: float, close: float) -> float:

@@ -43,7 +43,11 @@ NUMBERED: Mapping[str, int] = {"merge_kernels": 1, "move_kernel": 2}
 
 def searched(program: Program, facts: Facts) -> Candidate:
     """The nest for a simplified program on a machine, with the rewrites that make it of the plain nest."""
-    start = begun(program)
+    return searched_from(begun(program), facts)
+
+
+def searched_from(start: Candidate, facts: Facts) -> Candidate:
+    """The nest for kernels that stand one after the other, with the rewrites that make it."""
     choice = _Choice(start.nest, facts)
     return in_and_out(assembled(start, choice.groups(), choice.way), facts.caches)
 

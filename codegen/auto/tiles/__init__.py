@@ -16,7 +16,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
 
 from tensorexpr.codegen.auto.candidate import Call, Candidate
@@ -44,6 +44,8 @@ SURE = 1.05
 """A nest that takes no more than this of its sketch is the best one: the sketches of others are behind."""
 SEVERAL = 8
 """Threads that a loop on all cores is judged for: it may not depend on how many a process has which loops these are."""
+LONGER = 8
+"""How many times longer than they typically are open sizes are where it is asked whether borders are cut off."""
 GAIN = 1.5
 """How much faster a kernel has to be as it was than with shared sums and loops in pieces: these compute less for certain, and a choice
 that all lanes make alike costs more than the model says (a gradient of quaternions takes 1.2 ms for 0.40 predicted, 0.54 in pieces)."""
@@ -110,7 +112,7 @@ def _cut(candidate: Candidate, name: str, kernel: int) -> tuple[Candidate, Surve
 def _best(candidate: Candidate, survey: Survey, kernel: int, facts: Facts, most: float) -> tuple[Candidate, float]:
     """The candidate by the best tile, and its time, where tiles may take less than `most`; kernels that copy operands stand before it."""
     best, time = candidate, inf
-    made = 0
+    made, longer = 0, {name: LONGER * size for name, size in survey.sizes.items()}
     for choice in choices(survey, facts):
         if made == MOST_MADE or choice.time > CLOSE * min(time, most):
             break
@@ -122,7 +124,11 @@ def _best(candidate: Candidate, survey: Survey, kernel: int, facts: Facts, most:
         if copies < 0:
             return one, 0.0  # nothing is left of an empty kernel
         made += 1
-        one, took = bordered(one, kernel + copies, lambda nest, number: _judged(nest, number, facts))
+        if survey.small:
+            took = _judged(one.nest, kernel + copies, facts)
+        else:
+            one, took = bordered(one, kernel + copies, lambda nest, number: _judged(nest, number, facts, sizes=longer))
+            took = _judged(one.nest, kernel + copies, facts) if longer else took
         took += sum(copying(survey, packed) for packed in choice.tile.packed if packed.loop is None)
         if took < time:
             best, time = one, took
@@ -131,5 +137,5 @@ def _best(candidate: Candidate, survey: Survey, kernel: int, facts: Facts, most:
     return best, time
 
 
-def _judged(nest: LoopNest, kernel: int, facts: Facts, threads: int = 1) -> float:
-    return float(Model(summary_of(alone(nest, kernel)), facts).times(None, threads)[0])
+def _judged(nest: LoopNest, kernel: int, facts: Facts, threads: int = 1, sizes: Mapping[str, int] | None = None) -> float:
+    return float(Model(summary_of(alone(nest, kernel), sizes), facts).times(None, threads)[0])

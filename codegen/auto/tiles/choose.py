@@ -100,6 +100,8 @@ def choices(survey: Survey, facts: Facts) -> list[Choice]:
         if found[-1].time <= enough:
             break
     found.sort(key=lambda c: c.time)
+    if survey.small:
+        return found
     best = {choice.tile.lanes: choice for choice in reversed(found)}
     leading = [choice for choice in found if best[choice.tile.lanes] is choice][:MOST_WINDOWS]
     found += [better for choice in leading for better in _with_windows(survey, facts, choice)]
@@ -193,6 +195,8 @@ def _classes(survey: Survey, cut: Sequence[str]) -> tuple[Level, ...]:
 
 def _copied(survey: Survey, cut: Sequence[str]) -> list[tuple[str, ...]]:
     """Loops that may be copied out: those along which elements are shared by the iterations of the busiest leaf."""
+    if survey.small:
+        return [()]
     leaf = survey.busiest
     shared = []
     for name in leaf.path:
@@ -355,6 +359,8 @@ def _options(survey: Survey, facts: Facts, level: Level) -> list[int]:
 def widths(survey: Survey, facts: Facts, name: str) -> list[int]:
     """Lanes: whole registers (so many that halving them ends in one, for a sum), or what is next to a short loop."""
     one, length = facts.vector_bits // 32, survey.length(name)
+    if survey.small and length is None:
+        return [one]
     counts = [n for n in REGISTERS if one * n <= WIDEST and (survey.kind(name) == DATA or not n & (n - 1))]
     found = [one * n for n in counts if length is None or one * (n - 1) < length]
     if length is not None and length < one:

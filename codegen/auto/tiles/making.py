@@ -396,8 +396,11 @@ def shared(candidate: Candidate, kernel: int, judge: Judge) -> Candidate:
             continue
         made = None
         if not all((constant(sub(s.stop, s.start)) or 2) < 2 for s in loops):
-            with suppress(ScheduleError):
+            try:
                 made = candidate.then("parallel", name)
+            except ScheduleError:
+                with suppress(ScheduleError):  # of open length: a last block that is moved back is a piece of its own
+                    made = candidate.then("partition", name).then("parallel", name) if candidate.nest.sizes else None
         finer = _with_more(candidate, made or candidate, name, kernel, judge)
         candidate = finer or made or candidate
     return candidate

@@ -74,6 +74,7 @@ class Survey:
         self.locals: dict[str, Buffer] = {}
         self.leaves: list[Leaf] = []
         self.sizes = typical(nest)
+        self.small = nest.rest is not None and not nest.least  # lanes alone: what more is made is for large sizes
         self.moves: dict[Expr, Move] = {Size(name): Move({}, float(size), frozenset()) for name, size in self.sizes.items()}
         self._walk(self.body, ())
         self.deps: Dependences = dependences(self.nest)

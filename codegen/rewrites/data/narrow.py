@@ -71,7 +71,7 @@ def narrow(nest: LoopNest, buffer: str, dtype: str = "int32") -> LoopNest:
     if taken or any(b.memory == "parameter" or b.dtype is not dtypes.int64 for b in own):
         raise refuse(f"expected int64 values that only statements of {nest.name} need, got those of {buffer}")
     made = _Narrowed(buffer, TYPES[dtype], _Ranges(nest))
-    kernels = tuple(replace(k, body=made.block(k.body, Facts(buffers_written(k.body)))) for k in nest.kernels)
+    kernels = tuple(replace(k, body=made.block(k.body, Facts(buffers_written(k.body), least=dict(nest.least)))) for k in nest.kernels)
     return replace(nest, kernels=kernels, workspace=tuple(map(made.declared, nest.workspace)))
 
 

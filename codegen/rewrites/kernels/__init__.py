@@ -8,6 +8,7 @@
 | `divide` | an axis of a buffer as several, in another order |
 | `room` | local buffers too large for a stack, in the workspace: `in_memory` |
 | `memory` | results past the caches, rows fetched ahead: `stream`, `prefetch` |
+| `versions` | a form for large sizes and one for all others: `assume`, `otherwise`, `either` |
 """
 
 from __future__ import annotations
@@ -18,5 +19,8 @@ from tensorexpr.codegen.rewrites.kernels.order import move_kernel, side_by_side
 from tensorexpr.codegen.rewrites.kernels.pack import pack
 from tensorexpr.codegen.rewrites.kernels.room import in_memory
 from tensorexpr.codegen.rewrites.kernels.separate import separate
+from tensorexpr.codegen.rewrites.kernels.versions import assume, either, otherwise
 
-__all__ = ["divide", "in_memory", "move_kernel", "pack", "prefetch", "separate", "side_by_side", "stream"]
+__all__ = [
+    "assume", "divide", "either", "in_memory", "move_kernel", "otherwise", "pack", "prefetch", "separate", "side_by_side", "stream",
+]  # fmt: skip

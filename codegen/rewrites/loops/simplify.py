@@ -48,10 +48,10 @@ def simplify(nest: LoopNest, *buffers: str) -> LoopNest:
                 y[j + i * 8] = f32(i)
     <BLANKLINE>
     """
-    kernels = []
+    kernels, least = [], dict(nest.least)
     for kernel in nest.kernels:
         written = buffers_written(kernel.body)
-        body = kernel.body if buffers and written and written.isdisjoint(buffers) else simplified(kernel.body, Facts(written))
+        body = kernel.body if buffers and written and written.isdisjoint(buffers) else simplified(kernel.body, Facts(written, least=least))
         if body:
             alone = all(isinstance(s, For) and s.kind == "parallel" for s in body)  # else they run one after the other
             kernels.append(kernel if body is kernel.body else replace(kernel, body=body, together=kernel.together and alone))

@@ -1,0 +1,59 @@
+"""A nest in two forms, one for large sizes and one for all others: what it computes at every size, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from tensorexpr.codegen.nest_proofs import prove
+from tensorexpr.codegen.rewrites.kernels import assume, either, otherwise
+from tensorexpr.codegen.rewrites.loops import parallel, partition, reorder, split, vectorize
+from tensorexpr.errors import ScheduleError
+from tests.codegen.rewrites.law import Kept
+
+ROWS = """
+sizes(n, m)
+X: f32[n, m] = input()
+M[i]: f32[n] = sum(X[i, j] for j in range(m))
+Y[i, j]: f32[n, m] = X[i, j] - M[i]
+return Y
+"""
+SIZES = [{"n": n, "m": m} for n, m in ((0, 0), (1, 1), (1, 5), (5, 1), (3, 17), (4, 16), (5, 15), (9, 33), (2, 40))]
+
+
+def test_both_forms_are_what_the_nest_was():
+    kept = Kept.of_text(ROWS, *SIZES)
+    nest = assume(kept.nest, ("m", 16), ("n", 4))
+    nest = vectorize(split(nest, "j_1", 16, "shift"), "j_1_i")
+    assert "j_1_i < m" not in str(nest)  # a row has a block
+    nest = parallel(split(nest, "i", 4, "peel"), "i_o")
+    nest = partition(otherwise(nest), "j", (1,))
+    nest = kept.check(either(nest))
+    assert not nest.least and nest.rest is None
+    assert prove(nest).is_clean
+    assert len(nest.kernels) == 4 and len(nest.workspace) == 2
+
+
+def test_what_is_known_of_sizes_is_known_to_rewrites():
+    kept = Kept.of_text(ROWS, *SIZES)
+    for least, guarded in ((15, True), (16, False)):
+        nest = reorder(split(assume(kept.nest, ("m", least)), "j_1", 16, "shift"), "j_1_o", "j_1_i")
+        assert ("j_1_i < m" in str(nest)) == guarded
+        kept.check(either(otherwise(nest)))
+
+
+def test_refusals():
+    nest = Kept.of_text(ROWS, *SIZES).nest
+    large = assume(nest, ("m", 4))
+    cases = [
+        (lambda: assume(nest, ("k", 4)), "expected the name of a size, got 'k'"),
+        (lambda: assume(nest, ("m", 0)), "expected a positive int as the least m, got 0"),
+        (lambda: assume(nest), "expected at least one size that is known to be large"),
+        (lambda: assume(large, ("n", 4)), "expected a nest for all sizes, got one of two"),
+        (lambda: otherwise(nest), "expected a nest for large sizes, behind assume, got one for all"),
+        (lambda: otherwise(otherwise(large)), "expected a nest for large sizes, behind assume, got one for all"),
+        (lambda: either(large), "expected a nest for small sizes, behind otherwise, got another one"),
+    ]
+    for call, expected in cases:
+        with pytest.raises(ScheduleError) as raised:
+            call()
+        assert expected in str(raised.value)
