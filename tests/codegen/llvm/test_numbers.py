@@ -179,5 +179,5 @@ def test_a_function_without_a_table_keeps_its_numbers() -> None:
 def test_which_numbers_differ_and_how_they_follow() -> None:
     members: list[Numbers] = [(4, 8, 0, 3), (6, 12, 0, 3), (10, 20, 0, 3)]
     assert numbers._terms(members) == {0: (0, 1), 1: (0, 2)}
-    assert numbers._terms([(1, 65), (2, 130)]) == {0: (0, 1), 1: (1, 1)}  # no multiple that is found often
+    assert numbers._terms([(1, 4097), (2, 8194)]) == {0: (0, 1), 1: (1, 1)}  # no multiple that is found often
     assert numbers._terms([(0, 0), (2, -4)]) == {0: (0, 1), 1: (1, 1)}  # none is told from nothing
