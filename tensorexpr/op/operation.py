@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, overload
 
@@ -44,6 +45,18 @@ if TYPE_CHECKING:
 
 _SIGNATURES_KEPT = 1024
 _LINKED = 8  # signatures that are tried one after the other before Python looks them up
+
+
+_ops: weakref.WeakSet[Op] = weakref.WeakSet()
+_told: list[Callable[[Op], object]] = []
+
+
+def for_every_op(tell: Callable[[Op], object]) -> None:
+    """Calls a function with each op that there is, and from now on with each that is made: a tracer of another library has to know them
+    before it meets a call."""
+    _told.append(tell)
+    for operation in list(_ops):
+        tell(operation)
 
 
 class _Ready(NamedTuple):
@@ -114,6 +127,9 @@ class Op(Explained, Bound, Entered):
         self._memo: Memo[_Ready] = Memo(_SIGNATURES_KEPT)
         self._free_links = _LINKED
         self.__signature__ = self._python_signature()
+        _ops.add(self)
+        for tell in _told:
+            tell(self)
 
     def _python_signature(self) -> inspect.Signature:
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD

@@ -267,8 +267,11 @@ def windowed(x, w):
     return te.compute(x.shape, lambda b, i: te.sum(lambda k: w[k] * te.tanh(x.read(b, i + k - 1, outside=0.0)), 3))
 
 
-def test_our_own_ops_are_composed_with_what_surrounds_them():
-    ours = as_torch(windowed)
+@pytest.mark.parametrize(
+    "made", [as_torch, lambda op: op, lambda op: te.op(op.__wrapped__)], ids=["as_torch", "the op", "an op made later"]
+)
+def test_our_own_ops_are_composed_with_what_surrounds_them(made):
+    ours = made(windowed)
 
     def f(x, w):
         return torch.relu(ours(x * 2, w)) + x
@@ -279,7 +282,7 @@ def test_our_own_ops_are_composed_with_what_surrounds_them():
 
     x = torch.randn(3, 6, dtype=torch.float64, requires_grad=True)
     w = torch.randn(3, dtype=torch.float64, requires_grad=True)
-    y = compiled(f)(x, w)
+    y = torch.compile(f, backend=backend, options=STRICT, fullgraph=True)(x, w)
     torch.testing.assert_close(y, plain(x, w))
     for one, other in zip(torch.autograd.grad(y.sum(), (x, w)), torch.autograd.grad(plain(x, w).sum(), (x, w)), strict=True):
         torch.testing.assert_close(one, other)

@@ -27,6 +27,7 @@ from tensorexpr.hints import suggestion
 from tensorexpr.interop.torch.backend import aten
 from tensorexpr.interop.torch.backend.graphs import through_autograd
 from tensorexpr.interop.torch.backend.table import TABLE
+from tensorexpr.op.operation import for_every_op
 
 _OPTIONS = ("fallback",)
 
@@ -49,5 +50,7 @@ def backend(
             )
     return through_autograd(module, inputs, strict=not given.get("fallback", True))
 
+
+for_every_op(torch.compiler.allow_in_graph)  # an op called on tensors in a model is a node of its graph
 
 __all__ = ["TABLE", "aten", "backend"]
