@@ -23,7 +23,7 @@ from tensorexpr.codegen.planners.programs.small import plan_small
 from tensorexpr.codegen.planners.programs.variants import vary
 from tensorexpr.codegen.planners.steps.scatters import plan_scatter, take_scatters_apart
 from tensorexpr.codegen.planners.steps.skewing import skew_scans
-from tensorexpr.codegen.planners.steps.sweeps import plan_sweep, redirect_copies, sweep_scans
+from tensorexpr.codegen.planners.steps.sweeps import plan_sweep, sweep_scans
 from tensorexpr.codegen.planners.tiles.contraction import plan_contraction
 from tensorexpr.codegen.planners.tiles.dots import plan_dots
 from tensorexpr.codegen.planners.tiles.loops import plan
@@ -117,7 +117,6 @@ def _in_rows(s: Planned) -> set[str]:
             s.recompute(*again)
         _inline(s)
         _narrow(s)
-        redirect_copies(s)
         if not isinstance(s.target, Gpu):
             take_scatters_apart(s)
         planned = crossed_sums(s, shapes_of(s.state.program))

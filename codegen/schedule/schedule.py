@@ -18,7 +18,6 @@ from tensorexpr.codegen.schedule.definitions import staging, sweeps
 from tensorexpr.codegen.schedule.definitions.clone import clone
 from tensorexpr.codegen.schedule.definitions.inline import inline
 from tensorexpr.codegen.schedule.definitions.recompute import recompute, share
-from tensorexpr.codegen.schedule.definitions.redirect import redirect
 from tensorexpr.codegen.schedule.definitions.rfactor import rfactor
 from tensorexpr.codegen.schedule.definitions.widths import store_as
 from tensorexpr.codegen.schedule.legal.pipeline import pipeline
@@ -125,12 +124,6 @@ class Planned:
         """
         state = recompute(self.state, definitions)
         self.state = replace(state, calls=(*state.calls, f"s.recompute({', '.join(map(repr, definitions))})"))
-
-    @checked()
-    def redirect(self, source: str, copy: str) -> None:
-        """Lets what comes after a definition that only permutes the axes of `source` read that copy instead."""
-        state = redirect(self.state, source, copy)
-        self.state = replace(state, calls=(*state.calls, f"s.redirect({source!r}, {copy!r})"))
 
     @checked()
     def sweep(self, scan: str, *readers: str) -> None:

@@ -12,6 +12,7 @@ import logging
 from pathlib import Path
 
 from tensorexpr.algebra import (
+    with_copies_read,
     with_narrow_sums,
     with_products_apart,
     with_recurrences,
@@ -51,7 +52,7 @@ def simplified(program: Program, target: Target) -> Program:
     A GPU has a thread for each result, and runs the steps of a scan one after the other; its tensor cores take 16-bit products as they are.
     """
     if target.is_gpu:
-        return simplify(without_carries(program))
+        return with_copies_read(simplify(without_carries(program)))
     found = simplify(factor_sums(without_carries(program), REGROUPED))
     apart = factor_sums(found, REGROUPED)  # what was written where it is read may have factors, too
     found = found if apart is found else simplify(apart)
@@ -63,7 +64,8 @@ def simplified(program: Program, target: Target) -> Program:
     found = found if chosen is found else simplify(chosen)
     shaped = with_plain_shapes(found)
     found = with_sums_by_place(with_sums_by_key(found if shaped is found else simplify(shaped)))
-    return with_slices(with_products_apart(with_sent_values(with_recurrences(with_narrow_sums(found)))))
+    found = with_slices(with_products_apart(with_sent_values(with_recurrences(with_narrow_sums(found)))))
+    return with_copies_read(found)
 
 
 def calls_digest(schedule: Planned) -> str:

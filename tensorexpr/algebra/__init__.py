@@ -6,12 +6,14 @@ no formulas: `sharing` asks the integer sets which terms many results have in co
 says what is carried, `counts` whether it pays, `recurrences` is the pass. Nothing is ever subtracted from what was added. `sums` carries
 sums of narrow numbers in the types that a machine adds them in, `keyed` sends points to their keys, `slices` makes tensors of the parts of
 one that products read apart, `products` of products that are added up, `carries` takes combiners apart whose components are sums and
-maxima, `logarithms` makes quotients of exponentials of their sums, `supports` sums masked weights inside of their masks.
+maxima, `logarithms` makes quotients of exponentials of their sums, `supports` sums masked weights inside of their masks, `copies` reads
+an output in place of a scan.
 """
 
 from __future__ import annotations
 
 from tensorexpr.algebra.carries import without_carries
+from tensorexpr.algebra.copies import with_copies_read
 from tensorexpr.algebra.keyed.keys import with_sums_by_key
 from tensorexpr.algebra.keyed.masks import without_masks
 from tensorexpr.algebra.keyed.places import with_sums_by_place
@@ -27,6 +29,7 @@ __all__ = [
     "narrowed_to",
     "share_terms",
     "supports_of",
+    "with_copies_read",
     "with_narrow_sums",
     "with_products_apart",
     "with_recurrences",

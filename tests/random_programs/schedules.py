@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from tensorexpr import dtypes
 from tensorexpr.codegen.nest import GRID, IN_WARP, THREADS
 from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.codegen.schedule import Planned
@@ -13,7 +12,7 @@ from tensorexpr.codegen.schedule.analysis.state import accesses_of
 from tensorexpr.codegen.schedule.decisions import Choices, Decision, Decisions
 from tensorexpr.codegen.target import Target
 from tensorexpr.errors import ScheduleError
-from tensorexpr.ir import Access, Program, Scan
+from tensorexpr.ir import Program, Scan
 
 WORDS = (
     "split",
@@ -40,7 +39,6 @@ WORDS = (
     "store_as",
     "recompute",
     "share",
-    "redirect",
     "clone",
     "compute_at",
     "compute_at",
@@ -94,9 +92,6 @@ def shuffled(s: Planned, rng: random.Random, steps: int = 10, words: Sequence[st
                     s.sweep(name, *rng.sample(s.stages, min(1, len(s.stages))))
                 case "bind":
                     handle.bind(rng.choice(loops), rng.choice((*GRID, *THREADS, IN_WARP, IN_WARP)))
-                case "redirect":
-                    copy = rng.choice(s.stages)
-                    s.redirect(rng.choice(accesses_of(s.state.program, copy) or (Access(name, (), dtypes.int64),)).tensor, copy)
                 case "clone":
                     handle.clone(*rng.sample(s.stages, rng.randint(1, min(3, len(s.stages)))))
                 case "skew":

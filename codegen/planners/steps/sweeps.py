@@ -34,28 +34,6 @@ COPIED_WORK = 12
 """Operations of a step up to which a block of steps is copied out."""
 
 
-def redirect_copies(s: Planned) -> None:
-    """Lets readers of a scan read an output that has the same elements in another order, so that these need not be kept twice."""
-    for definition in s.state.program.definitions:
-        if isinstance(definition, Scan):
-            for name in definition.names:
-                if name not in s.state.program.outputs:
-                    _redirect(s, name)
-
-
-def _redirect(s: Planned, name: str) -> None:
-    facts = program_facts(s.state.program)
-    readers = facts.readers.get(name, ())
-    for copy in readers:
-        if copy in s.state.program.outputs and len(readers) > 1:
-            before = s.state
-            try:
-                s.redirect(name, copy)
-                return
-            except ScheduleError:
-                s.state = before
-
-
 def sweep_scans(s: Planned) -> None:
     """Gives scans loops of their own where their points do not communicate, with the readers that fit.
 

@@ -24,8 +24,6 @@ ANEW = (
     "inline",
     "inline",
     "recompute",
-    "redirect",
-    "redirect",
     "stage",
     "stage",
     "share",
@@ -119,7 +117,6 @@ REWRITES = [
     ("inline", lambda s: s["a"].recompute()),
     ("stage", lambda s: s["t"].stage("x", (1, 0))),
     ("rfactor", lambda s: s["t"].rfactor("k")),
-    ("redirect", lambda s: s.redirect("a", "c")),
 ]
 
 
