@@ -17,7 +17,7 @@ from tensorexpr.codegen.planners.programs.again import plan_again
 from tensorexpr.codegen.planners.programs.batches import plan_batches
 from tensorexpr.codegen.planners.programs.crossed import crossed_sums
 from tensorexpr.codegen.planners.programs.flat import share_elementwise
-from tensorexpr.codegen.planners.programs.pairs import pair_terms, plan_nested, repeats, sharing
+from tensorexpr.codegen.planners.programs.pairs import pair_terms, plan_nested, sharing
 from tensorexpr.codegen.planners.programs.rows import kept_near, plan_rows
 from tensorexpr.codegen.planners.programs.small import plan_small
 from tensorexpr.codegen.planners.programs.variants import vary
@@ -63,10 +63,6 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
     for name in sharing(s.state):
         if s.decisions.wanted(f"{name}: share"):
             s[name].share()
-    repeated = [name for name in repeats(s.state) if s.decisions.wanted(f"{name}: inline")]
-    repeated = without_lost_checks(s.state.program, repeated)
-    if repeated:
-        s.inline(*repeated)
     planned = _in_rows(s)
     partial_results(s)
     sweep_scans(s)

@@ -481,3 +481,33 @@ def test_what_a_scatter_sends_along_an_axis_that_nothing_depends_on_is_sent_once
 def test_scatters_whose_axes_count_stay(scatter: str, read: str, output: str) -> None:
     program = program_of("ids: i64[3] = input()", f"w: i64[5, 7] = {scatter}", f"Y[p, j]: i64[7, 5] = {read} + 1", f"return {output}")
     assert drop_alike_axes(program) is program
+
+
+WINDOWS = """
+x: f32[1, 8, 16, 16] = input()
+w: f32[4, 8, 3, 3] = input()
+P[n, y, c, r, s, z]: f32[1, 16, 8, 3, 3, 16] = where(
+    y + r >= 1 and y + r < 17 and s + z >= 1 and s + z < 17, x[n, c, y + r - 1, s + z - 1], 0.0
+)
+C[n, k, y, z]: f32[1, 4, 16, 16] = sum(w[k, c, r, s] * P[n, y, c, r, s, z] for c in range(8) for r in range(3) for s in range(3))
+return C
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "change"),
+    [
+        ("x[n, c, y + r - 1, s + z - 1], 0.0", "exp(x[n, c, y + r - 1, s + z - 1]), 0.0"),  # a value
+        ("return C", "return C, P"),
+        ("w[k, c, r, s] * P", "w[k, c, r, s] * P[n, y, c, 0, 0, z] * P[n, y, c, 1, 1, z] * P[n, y, c, 2, 2, z] * P[n, y, c, 1, 2, z] * P"),
+    ],
+)
+def test_windows_side_by_side_are_read_where_they_are_and_no_others(text: str, change: str) -> None:
+    assert cheap_names(parse_program(WINDOWS)) == ("P",)
+    assert text in WINDOWS and cheap_names(parse_program(WINDOWS.replace(text, change))) == ()
+
+
+def test_a_border_alone_is_not_far_larger() -> None:
+    padded = "x: f32[64, 64] = input()\nP[i, j]: f32[66, 66] = where(i >= 1 and j >= 1 and i < 65 and j < 65, x[i - 1, j - 1], 0.0)\n"
+    program = parse_program(padded + "C[i, j]: f32[64, 64] = sum(P[i + r, j + r] for r in range(3))\nreturn C\n")
+    assert cheap_names(program) == ()

@@ -9,8 +9,6 @@ readers (`recompute`), where
 * the readers are definitions whose loops run over its elements about once, besides short data axes (coordinates,
   channels), whose accumulators share the value.
 
-A definition that is far larger than what it reads and only says which element stands where is written into its readers (`repeats`).
-
 A definition with reductions inside its reduction then gets lanes along a data axis that the inner values depend on, the
 outer reduction around them, short inner reductions copied out, so that what depends on the lanes alone is loaded once, and
 the short data axes innermost, each with an accumulator in registers. Where there is no such axis, or a stored matrix of pairs
@@ -32,11 +30,10 @@ from tensorexpr.codegen.schedule.legal.legality import runs_in_lanes
 from tensorexpr.codegen.schedule.schedule import Planned, StageHandle
 from tensorexpr.dtypes import accumulator
 from tensorexpr.errors import ScheduleError
-from tensorexpr.ir import Access, Apply, Axis, Const, Define, Expr, Index, Param, Program, Scan
+from tensorexpr.ir import Access, Axis, Const, Define, Expr, Index, Program, Scan
 from tensorexpr.records import record, replace
 from tensorexpr.regions import affine_of
-from tensorexpr.simplify.passes.inline import MOST_READS
-from tensorexpr.traversal import expressions, free_names, read_occurrences, reads, walk
+from tensorexpr.traversal import free_names, read_occurrences, reads
 
 MOST_WORK = 128
 """Operations per element up to which computing a pair term again is cheaper than storing and loading it."""
@@ -93,38 +90,6 @@ def pair_terms(state: State) -> tuple[str, ...]:
             work[name] = cost
             read_in[name] = tuple(dict.fromkeys((*stored, *(n for r in own for n in read_in.get(r, ())))))
     return tuple(read_in)
-
-
-def repeats(state: State) -> tuple[str, ...]:
-    """The definitions that only say which elements of a far smaller tensor stand where (windows side by side, as for a product that
-    is a convolution), in order: what is made of them reads these elements themselves, and is planned by where they are."""
-    program = state.program
-    facts = program_facts(program)
-    fixed = {*program.outputs, *(n for d in program.definitions if isinstance(d, Scan) for n in reads(d))}
-    found = []
-    for definition in program.definitions:
-        if not isinstance(definition, Define) or definition.name in fixed or not _is_element(definition.value):
-            continue
-        sizes = [_bytes(program.types[n].shape, program.types[n].dtype.itemsize) for n in (*reads(definition), definition.name)]
-        readers = [facts.definitions[reader] for reader in facts.readers.get(definition.name, ())]
-        if FAR_LARGER * sum(sizes[:-1]) > sizes[-1] or sizes[-1] < LEAST_BYTES or state.stage(definition.name).parts.unproved:
-            continue
-        places = [sum(a.tensor == definition.name for e in expressions(r) for a, _, _ in read_occurrences(e, ())) for r in readers]
-        if places and all(isinstance(r, Define) and n <= MOST_READS for r, n in zip(readers, places, strict=True)):
-            found.append(definition.name)
-    return tuple(found)
-
-
-def _is_element(value: Expr) -> bool:
-    """Whether a value is an element of a tensor at a place known before, or one or a literal by conditions on indices."""
-    if isinstance(value, Apply) and value.op.name == "where":
-        condition, *values = value.args
-        return not _reads_data(condition) and any(map(_is_element, values)) and all(isinstance(v, Const) or _is_element(v) for v in values)
-    return isinstance(value, Access) and not any(map(_reads_data, value.indices))
-
-
-def _reads_data(expr: Expr) -> bool:
-    return any(isinstance(n, Access | Param) for n in walk(expr))
 
 
 def _bytes(shape: tuple[Expr, ...], itemsize: int) -> int:

@@ -5,7 +5,8 @@ repeated (every element is read at most once, or there are no more reads than el
 that repeating it costs less than storing it. Reductions stay where they are, but for those of which few elements are read (the trace of a
 product), and sums of a few components that another sum reads once each (`k[i, j] = exp(-sum((x[i, e] - y[j, e])**2 for e in range(3)))`
 under a sum over j); so do outputs, the inits of scans and whatever a scatter or a scan makes. What only rearranges elements (the windows
-of a convolution as rows of a matrix) goes where its readers put together what it took apart.
+of a convolution as rows of a matrix) goes where its readers put together what it took apart, and what says which elements of a far smaller
+tensor stand where (windows side by side) to all of its few readers: what is made of them reads these elements themselves.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from tensorexpr.records import replace
 from tensorexpr.regions import affine_of
 from tensorexpr.simplify.expressions import simplify_expr
 from tensorexpr.simplify.facts.sort_ranges import ranges_of
-from tensorexpr.simplify.passes.amounts import points
+from tensorexpr.simplify.passes.amounts import elements, points
 from tensorexpr.simplify.passes.definitions import with_definitions
 from tensorexpr.simplify.passes.inline_checks import Checked, Place, checked_axes, unchecked
 from tensorexpr.traversal import (
@@ -67,6 +68,10 @@ READ = 0.25
 """Elements of a reduction that are read, of all of them, up to which each is computed where it is read."""
 ONCE = 1.5
 """Points of loops for each element that count as one read of each: borders count as if there were none."""
+FAR_LARGER = 4
+"""How many times larger a definition is than what it reads that says which elements stand where."""
+LEAST_BYTES = 1 << 14
+"""Smaller ones are kept: they stay in the first cache."""
 MOST_NODES = 200
 """No definition grows beyond this many nodes by inlining."""
 MOST_DEPTH = 60
@@ -222,7 +227,7 @@ def cheap_names(program: Program, outside: Mapping[str, TensorType] | None = Non
             continue
         places = sites[definition.name]
         loads = len(_elements(definition)) + more.get(id(definition), 0)
-        if not _worth_inlining(definition, places, loads):
+        if not _worth_inlining(definition, places, loads) and not _repeats(definition, places, types):
             continue
         nodes, depth = extent_of(definition)
         grown: dict[int, tuple[int, int]] = {}
@@ -424,6 +429,23 @@ def _sums_in_order(definition: Define, place: Place) -> bool:
     taken = {axis.index for axis in place.axes}
     found = substitute(rename_bound(value, taken), {a.index: e for a, e in zip(definition.axes, place.access.indices, strict=True)})
     return not _divides(simplify_expr(found, place.axes, place.guards))
+
+
+def _repeats(definition: Define, places: list[Place], types: Mapping[str, TensorType]) -> bool:
+    """Whether a definition only says which elements of far smaller tensors stand where, and is read in few places."""
+    sizes = [elements(types[n].shape) * types[n].dtype.itemsize for n in reads(definition) if n in types]
+    own = points(definition.axes) * definition.value.dtype.itemsize
+    if own < LEAST_BYTES or FAR_LARGER * sum(sizes) > own or not _is_element(definition.value):
+        return False
+    return all(isinstance(p.reader, Define) and sum(o.reader is p.reader for o in places) <= MOST_READS for p in places)
+
+
+def _is_element(value: Expr) -> bool:
+    """Whether a value is an element of a tensor at a place known before, or one or a literal by conditions on indices."""
+    if isinstance(value, Apply) and value.op.name == "where":
+        condition, *values = value.args
+        return not tensors_read(condition) and any(map(_is_element, values)) and all(isinstance(v, Const) or _is_element(v) for v in values)
+    return isinstance(value, Access) and tensors_read(value) == (value.tensor,)
 
 
 def _in_order(definition: Define, place: Place) -> bool:

@@ -8,8 +8,7 @@ from tensorexpr import kernels
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Block, Buffer, For, If, Kernel, LoopNest, Store
 from tensorexpr.codegen.planners import autoschedule
-from tensorexpr.codegen.planners.programs.pairs import repeats
-from tensorexpr.codegen.schedule import Planned, schedule
+from tensorexpr.codegen.schedule import Planned
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Apply, Const
 from tensorexpr.parse import parse_program
@@ -275,42 +274,3 @@ def test_values_are_not_shared_along_an_axis_that_bounds_the_sum() -> None:
     )
     data = [np.linspace(0, 1, t.shape[-1] * (t.shape[0] if len(t.shape) > 1 else 1), dtype=np.float32).reshape(t.shape) for t in (x, h)]
     np.testing.assert_allclose(te.build(w, [x, h])(*data), te.evaluate(w, dict(zip((x, h), data, strict=True))), rtol=1e-5)
-
-
-WINDOWS = """
-x: f32[1, 8, 16, 16] = input()
-w: f32[4, 8, 3, 3] = input()
-P[n, y, c, r, s, z]: f32[1, 16, 8, 3, 3, 16] = where(
-    y + r >= 1 and y + r < 17 and s + z >= 1 and s + z < 17, x[n, c, y + r - 1, s + z - 1], 0.0
-)
-C[n, k, y, z]: f32[1, 4, 16, 16] = sum(w[k, c, r, s] * P[n, y, c, r, s, z] for c in range(8) for r in range(3) for s in range(3))
-return C
-"""
-
-
-def test_windows_side_by_side_are_read_where_they_are():
-    program = parse_program(WINDOWS)
-    s, direct = autoschedule(program, WIDE), schedule(program, WIDE)
-    direct.inline("P")
-    inline, *rest = s.as_python().splitlines()
-    assert inline == "s.inline('P')" and rest == autoschedule(direct.state.program, WIDE).as_python().splitlines()
-    assert_means(s)
-
-
-@pytest.mark.parametrize(
-    ("text", "change"),
-    [
-        ("x[n, c, y + r - 1, s + z - 1], 0.0", "exp(x[n, c, y + r - 1, s + z - 1]), 0.0"),  # a value
-        ("return C", "return C, P"),
-        ("w[k, c, r, s] * P", "w[k, c, r, s] * P[n, y, c, 0, 0, z] * P[n, y, c, 1, 1, z] * P[n, y, c, 2, 2, z] * P[n, y, c, 1, 2, z] * P"),
-    ],
-)
-def test_other_definitions_are_not_written_where_they_are_read(text, change):
-    assert repeats(schedule(parse_program(WINDOWS), WIDE).state) == ("P",)
-    assert repeats(schedule(parse_program(WINDOWS.replace(text, change)), WIDE).state) == ()
-
-
-def test_a_border_alone_is_not_far_larger():
-    padded = "x: f32[64, 64] = input()\nP[i, j]: f32[66, 66] = where(i >= 1 and j >= 1 and i < 65 and j < 65, x[i - 1, j - 1], 0.0)\n"
-    program = parse_program(padded + "C[i, j]: f32[64, 64] = sum(P[i + r, j + r] for r in range(3))\nreturn C\n")
-    assert repeats(schedule(program, WIDE).state) == ()
