@@ -9,11 +9,11 @@ a part is little beside a product, which reads each of its elements many times.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from math import prod
 
-from tensorexpr.ir import Access, Apply, Axis, Const, Define, Definition, Expr, Index, Program, Reduce, apply, const
+from tensorexpr.ir import Access, Apply, Axis, Const, Define, Definition, Expr, Index, Program, Reduce, apply, const, integer
 from tensorexpr.records import record, replace
 from tensorexpr.simplify.passes.amounts import points
 from tensorexpr.traversal import bottom_up, children, fresh_name, reads
@@ -43,7 +43,8 @@ def with_slices(program: Program) -> Program:
     for d in program.definitions:
         if isinstance(d, Define):
             for one in _reads(d, d.value, d.axes, False):
-                found.setdefault(one.access.tensor, []).append(one)
+                name = one.access.tensor
+                found.setdefault(name, []).append(replace(one, box=_inside(one.box, program.types[name].shape)))
         else:
             for name in reads(d):
                 found.setdefault(name, []).append(Read(d.results[0][0], Access(name, (), program.types[name].dtype), None))
@@ -87,6 +88,14 @@ def _reads(d: Define, e: Expr, axes: tuple[Axis, ...], in_product: bool) -> Iter
     axes = (*axes, *e.axes) if isinstance(e, Reduce) else axes
     for child in children(e):
         yield from _reads(d, child, axes, in_product)
+
+
+def _inside(box: Box | None, shape: Sequence[Expr]) -> Box | None:
+    """What of a box lies in its tensor: beyond it a condition keeps the read from being made. None where that is not known."""
+    if box is None or not all(isinstance(extent, Const) for extent in shape):
+        return None
+    found = tuple((max(a, 0), min(b, integer(extent) - 1)) for (a, b), extent in zip(box, shape, strict=True))
+    return found if all(a <= b for a, b in found) else None
 
 
 def _range(axis: Axis) -> tuple[int, int] | None:

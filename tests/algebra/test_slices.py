@@ -64,3 +64,25 @@ def test_random_programs_keep_their_bits(block: int, monkeypatch: pytest.MonkeyP
             expected = evaluate_program(program, inputs, sizes)
             for name, value in evaluate_program(found, inputs, sizes).items():
                 np.testing.assert_array_equal(value, expected[name], err_msg=f"seed {seed}: {name} of\n{print_program(found)}")
+
+
+def test_a_part_ends_where_its_tensor_does() -> None:
+    program = simplify(
+        parse_program(
+            """
+h: f64[2, 40] = input()
+x: f64[64, 64] = input()
+y[i, k]: f64[64, 40] = (
+    where(k >= 1, sum(h[0, k - 1] * x[m, i] for m in range(64)), 0.0)
+    + where(k < 39, sum(h[1, k + 1] * x[m, i] for m in range(64)), 0.0)
+)
+return y
+"""
+        )
+    )
+    found = with_slices(program)
+    assert found is not program
+    inputs = random_inputs(program, 0)
+    (expected,) = evaluate_program(program, inputs).values()
+    np.testing.assert_array_equal(*evaluate_program(found, inputs).values(), expected)
+    np.testing.assert_allclose(build_program(program, single=True)(inputs["h"], inputs["x"]), expected, rtol=1e-12)
