@@ -17,6 +17,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from math import inf
 
 from tensorexpr.codegen.auto.candidate import Call, Candidate
@@ -27,6 +28,7 @@ from tensorexpr.codegen.auto.tiles.choose import choices, copying
 from tensorexpr.codegen.auto.tiles.making import bordered, shared, tiled_by
 from tensorexpr.codegen.auto.tiles.one_pass import in_one_pass
 from tensorexpr.codegen.auto.tiles.pieces import cut_up, points_of
+from tensorexpr.codegen.auto.tiles.sketch import Tile
 from tensorexpr.codegen.auto.tiles.straight import straightened
 from tensorexpr.codegen.auto.tiles.survey import Survey, alone
 from tensorexpr.codegen.nest import LoopNest
@@ -112,18 +114,22 @@ def _cut(candidate: Candidate, name: str, kernel: int) -> tuple[Candidate, Surve
 def _best(candidate: Candidate, survey: Survey, kernel: int, facts: Facts, most: float) -> tuple[Candidate, float]:
     """The candidate by the best tile, and its time, where tiles may take less than `most`; kernels that copy operands stand before it."""
     best, time = candidate, inf
-    made, longer = 0, {name: LONGER * size for name, size in survey.sizes.items()}
-    for choice in choices(survey, facts):
-        if made == MOST_MADE or choice.time > CLOSE * min(time, most):
+    longer = {name: LONGER * size for name, size in survey.sizes.items()}
+    left, behind = choices(survey, facts), dict[Tile, float]()
+    for _ in range(MOST_MADE):
+        one = None
+        while left and one is None:
+            left.sort(key=lambda choice: choice.time * behind.get(choice.skeleton, 1.0))
+            choice = left.pop(0)
+            if choice.time * behind.get(choice.skeleton, 1.0) > CLOSE * min(time, most):
+                return best, time
+            with suppress(ScheduleError):
+                one = tiled_by(candidate, survey, choice.tile, kernel)
+        if one is None:
             break
-        try:
-            one = tiled_by(candidate, survey, choice.tile, kernel)
-        except ScheduleError:
-            continue
         copies = len(one.nest.kernels) - len(candidate.nest.kernels)
         if copies < 0:
             return one, 0.0  # nothing is left of an empty kernel
-        made += 1
         if survey.small:
             took = _judged(one.nest, kernel + copies, facts)
         else:
@@ -134,6 +140,8 @@ def _best(candidate: Candidate, survey: Survey, kernel: int, facts: Facts, most:
             best, time = one, took
         if took <= choice.time * SURE:
             break
+        # What borders and remainders take is about the same of all tiles of a skeleton.
+        behind[choice.skeleton] = min(took / choice.time, behind.get(choice.skeleton, inf))
     return best, time
 
 

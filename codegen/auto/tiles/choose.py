@@ -74,6 +74,12 @@ CLASH = 2048
 """Bytes apart at which rows share half of the places of a page with each other."""
 CROWDED = 0.96
 """What a panel takes of the time of rows that clash: the model of cost sees no wait behind products, on Zen 4 they take 5 % more."""
+MOST_COPIES = 64
+"""Copies of a statement that windows at borders may make of it: as many registers are multiplied one after the other (`MOST_WRITTEN` is
+what LLVM's time allows of all)."""
+TESTED = 1.7
+"""What a tile takes whose copies ask at each step of a sum whether they are at a border, beside one that is written out there (conv3d of
+3x3x3 and a 7x7 window of stride 2, as nests that the model judges)."""
 MOST_WRITTEN = 256
 """Registers of one statement that a tile may copy out: beyond, LLVM's time grows faster than what is gained."""
 
@@ -300,6 +306,8 @@ def _sized(survey: Survey, facts: Facts, skeleton: Tile) -> Choice:
         times = model.times(_extents(survey, summary, tile, grid))
         at = min(np.flatnonzero(times <= ALIKE * times.min()), key=lambda n: (_uneven(facts, tile, grid[n]), times[n]))
         tile, time = tile.resized(grid[at]), float(times[at])
+    if any(tile.levels[n].size > 1 for n in room.tested):
+        time *= TESTED
     time += sum(copying(survey, packed) for packed in tile.packed)
     if any(_is_crowded(survey, packed) for packed in tile.packed):
         time *= CROWDED
@@ -388,6 +396,11 @@ class _Room:
         windows += [name for name in inner if survey.kind(name) == SUM and 1 < (survey.length(name) or 0) <= WINDOW]
         if all(survey.kind(name) == DATA or name in copied for name in leaf.path):
             windows = []  # no loop carries the sums: LLVM takes them in an order that needs few registers
+        # With all of it written out, copies at borders know what they take; what is asked with other sums is asked at each step.
+        self.window = max((survey.length(name) or 1 for name in inner if name in windows), default=1)
+        asked = {n: survey.asked_with(tile.levels[n].loop) for n in self.sums}
+        self.asked = self.copies if self.window > 1 and any(asked.values()) else []
+        self.tested = [n for n, sums in asked.items() if not sums <= set(windows)]
         lanes = None if self.lanes is None else tile.levels[self.lanes].loop
         for access in dict.fromkeys(a for a in leaf.loads if a.tensor not in survey.locals) if windows else ():
             moving = [n for n in self.sums if survey.meets(access, tile.levels[n].loop, leaf)]
@@ -406,6 +419,8 @@ class _Room:
         """Whether a tile of these sizes has room."""
         across = 1 if self.lanes is None else ceil(sizes[self.lanes] * 32 / self.facts.vector_bits)
         if across * prod(sizes[n] for n in self.copies) > MOST_WRITTEN or (self.copies and across > WIDE):
+            return False
+        if prod(sizes[n] for n in self.asked) * self.window > MOST_COPIES:
             return False
         if not self.copies or self.streams:
             return True

@@ -7,6 +7,7 @@ from contextlib import suppress
 from math import prod
 
 from tensorexpr.codegen.auto.candidate import Candidate
+from tensorexpr.codegen.auto.tiles.choose import MOST_COPIES
 from tensorexpr.codegen.auto.tiles.sketch import Level, Packed, Tile
 from tensorexpr.codegen.auto.tiles.survey import DATA, SUM, WINDOW, Survey
 from tensorexpr.codegen.llvm.text.machine import host
@@ -307,11 +308,6 @@ def bordered(candidate: Candidate, kernel: int, judge: Callable[[LoopNest, int],
         if took * GAIN < time:
             candidate, time = one, took
     return candidate, time
-
-
-MOST_COPIES = 64
-"""Copies of a statement that windows at borders may make of it: as many registers are multiplied one after the other (`choose.MOST_WRITTEN`
-is what LLVM's time allows of all)."""
 
 
 def _asked_of_all(candidate: Candidate, kernel: int) -> dict[str, Expr]:

@@ -20,7 +20,7 @@ from tensorexpr.codegen.rewrites.expressions import expressions_of
 from tensorexpr.codegen.rewrites.paths import walk_block
 from tensorexpr.dtypes import float32
 from tensorexpr.interpret import extent_value
-from tensorexpr.ir import Access, Apply, Expr, Index, Size
+from tensorexpr.ir import Access, Apply, Expr, Index, Size, conjuncts
 from tensorexpr.records import cached_property, record, replace
 from tensorexpr.traversal import free_names, tensors_read, walk
 
@@ -228,6 +228,13 @@ class Survey:
     def work(self, leaf: Leaf) -> float:
         """How many elements a leaf touches."""
         return self.often(leaf) * len(leaf.accesses)
+
+    def asked_with(self, name: str) -> set[str]:
+        """The sums whose indices choices in a loop ask about together with its own: those of windows at borders."""
+        values = (e for leaf in self.below(name) for s in leaf.stores for e in expressions_of(s))
+        choices = (n.args[0] for e in values for n in walk(e) if isinstance(n, Apply) and n.op.name == "where")
+        tests = [free_names(test) for condition in choices for test in conjuncts(condition)]
+        return {x for own in tests if name in own for x in own if x in self.loops and self.kind(x) == SUM}
 
     def meets(self, access: Access, name: str, leaf: Leaf) -> bool:
         """Whether iterations of a loop read what others read in another iteration of a short sum: rows of a window."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from math import prod
 
 import pytest
 
@@ -12,7 +13,7 @@ from tensorexpr.codegen.auto.cost import Model
 from tensorexpr.codegen.auto.machine import ZEN_4
 from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.auto.tiles import tiled
-from tensorexpr.codegen.auto.tiles.choose import choices
+from tensorexpr.codegen.auto.tiles.choose import MOST_COPIES, choices
 from tensorexpr.codegen.auto.tiles.making import shared, tiled_by
 from tensorexpr.codegen.auto.tiles.one_pass import in_one_pass
 from tensorexpr.codegen.auto.tiles.pieces import cut_up
@@ -360,6 +361,28 @@ return y
         sizes = {level.loop: level.size for level in tile.levels}
         rows, others, vectors = sizes.get("o", 1), sizes.get("n", 1), -(-sizes["k"] // 16)
         assert vectors * rows * others + (rows - 1) * others < ZEN_4.registers, tile
+
+
+@pytest.mark.parametrize("window", (3, 5, 7))
+def test_copies_go_along_the_window_that_is_written_out(window):
+    """Where a window has borders along rows and columns, copies are taken along columns, whose window is innermost: written out, with no
+    more copies than may be, each of them knows whether it is at a border. Along rows all would ask at every step."""
+    text = f"""
+x: f32[2, 16, 40, 40] = input()
+w: f32[32, 16, {window}, {window}] = input()
+y[n, k, p, q]: f32[2, 32, 40, 40] = sum(
+    w[k, c, r, s] * where(p + r >= 1 and p + r < 41 and q + s >= 1 and q + s < 41, x[n, c, p + r - 1, q + s - 1], 0.0)
+    for c in range(16)
+    for r in range({window})
+    for s in range({window})
+)
+return y
+"""
+    survey = Survey(plain(parse_program(text)).nest, 0)
+    assert survey.asked_with("p") == {"r"} and survey.asked_with("q") == {"s"} and not survey.asked_with("k")
+    tile = next(choice.tile for choice in choices(survey, ZEN_4) if choice.tile.packed)
+    assert tile.loops[-1] == "k" and tile.of("q") and not tile.of("p"), tile
+    assert window * prod(level.size for level in tile.of("q")) <= MOST_COPIES, tile
 
 
 def test_an_operand_across_lanes_is_packed_before():
