@@ -15,7 +15,7 @@ LADDER = (
     "records", "errors", "hints", "building", "markup", "dtypes", "ops",
     "integers.forms", "integers.solving", "integers.counting", "integers.sets", "integers", "ir", "traversal",
     "regions", "text", "parse", "verify", "positions", "interpret", "rewrite", "bounds", "initial", "constants",
-    "language.core", "language.definitions", "language", "latex", "simplify", "algebra.keyed", "algebra", "sharding",
+    "language.core", "language.definitions", "language", "latex", "simplify", "algebra.keyed", "algebra.layouts", "algebra", "sharding",
     "autodiff.local", "autodiff.invert", "autodiff.data", "autodiff.scan", "autodiff.sweep", "autodiff.api", "autodiff",
     "codegen.memo", "codegen.target", "codegen.nest", "codegen.facts", "codegen.dependence", "codegen.nest_proofs",
     "codegen.schedule.analysis", "codegen.schedule.legal", "codegen.schedule.loops", "codegen.schedule.definitions",

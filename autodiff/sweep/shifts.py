@@ -8,7 +8,7 @@ and not by its values. Then nothing is sent to it: neither its adjoint, a differ
 computed. What changes with a shift is followed to where it cancels. Each value is
 
     (ADDED, c, at)     the value plus c times the shift at the indices `at`
-    (SCALED, c, at)    the value times exp(c times the shift)
+    (SCALED, c, at)    the value times exp(c times the shift), or exp2 of it
     FIXED              the same
     None               something else
 
@@ -26,6 +26,7 @@ from fractions import Fraction
 from math import isfinite
 from typing import NamedTuple
 
+from tensorexpr.dtypes import float64
 from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Define, Definition, Expr, Index, Program, Reduce, const
 from tensorexpr.simplify.passes.definitions import form_of
 from tensorexpr.traversal import expressions, free_names, reads, substitute, walk
@@ -82,22 +83,24 @@ def extreme_form(e: Expr) -> object:
 
 def _candidates(program: Program, given: Collection[str]) -> Iterator[Expr]:
     """What is added to arguments of exponentials, in definitions without a rule."""
-    for d in program.definitions:
-        if isinstance(d, Define) and not any(name in given for name, _ in d.results):
-            yield from _added(d.value)
+    defined = {d.name: d.value for d in program.definitions if isinstance(d, Define) and d.name not in given}
+    for value in defined.values():
+        yield from _added(value, defined)
 
 
-def _added(value: Expr) -> Iterator[Expr]:
-    """The elements of tensors, maxima and minima that are added to arguments of exponentials."""
+def _added(value: Expr, defined: Mapping[str, Expr]) -> Iterator[Expr]:
+    """The elements of tensors, maxima and minima that are added to arguments of exponentials, there or in what is `defined` before."""
     for node in walk(value):
         if isinstance(node, Apply) and node.op.name in _EXPONENTIALS:
-            left = [node.args[0]]
+            left, within = [node.args[0]], dict(defined)
             while left:
                 term = left.pop()
                 if isinstance(term, Apply) and term.op.name in ("add", "sub", "neg", "mul", "where"):
                     left += term.args
                 elif (isinstance(term, Access) and term.dtype.is_float) or is_extreme(term):
                     yield term
+                    if isinstance(term, Access) and term.tensor in within:
+                        left.append(within.pop(term.tensor))
 
 
 def _cancels(shift: str, program: Program, needs: Sequence[set[str]], outputs: Collection[str], given: Collection[str]) -> bool:
@@ -220,10 +223,13 @@ class _Values:
                 return own[0] if own[0].kind == SCALED else _times(own[0], Fraction(-1))
             case "recompute":
                 return own[0]
-            case "exp":
-                return own[0]._replace(kind=SCALED) if own[0].kind == ADDED else None
-            case "log":
-                return own[0]._replace(kind=ADDED) if own[0].kind == SCALED else None
+            case "exp" | "exp2":
+                base = _BASE if name == "exp2" else ()
+                return own[0]._replace(kind=SCALED, at=(*own[0].at, *base)) if own[0].kind == ADDED else None
+            case "log" | "log2":
+                if own[0].kind != SCALED or (own[0].at[-1:] == _BASE) != (name == "log2"):
+                    return None
+                return own[0]._replace(kind=ADDED, at=own[0].at[:-1] if name == "log2" else own[0].at)
             case "abs":
                 return own[0] if own[0].kind == SCALED else None
             case "sqrt" | "rsqrt":
@@ -236,7 +242,9 @@ class _Values:
         return None
 
 
-_EXPONENTIALS = ("exp",)
+_EXPONENTIALS = ("exp", "exp2")
+_BASE = (Const(2.0, float64),)
+"""Stands behind the indices of a shift by powers of two, which are no powers of e."""
 _ZERO_OF_ZEROS = ("add", "sub", "mul", "where", "maximum", "minimum", "neg", "abs")
 
 

@@ -152,7 +152,7 @@ def _inline(s: Planned) -> None:
 
 
 def _is_part(d: Define, program: Program) -> bool:
-    """Whether a definition is a part of a tensor, which is not read through another name: it was made for products (`algebra.slices`)."""
+    """Whether a definition is a part of a tensor, which is not read through another name: it was made for products (`layouts.slices`)."""
     return isinstance(d.value, Access) and elements(d.results[0][1].shape) < elements(program.types[d.value.tensor].shape)
 
 

@@ -4,10 +4,10 @@ What a schedule can reach is bounded by what the program says: a prefix sum writ
 The passes here change how much is computed, on simplified programs and before schedules, so that derivatives profit, too. They recognize
 no formulas: `sharing` asks the integer sets which terms many results have in common, `tables` makes running tables of them, `monoids`
 says what is carried, `counts` whether it pays, `recurrences` is the pass. Nothing is ever subtracted from what was added. `sums` carries
-sums of narrow numbers in the types that a machine adds them in, `keyed` sends points to their keys, `slices` makes tensors of the parts of
-one that products read apart, `products` of products that are added up, `carries` takes combiners apart whose components are sums and
-maxima, `logarithms` makes quotients of exponentials of their sums, `supports` sums masked weights inside of their masks, `copies` reads
-an output in place of a scan.
+sums of narrow numbers in the types that a machine adds them in, `keyed` sends points to their keys, `layouts` makes tensors of the parts of
+one that products read apart and turns those on the way, `products` of products that are added up, `carries` takes combiners apart whose
+components are sums and maxima, `logarithms` makes quotients of exponentials of their sums, `supports` sums masked weights inside of their
+masks, `copies` reads an output in place of a scan.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from tensorexpr.algebra.keyed.keys import with_sums_by_key
 from tensorexpr.algebra.keyed.masks import without_masks
 from tensorexpr.algebra.keyed.places import with_sums_by_place
 from tensorexpr.algebra.keyed.sent import with_sent_values
+from tensorexpr.algebra.layouts.slices import with_slices
+from tensorexpr.algebra.layouts.turned import with_axes_turned
 from tensorexpr.algebra.logarithms import without_logarithms
 from tensorexpr.algebra.products import with_products_apart
 from tensorexpr.algebra.recurrences import share_terms, with_recurrences
-from tensorexpr.algebra.slices import with_slices
 from tensorexpr.algebra.sums import with_narrow_sums
 from tensorexpr.algebra.supports import narrowed_to, supports_of, with_supports
 
@@ -30,6 +31,7 @@ __all__ = [
     "share_terms",
     "supports_of",
     "with_copies_read",
+    "with_axes_turned",
     "with_narrow_sums",
     "with_products_apart",
     "with_recurrences",

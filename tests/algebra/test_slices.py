@@ -53,7 +53,7 @@ def test_what_is_read_as_a_whole_or_seldom_stays(name: str) -> None:
 
 @pytest.mark.parametrize("block", range(4))
 def test_random_programs_keep_their_bits(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tensorexpr.algebra.slices.REUSED", 1)
+    monkeypatch.setattr("tensorexpr.algebra.layouts.slices.REUSED", 1)
     for seed in share_of(range(94000 + 100 * block, 94000 + 100 * block + 60)):
         program: Program = simplify(random_program(seed))
         found = with_slices(program)

@@ -23,6 +23,11 @@ CANCELS = {
         HEAD + "p[i, j]: f64[3, 4] = exp(2.0 * (x[i, j] - m[i]))\ny[i, j]: f64[3, 4] = p[i, j] / sum(p[i, k] for k in range(4))\nreturn y"
     ),
     "a root of squares": POWERS + "y[i, j]: f64[3, 4] = p[i, j] / sqrt(sum(p[i, k] * p[i, k] for k in range(4)))\nreturn y",
+    "taken off in a definition of its own": (
+        HEAD + "z[i, j]: f64[3, 4] = x[i, j] - m[i]\ny[i, j]: f64[3, 4] = exp(z[i, j]) / sum(exp(z[i, k]) for k in range(4))\nreturn y"
+    ),
+    "powers of two": POWERS.replace("exp", "exp2") + "y[i, j]: f64[3, 4] = p[i, j] / s[i]\nreturn y",
+    "their logarithm": POWERS.replace("exp", "exp2") + "y[i]: f64[3] = m[i] + log2(s[i])\nreturn y",
     "two results": POWERS + "y[i, j]: f64[3, 4] = p[i, j] / s[i]\nz[i]: f64[3] = m[i] + log(s[i])\nreturn y, z",
     "a mean taken off": (
         "x: f64[3, 4] = input()\nb: f64[4] = input()\nm[i]: f64[3] = sum(x[i, j] for j in range(4)) / 4.0\n"
@@ -37,6 +42,8 @@ COUNTS = {
     "a sum over rows": POWERS + "y[j]: f64[4] = sum(p[i, j] for i in range(3)) / sum(s[i] for i in range(3))\nreturn y",
     "squares": POWERS + "y[i, j]: f64[3, 4] = p[i, j] * p[i, j] / s[i]\nreturn y",
     "the wrong sign": POWERS + "y[i]: f64[3] = log(s[i]) - m[i]\nreturn y",
+    "powers of two, a logarithm to e": POWERS.replace("exp", "exp2") + "y[i]: f64[3] = m[i] + log(s[i])\nreturn y",
+    "powers of two over those of e": POWERS + "y[i, j]: f64[3, 4] = exp2(x[i, j] - m[i]) / s[i]\nreturn y",
     "a product": POWERS + "y[i, j]: f64[3, 4] = p[i, j] / prod(p[i, k] for k in range(4))\nreturn y",
     "a scale that is data": (
         HEAD + "y[i, j]: f64[3, 4] = exp(b[j] * (x[i, j] - m[i])) / sum(exp(x[i, k] - m[i]) for k in range(4))\nreturn y"

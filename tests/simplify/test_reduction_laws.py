@@ -171,3 +171,24 @@ def test_casts_of_wider_sums_wrap_around_as_narrow_ones_do(combiner, narrow, wid
     (want,), (found,) = (evaluate_program(p, {"x": data}).values() for p in (program, simplify(program)))
     assert want == found
     assert (f"{wide}(" not in str(simplify(program))) == (int(wide[1:]) >= int(narrow[1:]))
+
+
+DISTANCES = {
+    "maximum(x[i] - y[i], y[i] - x[i])": True,
+    "where(x[i] > y[i], x[i] - y[i], y[i] - x[i])": True,
+    "where(y[i] <= x[i], x[i] - y[i], y[i] - x[i])": True,
+    "where(x[i] < y[i], y[i] - x[i], x[i] - y[i])": True,
+    "where(x[i] < y[i], x[i] - y[i], y[i] - x[i])": False,
+    "maximum(x[i] - y[i], x[i] - y[i] * 2.0)": False,
+}
+
+
+@pytest.mark.parametrize("term", DISTANCES)
+def test_a_sum_of_the_greater_difference_is_one_of_magnitudes(term: str) -> None:
+    numbers = np.array([-np.inf, -2.5, -0.0, 0.0, 1.0, 3.0, np.inf, np.nan])
+    given = {"x": np.repeat(numbers, 8), "y": np.tile(numbers, 8)}
+    text = f"x: f64[64] = input()\ny: f64[64] = input()\nz[o]: f64[32] = sum({term} for i in range(2 * o, 2 * o + 2))\nreturn z\n"
+    program = parse_program(text)
+    simple = simplify(program)
+    assert ("abs" in print_program(simple)) == DISTANCES[term]
+    assert same(evaluate_program(program, given)["z"], evaluate_program(simple, given)["z"])

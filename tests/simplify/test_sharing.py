@@ -95,3 +95,19 @@ def test_random_programs_keep_their_values(seed: int) -> None:
         found = evaluate_program(shared, arrays, sizes)
     for name, value in expected.items():
         np.testing.assert_array_equal(found[name], value)
+
+
+def test_a_product_written_the_other_way_around_is_its_transpose() -> None:
+    """Two products of a contrastive loss, each with its temperature, are one."""
+    program = parse_program(
+        "a: f64[3, 4] = input()\nb: f64[3, 4] = input()\n"
+        "s[i, j]: f64[3, 3] = sum(a[i, k] * b[j, k] for k in range(4)) * 10.0\n"
+        "t[i, j]: f64[3, 3] = sum(b[i, k] * a[j, k] for k in range(4)) * 10.0\nreturn s, t\n"
+    )
+    shared = share_reductions(program)
+    verify(shared)
+    assert reductions(program) == 2 and reductions(shared) == 1
+    rng = np.random.default_rng(0)
+    given = {name: rng.standard_normal((3, 4)) for name in "ab"}
+    for name, value in evaluate_program(program, given).items():
+        np.testing.assert_array_equal(value, evaluate_program(shared, given)[name])

@@ -1,4 +1,4 @@
-"""A reduction that is a definition of its own is read where another definition computes it again.
+"""A reduction that is a definition of its own, or times a number, is read where another definition computes it again.
 
 Derivatives need values from inside the forward pass, such as the sum under a quotient, and save them as definitions; the
 definition that they were taken from then reads the saved value as well. Two reductions are the same where they differ in the names
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import count
 
-from tensorexpr.ir import Access, Axis, Const, Define, Definition, Expr, Index, Program, Reduce
+from tensorexpr.ir import Access, Apply, Axis, Const, Define, Definition, Expr, Index, Program, Reduce
 from tensorexpr.records import replace
 from tensorexpr.rewrite import head_of
 from tensorexpr.simplify.passes.definitions import in_order
@@ -30,7 +30,7 @@ def share_reductions(program: Program) -> Program:
     """
     known: Made = {}
     for definition in program.definitions:
-        if isinstance(definition, Define) and isinstance(definition.value, Reduce):
+        if isinstance(definition, Define) and _is_reduction(definition.value):
             form, free = form_of_expression(definition.value)
             if set(free) == {axis.index for axis in definition.axes}:
                 known.setdefault(form, (definition, free))
@@ -61,17 +61,24 @@ def _with_reads(
     table: Mapping[str, Definition],
     changed: Mapping[str, Define],
 ) -> Expr:
-    if isinstance(expr, Reduce):
+    if _is_reduction(expr):
         form, free = form_of_expression(expr)
         source, names = known.get(form, (None, ()))
         if source is not None and source.name != owner.name and source.name not in changed:
             by_axis = dict(zip(names, free, strict=True))
             if all(_same_range(ranges.get(by_axis[a.index]), a) for a in source.axes) and not _depends(source, owner.name, table):
                 return Access(source.name, tuple(Index(by_axis[a.index]) for a in source.axes), expr.dtype, owner.location)
-        ranges = {**ranges, **{axis.index: axis for axis in expr.axes}}
+        ranges = {**ranges, **{axis.index: axis for axis in expr.axes}} if isinstance(expr, Reduce) else ranges
     elif not any(isinstance(child, Reduce) for child in walk(expr)):
         return expr
     return map_children(expr, lambda child: _with_reads(owner, child, ranges, known, table, changed))
+
+
+def _is_reduction(e: Expr) -> bool:
+    """Whether a value is a reduction, perhaps times a number."""
+    if isinstance(e, Apply) and e.op.name in ("mul", "div") and isinstance(e.args[1], Const):
+        e = e.args[0]
+    return isinstance(e, Reduce)
 
 
 def with_reads_of(expr: Expr, ranges: Mapping[str, Axis], made: Made) -> Expr:

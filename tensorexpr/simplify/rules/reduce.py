@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tensorexpr.dtypes import DType
-from tensorexpr.ir import FALSE, TRUE, Axis, Cast, Const, Expr, Reduce, const
+from tensorexpr.ir import FALSE, TRUE, Apply, Axis, Cast, Const, Expr, Reduce, apply, const
 from tensorexpr.ops import cast_value
 from tensorexpr.records import replace
 from tensorexpr.rewrite import on
-from tensorexpr.simplify.rules.common import is_value, literal
+from tensorexpr.simplify.rules.common import is_value, literal, operands_of
 from tensorexpr.simplify.rules.integers import wrapped
 
 _EXACT_INTEGERS = {"float16": 1 << 24, "bfloat16": 1 << 24, "float32": 1 << 24, "float64": 1 << 53}
@@ -137,6 +137,28 @@ def cast_of_sum(expr: Expr) -> Expr | None:
     return replace(total, values=(value.arg,)) if value.dtype.is_integer and value.dtype.bits >= expr.dtype.bits else None
 
 
+@on("reduce")
+def sum_of_distances(expr: Expr) -> Expr | None:
+    """sum(maximum(x - y, y - x)) -> sum(abs(x - y));  sum(where(x > y, x - y, y - x)) -> sum(abs(x - y)): a sum hides the sign of a zero"""
+    assert isinstance(expr, Reduce)
+    value = expr.values[0]
+    if expr.combiner.name != "sum" or not expr.combiner.is_builtin or not isinstance(value, Apply) or not value.dtype.is_float:
+        return None
+    if value.op.name not in ("maximum", "where"):
+        return None
+    taken, otherwise = value.args[-2:]
+    one, other = operands_of(taken, "sub"), operands_of(otherwise, "sub")
+    if one is None or other is None or one != other[::-1]:
+        return None
+    if value.op.name == "where":
+        condition = value.args[0]
+        name, sides = (condition.op.name, condition.args) if isinstance(condition, Apply) else ("", ())
+        greater = sides if name in ("gt", "ge") else sides[::-1] if name in ("lt", "le") else ()
+        if tuple(greater) != tuple(one):
+            return None
+    return replace(expr, values=(apply("abs", taken),))
+
+
 CAST_RULES = (cast_of_sum,)
 """Rules for casts of reductions to integers."""
 REDUCE_RULES = (
@@ -147,4 +169,5 @@ REDUCE_RULES = (
     extremum_of_literals,
     product_of_zeros,
     winner_of_one,
+    sum_of_distances,
 )

@@ -1,0 +1,1 @@
+"""How tensors lie: parts that products read apart are tensors (`slices`), those on the way lie as those around them (`turned`)."""
