@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 
 import tensorexpr as te
+from tensorexpr.kernels.conventions.arguments import bad
 from tensorexpr.kernels.conventions.broadcasting import pointwise
 
 
@@ -293,13 +294,25 @@ def ceil(x: te.Tensor) -> te.Tensor:
 
 
 @te.op
-def round(x: te.Tensor) -> te.Tensor:
-    """The nearest whole number, of two the even one; derivative 0.
+def round(x: te.Tensor, *, decimals: int = 0) -> te.Tensor:
+    """The nearest whole number, of two the even one; derivative 0. With `decimals` the nearest multiple of `10^-decimals`, as
+    `round(x * 10^decimals) / 10^decimals` has it. Integers are rounded to whole numbers alone.
 
     >>> kernels.round(np.array([0.5, 1.5, 2.4]))
     array([0., 2., 2.])
+    >>> kernels.round(np.array([0.126, 1.5]), decimals=2)
+    array([0.13, 1.5 ])
     """
-    return pointwise("round", te.round, x)
+    if isinstance(decimals, bool) or not isinstance(decimals, int):
+        raise bad(f"round: expected a whole number of decimals, got {decimals!r}")
+    if decimals == 0:
+        return pointwise("round", te.round, x)
+    if not x.dtype.is_float:
+        raise bad(f"round: expected a floating {x.name} to round to {decimals} decimals, got {x.dtype.name}", "te.cast(x, 'float64')")
+    unit = float(10 ** min(max(decimals, -decimals), 308))
+    if decimals > 0:
+        return pointwise("round", lambda v: te.round(v * unit) / unit, x)
+    return pointwise("round", lambda v: te.round(v / unit) * unit, x)
 
 
 @te.op

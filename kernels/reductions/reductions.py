@@ -367,15 +367,17 @@ def _spread(
 
 @te.op
 def norm(x: te.Tensor, *, p: Any = 2, axis: Any = None, keepdims: bool = False) -> te.Tensor:
-    """The vector norm `(sum |x|^p)^(1/p)` along `axis`; p = 0 counts what is not 0, inf and -inf are the extremes of `|x|`.
+    """The vector norm `(sum |x|^p)^(1/p)` along `axis`; p = 0 counts what is not 0, inf and -inf are the extremes of `|x|`, "fro" is 2.
 
     A zero vector has gradient 0, and so has an element that is 0 (for `p >= 0`).
 
     >>> kernels.norm(np.array([[3.0, 4.0], [0.0, 2.0]]), axis=1)
     array([5., 2.])
     """
+    if isinstance(p, str) and p == "fro":
+        p = 2
     if isinstance(p, bool) or not isinstance(p, (int, float)) or math.isnan(p):
-        raise bad(f"norm: expected a number p, got {p!r}", "p may be 0, math.inf and -math.inf; Frobenius is p=2 over two axes")
+        raise bad(f"norm: expected a number p, or 'fro', got {p!r}", "p may be 0, math.inf and -math.inf")
     fold = Fold(x, axis, keepdims)
     if math.isinf(p):
         _not_empty("norm", fold)

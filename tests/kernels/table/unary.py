@@ -46,6 +46,8 @@ CASES = [
     Case("floor", kernels.floor, X, "torch.floor"),
     Case("ceil", kernels.ceil, X, "torch.ceil"),
     Case("round", kernels.round, X, "torch.round"),
+    Case("round/decimals", kernels.round, X, "lambda x: torch.round(x, decimals=1)", None, {"decimals": 1}),
+    Case("round/tens", kernels.round, X, "lambda x: torch.round(x, decimals=-1)", None, {"decimals": -1}),
     Case("trunc", kernels.trunc, X, "torch.trunc"),
     Case("log10", kernels.log10, POSITIVE, "torch.log10"),
     Case("asinh", kernels.asinh, X, "torch.asinh"),
