@@ -15,7 +15,7 @@ are means: of a loop whose bounds depend on outer loops over the iterations of t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from tensorexpr.errors import InternalError
@@ -178,10 +178,6 @@ class Summary:
     def with_kind(self, loop: int, kind: str) -> Summary:
         """The loop running in another way."""
         return replace(self, loops=tuple(x._replace(kind=kind) if n == loop else x for n, x in enumerate(self.loops)))
-
-    def with_extents(self, extents: Mapping[int, float]) -> Summary:
-        """Loops with other extents."""
-        return replace(self, loops=tuple(x._replace(extent=extents.get(n, x.extent)) for n, x in enumerate(self.loops)))
 
 
 def _inserted(path: tuple[int, ...], after: int, loop: int) -> tuple[int, ...]:

@@ -85,10 +85,10 @@ def _arc(b: Builder, name: str, t: Value) -> Value:
     return fma(b, mul(b, t, z), polynomial(b, name, z), t)
 
 
-def _from_constant(b: Builder, name: str, value: Value, positive: bool = False) -> Value:
-    """pi or pi/2 minus the value (plus it, with `positive`), with the constant in two parts."""
+def _from_constant(b: Builder, name: str, value: Value) -> Value:
+    """pi or pi/2 minus the value, with the constant in two parts."""
     high, low = width(value).table[name][:2]
-    return add(b, add(b, value, low), high) if positive else sub(b, high, sub(b, value, low))
+    return sub(b, high, sub(b, value, low))
 
 
 def atan(b: Builder, x: Value) -> Value:

@@ -110,7 +110,8 @@ def test_laws_over_random_programs(seed):
     assert Model(summary, slower).times()[0] >= one.total[0]
     times = [model.times(None, threads)[0] for threads in (1, 2, 4)]
     assert times[0] >= times[1] * (1 - 1e-9) and times[1] >= times[2] * (1 - 1e-9)
-    longer = summary.with_extents({n: 2 * x.extent for n, x in enumerate(summary.loops) if n >= len(summary.kernels)})
+    loops = (x._replace(extent=2 * x.extent) if n >= len(summary.kernels) else x for n, x in enumerate(summary.loops))
+    longer = replace(summary, loops=tuple(loops))
     assert Model(longer, FACTS).times()[0] >= one.total[0] * (1 - 1e-9)
 
 
