@@ -89,7 +89,12 @@ def _softmax() -> dict[str, Body]:
         y = _like(x, lambda i, j: x[i, j] - m[i] - log[i])
         return _like(x, lambda i, j: te.exp(y[i, j]))
 
-    return {"quotient": quotient, "flat": flat, "logsumexp": logsumexp, "log_softmax": log_softmax}
+    def shifted(x: te.Tensor) -> te.Tensor:
+        m = _rows(x, lambda i, j: x[i, j], te.max)
+        y = _like(x, lambda i, j: x[i, j] - m[i])
+        return _like(x, lambda i, j: te.exp(y[i, j]) / te.sum(lambda r: te.exp(y[i, r]), x.shape[1]))
+
+    return {"quotient": quotient, "flat": flat, "logsumexp": logsumexp, "log_softmax": log_softmax, "shifted": shifted}
 
 
 @_family("cross entropy", (2048, 1000), Given((2048,), (0, 1000)))
@@ -198,3 +203,116 @@ def _gates() -> dict[str, Body]:
         )
 
     return {"named": named, "inline": inline}
+
+
+@_family("attention in blocks", (4, 256, 64), (4, 256, 64), (4, 256, 64))
+def _blocks() -> dict[str, Body]:
+    def score(q: te.Tensor, k: te.Tensor) -> te.Tensor:
+        return te.compute((4, 256, 256), lambda b, i, j: te.sum(lambda r: q[b, i, r] * k[b, j, r], 64) * 0.125)
+
+    def weighted(x: te.Tensor, v: te.Tensor, weight: Callable[..., Any], m: te.Tensor) -> te.Tensor:
+        e = _like(x, lambda b, i, j: weight(i, j, te.exp(x[b, i, j] - m[b, i])))
+        t = te.compute((4, 256), lambda b, i: te.sum(lambda j: e[b, i, j], 256))
+        return te.compute((4, 256, 64), lambda b, i, r: te.sum(lambda j: e[b, i, j] / t[b, i] * v[b, j, r], 256))
+
+    def split(q: te.Tensor, k: te.Tensor, v: te.Tensor) -> te.Tensor:
+        s = te.compute((4, 8, 32, 32), lambda b, o, i, j: te.sum(lambda r: q[b, o * 32 + i, r] * k[b, o * 32 + j, r], 64) * 0.125)
+        m = te.compute((4, 8, 32), lambda b, o, i: te.max(lambda j: s[b, o, i, j], 32))
+        e = _like(s, lambda b, o, i, j: te.exp(s[b, o, i, j] - m[b, o, i]))
+        t = te.compute((4, 8, 32), lambda b, o, i: te.sum(lambda j: e[b, o, i, j], 32))
+        y = te.compute((4, 8, 32, 64), lambda b, o, i, r: te.sum(lambda j: e[b, o, i, j] / t[b, o, i] * v[b, o * 32 + j, r], 32))
+        return te.compute((4, 256, 64), lambda b, i, r: y[b, i // 32, i % 32, r])
+
+    def scores_masked(q: te.Tensor, k: te.Tensor, v: te.Tensor) -> te.Tensor:
+        s = score(q, k)
+        x = _like(s, lambda b, i, j: te.where(i // 32 == j // 32, s[b, i, j], float("-inf")))
+        m = te.compute((4, 256), lambda b, i: te.max(lambda j: x[b, i, j], 256))
+        return weighted(x, v, lambda i, j, e: e, m)
+
+    def weights_masked(q: te.Tensor, k: te.Tensor, v: te.Tensor) -> te.Tensor:
+        s = score(q, k)
+        m = te.compute((4, 256), lambda b, i: te.max(lambda j: s[b, i, j], 256, where=lambda j: i // 32 == j // 32))
+        return weighted(s, v, lambda i, j, e: te.where(i // 32 == j // 32, e, 0.0), m)
+
+    def added(q: te.Tensor, k: te.Tensor, v: te.Tensor) -> te.Tensor:
+        s = score(q, k)
+        mask = te.compute((256, 256), lambda i, j: te.cast(te.where(i // 32 == j // 32, 0.0, float("-inf")), "float32"))
+        x = _like(s, lambda b, i, j: s[b, i, j] + mask[i, j])
+        m = te.compute((4, 256), lambda b, i: te.max(lambda j: x[b, i, j], 256))
+        return weighted(x, v, lambda i, j, e: e, m)
+
+    return {"split": split, "scores masked": scores_masked, "weights masked": weights_masked, "mask added": added}
+
+
+@_family("softmax over the leading axis", (500, 1024))
+def _leading() -> dict[str, Body]:
+    def columns(x: te.Tensor) -> te.Tensor:
+        k, n = x.shape
+        m = te.compute((n,), lambda j: te.max(lambda i: x[i, j], k))
+        e = _like(x, lambda i, j: te.exp(x[i, j] - m[j]))
+        t = te.compute((n,), lambda j: te.sum(lambda i: e[i, j], k))
+        return _like(x, lambda i, j: e[i, j] / t[j])
+
+    def turned(x: te.Tensor) -> te.Tensor:
+        k, n = x.shape
+        y = te.compute((n, k), lambda j, i: x[i, j])
+        m = _rows(y, lambda j, i: y[j, i], te.max)
+        e = _like(y, lambda j, i: te.exp(y[j, i] - m[j]))
+        t = _rows(e, lambda j, i: e[j, i])
+        return _like(x, lambda i, j: e[j, i] / t[j])
+
+    return {"columns": columns, "turned": turned}
+
+
+@_family("contrastive loss", (256, 128), (256, 128))
+def _contrastive() -> dict[str, Body]:
+    def rows(s: Callable[..., Any]) -> te.Tensor:
+        m = te.compute((256,), lambda i: te.max(lambda j: s(i, j), 256))
+        return te.compute((256,), lambda i: m[i] + te.log(te.sum(lambda j: te.exp(s(i, j) - m[i]), 256)))
+
+    def product(a: te.Tensor, b: te.Tensor) -> te.Tensor:
+        return te.compute((256, 256), lambda i, j: te.sum(lambda k: a[i, k] * b[j, k], 128) * 10.0)
+
+    def of(s: te.Tensor, t: Callable[..., Any]) -> te.Tensor:
+        one, other = rows(lambda i, j: s[i, j]), rows(t)
+        return te.compute((), lambda: te.sum(lambda i: 0.5 * (one[i] + other[i]) - s[i, i], 256) / 256)
+
+    def one_product(a: te.Tensor, b: te.Tensor) -> te.Tensor:
+        s = product(a, b)
+        return of(s, lambda i, j: s[j, i])
+
+    def two_products(a: te.Tensor, b: te.Tensor) -> te.Tensor:
+        t = product(b, a)
+        return of(product(a, b), lambda i, j: t[i, j])
+
+    return {"one product": one_product, "two products": two_products}
+
+
+@_family("distances of magnitudes", (512, 64), (512, 64))
+def _magnitudes() -> dict[str, Body]:
+    def written(term: Callable[[Any, Any], Any]) -> Body:
+        return lambda x, y: te.compute((512, 512), lambda i, j: te.sum(lambda k: term(x[i, k], y[j, k]), 64))
+
+    return {"abs": written(lambda a, b: te.abs(a - b)), "maximum": written(lambda a, b: te.maximum(a - b, b - a))}
+
+
+@_family("covariance", (2048, 64))
+def _covariance() -> dict[str, Body]:
+    def mean(x: te.Tensor) -> te.Tensor:
+        return te.compute((64,), lambda j: te.sum(lambda i: x[i, j], 2048) / 2048)
+
+    def centered(x: te.Tensor) -> te.Tensor:
+        m = mean(x)
+        c = _like(x, lambda i, j: x[i, j] - m[j])
+        return te.compute((64, 64), lambda a, b: te.sum(lambda i: c[i, a] * c[i, b], 2048) / 2048)
+
+    def inline(x: te.Tensor) -> te.Tensor:
+        m = mean(x)
+        return te.compute((64, 64), lambda a, b: te.sum(lambda i: (x[i, a] - m[a]) * (x[i, b] - m[b]), 2048) / 2048)
+
+    def turned(x: te.Tensor) -> te.Tensor:
+        m = mean(x)
+        c = te.compute((64, 2048), lambda j, i: x[i, j] - m[j])
+        return te.compute((64, 64), lambda a, b: te.sum(lambda i: c[a, i] * c[b, i], 2048) / 2048)
+
+    return {"centered": centered, "inline": inline, "turned": turned}
