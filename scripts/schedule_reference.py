@@ -290,7 +290,7 @@ def section(word: str, page: str | None) -> str:
 
 def parameters(method: object) -> str:
     """The parameters of a method as they are written, without their types."""
-    given = list(inspect.signature(method).parameters.values())[1:]  # type: ignore[arg-type]
+    given = list(inspect.signature(method).parameters.values())[1:]  # type: ignore[arg-type]  # methods are given
     return ", ".join(str(p.replace(annotation=inspect.Parameter.empty)) for p in given)
 
 

@@ -164,6 +164,14 @@ def bound(module: str) -> frozenset[str]:
     return frozenset(found)
 
 
+@pytest.mark.parametrize("folder", (*ROOMS, "scripts"))
+def test_a_type_that_is_not_checked_has_a_reason(folder):
+    bare = re.compile(r"# type: ignore(\[[\w, -]+\])?\s*$")
+    for file in sorted((ROOT / folder).rglob("*.py")):
+        found = [line for line, text in enumerate(file.read_text().splitlines(), 1) if bare.search(text)]
+        assert not found, f"{file.relative_to(ROOT)}: expected a reason behind the comment on lines {found}"
+
+
 @pytest.mark.parametrize("folder", (*ROOMS, "tests", "docs", "scripts"))
 def test_what_is_imported_of_ours_is_there(folder):
     """Rooms move while branches are open: what imports a module by an old name is found here, with the name that it has now."""

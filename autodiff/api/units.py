@@ -136,7 +136,7 @@ def units_of(roots: Sequence[Tensor], override: Mapping[Tensor, Any]) -> dict[Te
 def is_rule(given: object) -> bool:
     """Whether something can be called as `rule(output, inputs, head)`."""
     try:
-        parameters = inspect.signature(given).parameters.values()  # type: ignore[arg-type]
+        parameters = inspect.signature(given).parameters.values()  # type: ignore[arg-type]  # what is no callable raises a TypeError, which is caught
     except (TypeError, ValueError):
         return False
     places = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]

@@ -227,7 +227,7 @@ def _by_values(part: Component, reserved: tuple[str, ...]) -> tuple[Gather, ...]
     uses = [n.name for e in (*part.indices, *part.guards) for n in walk(e) if isinstance(n, Index)]
     short = [a for a in part.axes if a.index in uses and Index(a.index) not in map(_without_shift, part.indices)]
     short = [a for a in short if isinstance(a.start, Const) and isinstance(a.stop, Const)]
-    short = [a for a in short if int(a.stop.value) - int(a.start.value) <= MOST_VALUES]  # type: ignore[attr-defined]
+    short = [a for a in short if int(a.stop.value) - int(a.start.value) <= MOST_VALUES]  # type: ignore[attr-defined]  # the line before kept literals
     for axis in sorted(short, key=lambda a: -uses.count(a.index))[:MOST_TRIES]:
         try:
             with at_most(MOST_STEPS_BY_VALUES):

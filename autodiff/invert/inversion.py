@@ -486,5 +486,5 @@ def _extreme(op: str, candidates: list[Expr]) -> Expr | None:
 
 def _opaque_bounds(bound: Expr, op: str, values: dict[str, Expr]) -> list[Expr]:
     """The alternatives of a bound that are not affine, over the new indices."""
-    parts = list(bound.args) if getattr(bound, "op", None) is not None and bound.op.name == op else [bound]  # type: ignore[attr-defined]
+    parts = list(bound.args) if getattr(bound, "op", None) is not None and bound.op.name == op else [bound]  # type: ignore[attr-defined]  # what has an op is an Apply
     return [substitute(part, values) for part in parts if affine_of(part) is None]

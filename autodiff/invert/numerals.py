@@ -365,7 +365,7 @@ def replaced(form: Poly, values: dict[str, Poly]) -> Poly:
     for monomial, factor in form.items():
         part = number(factor)
         for name in monomial:
-            part = times(part, values.get(name) if name in values else named(name))  # type: ignore[arg-type]
+            part = times(part, values.get(name) if name in values else named(name))  # type: ignore[arg-type]  # a name that is in values has one
         result = plus(result, part)
     return _small(result)
 

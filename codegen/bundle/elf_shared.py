@@ -239,7 +239,7 @@ class _Linker:
         if name not in self.defined:
             raise InternalError(f"bundle: expected {name} to be defined, got no object that has it")
         number, symbol = self.defined[name]
-        return self.addresses[number, symbol.section] + symbol.value  # type: ignore[index]
+        return self.addresses[number, symbol.section] + symbol.value  # type: ignore[index]  # what is defined has a section
 
     def target(self, number: int, index: int) -> int | str:
         """The address of a symbol, or its name where it is imported."""

@@ -229,7 +229,7 @@ class Context:
             shape = tuple(n for n in symbol.shape if isinstance(n, int))
             if len(shape) != len(symbol.shape):
                 raise ArgumentError(
-                    f"context: expected constant extents to initialise {symbol.path}, got {shape_text(symbol.shape)}",  # type: ignore[arg-type]
+                    f"context: expected constant extents to initialise {symbol.path}, got {shape_text(symbol.shape)}",  # type: ignore[arg-type]  # names of open extents print as they are
                     location=user_location(),
                 )
             array = initial_array(symbol.initial, symbol.path, shape, symbol.dtype, seed)
@@ -270,7 +270,7 @@ class Context:
         fits = len(shape) == len(symbol.shape) and all(isinstance(n, str) or n == m for n, m in zip(symbol.shape, shape, strict=True))
         if not fits:
             raise ArgumentError(
-                f"context: {name}: expected shape {shape_text(symbol.shape)}, got {shape_text(shape)}",  # type: ignore[arg-type]
+                f"context: {name}: expected shape {shape_text(symbol.shape)}, got {shape_text(shape)}",  # type: ignore[arg-type]  # names of open extents print as they are
                 term=symbol,
                 location=user_location(),
             )

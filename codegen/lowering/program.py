@@ -233,7 +233,7 @@ class _Lowering(Scans):
         sweep = self.sweeps.get(definition.results[0][0])
         match definition:
             case _ if sweep is not None:
-                self.add_kernels(" ".join((*self.definitions[sweep.name].names, *sweep.sweep.readers)), self.sweep(sweep))  # type: ignore[union-attr]
+                self.add_kernels(" ".join((*self.definitions[sweep.name].names, *sweep.sweep.readers)), self.sweep(sweep))  # type: ignore[union-attr]  # the case holds where there is a sweep
             case Define() | Scan() if definition.results[0][0] in self.elsewhere | self.written:
                 pass
             case Scan():

@@ -217,7 +217,7 @@ def _absorbed(facts: _Facts, number: int) -> LoopNest | None:
         names = _here(part)
         makers = {name: at for name in sorted(names & large.keys()) if (at := facts.maker(name, number)) is not None}
         for name, at in sorted(makers.items(), key=lambda item: (facts.held(item[1], names), -item[1])):
-            without = bottom_up(value, lambda node, part=part: Const(0, node.dtype) if node == part else node)  # type: ignore[misc]
+            without = bottom_up(value, lambda node, part=part: Const(0, node.dtype) if node == part else node)  # type: ignore[misc]  # mypy has no type for a lambda with a default
             others = names - {name}
             alike = large[name].shape == to.shape and large[name].dtype == part.dtype
             if not alike or name in {n.tensor for n in walk(without) if isinstance(n, Access)}:

@@ -181,7 +181,7 @@ class Kernel(Node):
         if self._buffers is None:
             found = buffers_of(self.body) if self.like is None else tuple(self.like[1][name] for name in self.like[0].buffers)
             object.__setattr__(self, "_buffers", found)
-        return self._buffers  # type: ignore[return-value]
+        return self._buffers  # type: ignore[return-value]  # set two lines above
 
 
 @record(eq=False)

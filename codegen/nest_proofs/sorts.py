@@ -119,7 +119,7 @@ def _follow(first: list[Touch], keep: Touch, count: Touch, total: Touch, placing
         and common(keep, total) == around and total.loops[:-1] == placing.loops[:-1] and placing.loops == move.loops
         and tuple(map(Index, batch)) == total.indices[:-1] == placing.indices[:-1]
         and all(loop.statement.kind in ("serial", "unroll") for loop in placing.loops[around:] + total.loops[around:])
-        and count.indices[-1].args[0] == Access(keep.home.buffer.name, keep.indices, keep.home.buffer.dtype)  # type: ignore[attr-defined]
+        and count.indices[-1].args[0] == Access(keep.home.buffer.name, keep.indices, keep.home.buffer.dtype)  # type: ignore[attr-defined]  # matched as an operation above
         and move.scope.facts == placing.scope.facts
     )  # fmt: skip
 

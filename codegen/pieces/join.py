@@ -40,7 +40,7 @@ def nest_of_pieces(
     verdicts: list[Verdict] = []
     for number, piece in enumerate(pieces, 1):
         step(f"piece {number} of {len(pieces)}")
-        made = _nests.get((piece.program, _lines(piece.program), target), lambda given=piece.program: make(given, target))  # type: ignore[misc]
+        made = _nests.get((piece.program, _lines(piece.program), target), lambda given=piece.program: make(given, target))  # type: ignore[misc]  # mypy has no type for a lambda with a default
         part = _in_place(made[0], piece, program, taken, sum(len(part.checks) for part in parts))
         # What is written past the caches is not read again.
         part = replace(part, streams=tuple(n for n in part.streams if n in program.outputs and n not in read))

@@ -76,7 +76,7 @@ class Facts:
         condition = getattr(s, "condition", None)
         if condition is None:
             return self
-        return self.under(condition if at < len(s.then) else negate(condition))  # type: ignore[attr-defined]
+        return self.under(condition if at < len(s.then) else negate(condition))  # type: ignore[attr-defined]  # what has a condition has branches
 
     def loop(self, index: str, start: Expr, stop: Expr) -> Facts:
         """What holds in a loop."""

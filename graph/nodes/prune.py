@@ -162,7 +162,7 @@ def _with_own(node: Cond, graph: Graph, lazy: dict[str, Node]) -> Cond:
         call = Call(unused("way", taken), tuple(name for _, name in pairs), results, graph=called)
         own = tuple(constants[name] for name in names if name in constants)
         whole = Graph(way.name, inputs, own, (*chain, call), call.names)
-        done.append(inline(whole, keep=lambda one, mine=call.id: "" if one.id == mine else "stays"))  # type: ignore[misc]
+        done.append(inline(whole, keep=lambda one, mine=call.id: "" if one.id == mine else "stays"))  # type: ignore[misc]  # mypy has no type for a lambda with a default
     return replace(node, then=done[0], otherwise=done[1], operands=(node.operands[0], *free))
 
 

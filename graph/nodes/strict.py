@@ -148,7 +148,7 @@ class _Machine:
             return results
 
         together = _Promise(noted)
-        return [_Promise(lambda name=name: _get(together.get()[name])) for name in node.names]  # type: ignore[misc]
+        return [_Promise(lambda name=name: _get(together.get()[name])) for name in node.names]  # type: ignore[misc]  # mypy has no type for a lambda with a default
 
     def _note(self, node: Node) -> None:
         if self.log is not None:

@@ -167,7 +167,7 @@ def resolve(graph: Graph, device: str) -> Graph:
         if not calls:
             break
         names = {node.id for node in calls}
-        graph = inline(graph, keep=lambda call, names=names: "" if call.id in names else "later")  # type: ignore[misc]
+        graph = inline(graph, keep=lambda call, names=names: "" if call.id in names else "later")  # type: ignore[misc]  # mypy has no type for a lambda with a default
     done: dict[int, tuple[Graph, Graph]] = {}
 
     def inner(called: Graph, where: str) -> Graph:
@@ -175,7 +175,7 @@ def resolve(graph: Graph, device: str) -> Graph:
             done[id(called)] = (called, resolve(called, where))
         return done[id(called)][1]
 
-    nodes = tuple(with_graphs(node, lambda g, node=node: inner(g, node.device or device)) for node in graph.nodes)  # type: ignore[misc]
+    nodes = tuple(with_graphs(node, lambda g, node=node: inner(g, node.device or device)) for node in graph.nodes)  # type: ignore[misc]  # mypy has no type for a lambda with a default
     return replace(graph, nodes=nodes)
 
 

@@ -98,7 +98,7 @@ class Handlers:
             "type_id": jax.ffi.pycapsule(pointer(ctypes.CFUNCTYPE(ctypes.c_void_p)(address("te_jax_type"))())),
             "type_info": jax.ffi.pycapsule(pointer(ctypes.addressof(self._type_info))),
         }
-        jax.ffi.register_ffi_type(TYPE, registration, platform=platform)  # type: ignore[arg-type]
+        jax.ffi.register_ffi_type(TYPE, registration, platform=platform)  # type: ignore[arg-type]  # JAX's stubs know one kind of capsule
         stages = {name: jax.ffi.pycapsule(pointer(address(f"te_jax_{name}"))) for name in ("instantiate", "execute")}
         jax.ffi.register_ffi_target(TARGET, stages, platform=platform)
 

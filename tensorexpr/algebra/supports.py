@@ -239,7 +239,7 @@ def _combined(e: Apply, supports: Mapping[str, Support], masks: Mapping[str, Def
     own = [s if s is not None and s.outside == wanted and (at == 0 or name in ("add", "mul")) else None for at, s in enumerate(sides)]
     if own == [None, None]:
         scaled = sides[0] is not None and sides[0].outside < 0 and isinstance(e.args[1], Const) and float(e.args[1].value) > 0
-        return replace(sides[0], inside=apply(name, sides[0].inside, e.args[1])) if scaled and name in ("mul", "div") else None  # type: ignore[union-attr, arg-type]
+        return replace(sides[0], inside=apply(name, sides[0].inside, e.args[1])) if scaled and name in ("mul", "div") else None  # type: ignore[union-attr, arg-type]  # scaled says that there is one, of an Apply
     condition = tuple(_with_quotients([c for s in own if s is not None for c in s.condition]))
     left, right = (arg if s is None else s.inside for arg, s in zip(e.args, own, strict=True))
     neutral = Const(0 if name in ("add", "sub") else 1, e.dtype)

@@ -202,7 +202,7 @@ def _product(a: Interval, b: Interval) -> Interval:
 def _quotient(a: Interval, b: Interval) -> Interval:
     if b[0] != b[1] or not 0 < b[0] < math.inf:
         return (min(a[0], 0), max(a[1], 0)) if b[0] >= 0 else _WHOLE  # a zero divisor gives 0
-    return tuple(x if math.isinf(x) else x // b[0] for x in a)  # type: ignore[return-value]
+    return tuple(x if math.isinf(x) else x // b[0] for x in a)  # type: ignore[return-value]  # of a pair comes a pair
 
 
 def _remainder(a: Interval, b: Interval) -> Interval:

@@ -55,7 +55,7 @@ def tune_reference(
         if with_gradient:
             results = list(leaves(found(*inputs, **keywords)))
             heads = [placeholder(o.shape, o.dtype.name, name=f"head_{k}") for k, o in enumerate(results) if o.dtype.is_float]
-            operation, inputs = vjp(found), [*inputs, heads[0] if len(results) == 1 else tuple(heads)]  # type: ignore[list-item]
+            operation, inputs = vjp(found), [*inputs, heads[0] if len(results) == 1 else tuple(heads)]  # type: ignore[list-item]  # several heads are one tuple
     elif with_gradient:
         outputs, given, _ = outputs_and_inputs(found, specs, static)
         heads = [placeholder(o.shape, o.dtype.name, name=f"{o.name}_bar") for o in outputs]

@@ -82,7 +82,7 @@ class Index(Expr):
     """A loop index, an int64: bound by an axis of a definition or a reduction, or the step of a scan."""
 
     name: str
-    dtype: ClassVar[DType] = dtypes.int64  # type: ignore[misc]
+    dtype: ClassVar[DType] = dtypes.int64  # type: ignore[misc]  # a fact of the class, a field elsewhere
 
     def __eq__(self, other: object) -> bool:  # what is compared most often, by its only field
         return self is other or (type(other) is Index and self.name == other.name)
@@ -98,7 +98,7 @@ class Size(Expr):
     """
 
     name: str
-    dtype: ClassVar[DType] = dtypes.int64  # type: ignore[misc]
+    dtype: ClassVar[DType] = dtypes.int64  # type: ignore[misc]  # a fact of the class, a field elsewhere
 
 
 _MOST = re.compile(r"_upto(\d+)$")
@@ -197,7 +197,7 @@ class Reduce(Expr):
     component: int = 0
 
     @property
-    def dtype(self) -> DType:  # type: ignore[override]
+    def dtype(self) -> DType:  # type: ignore[override]  # computed here, a field elsewhere
         if self.combiner.name in ("argmax", "argmin"):
             return dtypes.int64
         return self.values[self.component].dtype

@@ -55,7 +55,7 @@ class RuleSet:
         found = self._by_head.get(head)
         if found is None:
             operation = isinstance(expr, Apply)
-            found = tuple(r for r in self.rules if head in r.heads or (operation and not r.heads))  # type: ignore[attr-defined]
+            found = tuple(r for r in self.rules if head in r.heads or (operation and not r.heads))  # type: ignore[attr-defined]  # @on put it there
             self._by_head[head] = found
         return found
 

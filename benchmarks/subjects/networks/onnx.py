@@ -57,7 +57,7 @@ def exported(torch: Any, network: Any, arguments: dict[str, Any], path: str) -> 
     if not getattr(getattr(network, "config", None), "is_encoder_decoder", False):
         arguments = {name: value for name, value in arguments.items() if name != "labels"}  # a loss is not asked for
 
-    class Called(torch.nn.Module):  # type: ignore[misc]
+    class Called(torch.nn.Module):  # type: ignore[misc]  # torch may have no types
         def __init__(self) -> None:
             super().__init__()
             self.network = network

@@ -213,7 +213,7 @@ def product_of(loop: For, homes: Mapping[str, str], pitch: Mapping[str, tuple[in
     lengths = {f.index: _length(f) for f in chain}
     kinds = (*KINDS, KIND_TF32) if precision == "tf32" else KINDS
     kind = next((found for found in kinds if found.operand is factors[0].dtype is factors[1].dtype), None)
-    if kind is None or None in lengths.values() or lengths[k.index] % kind.depth or lengths[lane.index] % WARP:  # type: ignore[operator]
+    if kind is None or None in lengths.values() or lengths[k.index] % kind.depth or lengths[lane.index] % WARP:  # type: ignore[operator]  # None was asked for before
         return None
     own = {f.index for f in unrolled}
     for a, b in (factors, factors[::-1]):
@@ -311,7 +311,7 @@ def _points(access: Access, lengths: Mapping[str, int | None]) -> tuple[list[str
     axes = dict(zip(names, np.ix_(*(np.arange(lengths[n] or 0) for n in names)), strict=True))
     values = [evaluated(i, axes) for i in inner]
     shape = tuple(lengths[n] or 0 for n in names)
-    return names, None if any(v is None for v in values) else [np.broadcast_to(v, shape) for v in values]  # type: ignore[arg-type]
+    return names, None if any(v is None for v in values) else [np.broadcast_to(v, shape) for v in values]  # type: ignore[arg-type]  # no value is None here
 
 
 _ARITHMETIC = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "floordiv": np.floor_divide, "mod": np.mod}

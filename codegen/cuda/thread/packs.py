@@ -95,7 +95,7 @@ def _always(e: Expr) -> Iterator[Access]:
 def copied(loop: For, buffers: dict[str, Buffer], shared: dict[str, int]) -> tuple[Store, Access, int] | None:
     """The first store of a loop that copies neighbors (or one element) to shared memory as they are, what it reads, and how many bytes
     that is: as many as one asynchronous copy takes. `shared` gives how far apart the rows of a buffer lie."""
-    lanes = int(loop.stop.value)  # type: ignore[attr-defined]
+    lanes = int(loop.stop.value)  # type: ignore[attr-defined]  # loops over lanes stop at literals
     (store,) = loop.body if len(loop.body) == 1 else (None,)
     if not isinstance(store, Store) or store.buffer not in shared or not isinstance(store.value, Access):
         return None

@@ -51,7 +51,7 @@ def _half(address: int) -> int:
 
 def _numpy_functions() -> int:
     """The address of NumPy's table of functions."""
-    api = np._core._multiarray_umath._ARRAY_API if hasattr(np, "_core") else np.core._multiarray_umath._ARRAY_API  # type: ignore[attr-defined]
+    api = np._core._multiarray_umath._ARRAY_API if hasattr(np, "_core") else np.core._multiarray_umath._ARRAY_API  # type: ignore[attr-defined]  # NumPy's stubs do not have what is private
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.argtypes, pointer.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
     return int(pointer(api, None))

@@ -302,7 +302,7 @@ class Builder:
     def select(self, condition: Value, a: Operand, b: Operand) -> Value:
         if condition.const is not None:
             chosen, other = (a, b) if condition.const else (b, a)
-            return chosen if isinstance(chosen, Value) else literal(chosen, other.type)  # type: ignore[union-attr]
+            return chosen if isinstance(chosen, Value) else literal(chosen, other.type)  # type: ignore[union-attr]  # where one is a number the other is a value
         a, b = self.unify(a, b)
         lanes = max(a.lanes, condition.lanes)
         a, b = self.vector(a, lanes), self.vector(b, lanes)

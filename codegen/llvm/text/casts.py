@@ -84,7 +84,7 @@ def cast(b: Builder, value: Value, source: DType, target: DType) -> Value:
         if value.const is not None and not value.stride and source.is_signed and target.bits >= 32 and abs(value.const) <= EXACT:
             return b.vector(literal(float(value.const), type_), value.lanes)
         opcode = "sitofp" if source.kind == "int" else "uitofp"
-        if source.bits == 64 and value.lanes > 1 and fits(value, 32) and (source.is_signed or value.low >= 0):  # type: ignore[operator]
+        if source.bits == 64 and value.lanes > 1 and fits(value, 32) and (source.is_signed or value.low >= 0):  # type: ignore[operator]  # a value that fits has bounds
             # Indices: half the width converts in half the time, and is all that a machine before AVX-512 can do.
             value, opcode = b.half(value) or b.convert("trunc", value, "i32"), "sitofp"
         return rounded(b, b.convert(opcode, value, type_), target)

@@ -38,7 +38,7 @@ def hull(axis: Axis, inner: frozenset[str], stage: Stage, scope: Scope, tile: tu
         count = stage.extent(loop)
         if extent is None and count is None:
             raise InternalError(f"expected a known extent of {loop} in {stage.name}, inside of {axis.index}")
-        last[loop] = const(int(count) - 1) if extent is None else sub(extent, const(1))  # type: ignore[arg-type]
+        last[loop] = const(int(count) - 1) if extent is None else sub(extent, const(1))  # type: ignore[arg-type]  # one of the two is known
     low, high = ends.with_values(**dict.fromkeys(tile, ZERO)), ends.with_values(**last)
 
     def bound(expr: Expr, greatest: bool) -> Expr:

@@ -172,7 +172,7 @@ def take_apart(
     """
     axes = definition.loops if isinstance(definition, Segments) else definition.axes
     taken = {a.index for a in (*outer, *axes)}
-    definition = map_expressions(definition, lambda e: rename_bound(bottom_up(e, _with_axis), taken))  # type: ignore[assignment]
+    definition = map_expressions(definition, lambda e: rename_bound(bottom_up(e, _with_axis), taken))  # type: ignore[assignment]  # the same kind of definition comes back
     taker = _Taker(shapes, outer, ranges or {})
     data = _Frame(None, axes)
     if isinstance(definition, Define):
@@ -234,7 +234,7 @@ class _Taker:
                 found = map_children(expr, lambda e: self.visit(e, frames))
                 axes, guards = self.context(frames)
                 for axis in self.unproved_axes(expr.indices, self.shapes[expr.tensor], axes, guards):
-                    self.unproved[found, axis] = None  # type: ignore[index]
+                    self.unproved[found, axis] = None  # type: ignore[index]  # an access with other indices is an access
                 return found
             case Apply() if expr.op.name == "where":
                 condition, taken, otherwise = expr.args
@@ -430,7 +430,7 @@ class _Taker:
             )
             for position in range(start, len(self.groups)):
                 self.groups[position] = _moved(self.groups[position], group.number, other.number, names)
-            self.unproved |= {(substitute(access, names), axis): None for access, axis in self.unproved}  # type: ignore[misc]
+            self.unproved |= {(substitute(access, names), axis): None for access, axis in self.unproved}  # type: ignore[misc]  # an access with other names is an access
             uses = tuple(dict.fromkeys((*other.uses, *group.uses)))
             children = self.groups[start:]
             del self.groups[start:]

@@ -339,7 +339,7 @@ class _Maker:
         guarded = replace(node, where=conjunction(conditions))
         if not self.is_in_bounds(guarded, self.definition.axes, ()):
             guarded = replace(node, where=closed(conditions))  # one on data is evaluated where those before it hold
-        where = None if guarded.where == TRUE else substitute(guarded.where, moved)  # type: ignore[arg-type]
+        where = None if guarded.where == TRUE else substitute(guarded.where, moved)  # type: ignore[arg-type]  # guarded has a condition, if only TRUE
         part = replace(node, values=tuple(substitute(v, moved) for v in node.values), axes=inner, where=where)
         if not node.combiner.is_builtin:
             parts = tuple(self.partial(replace(part, component=c)) for c in range(len(node.values)))
@@ -394,7 +394,7 @@ class _Maker:
             at[axis.index] = _plus(apply("mod", rest, extent), axis.start)
             rest = apply("floordiv", rest, extent)
         at[node.axes[0].index] = _plus(rest, node.axes[0].start)
-        where = None if part.where is None else substitute(node.where, at)  # type: ignore[arg-type]
+        where = None if part.where is None else substitute(node.where, at)  # type: ignore[arg-type]  # the node is that of the part
         first = replace(node, values=tuple(substitute(v, at) for v in node.values), axes=(parts,), where=where)
         found = replace(here, indices=(first, *here.indices[1:]))
         there_are: list[Expr] = [apply("gt", extent, const(0)) for extent in lengths if not isinstance(extent, Const)]

@@ -34,7 +34,7 @@ def _tensors(values: Sequence[Any]) -> list[Tensor]:
     found = [tensor_of(value) if not is_text(value) else None for value in values]
     if not all(isinstance(value, Tensor) for value in found):
         raise _Unfit
-    return found  # type: ignore[return-value]
+    return found  # type: ignore[return-value]  # all are tensors by the line above
 
 
 def _truth(value: Any) -> bool:

@@ -137,7 +137,7 @@ def _dropout(graph: torch.fx.Graph, node: Node) -> None:
         return
     mask = graph.call_function(_ATEN.bernoulli.p, (empty, 1 - p))  # type: ignore[operator]  # p is a number in these nodes
     mask.meta["val"] = node.meta["val"][1]
-    masked = graph.call_function(_ATEN.native_dropout_backward.default, (source, mask, 1 / (1 - p)))  # type: ignore[operator]
+    masked = graph.call_function(_ATEN.native_dropout_backward.default, (source, mask, 1 / (1 - p)))  # type: ignore[operator]  # p is a number in these nodes
     masked.meta["val"] = node.meta["val"][0]
     for user in list(node.users):
         user.replace_all_uses_with(mask if user.args[1] == 1 else masked)

@@ -69,7 +69,7 @@ def without_masks(program: Program) -> Program:
                     assert isinstance(e, Reduce)
                     made, found[e] = _without(e, chosen, d.name, taken)
                     definitions += made
-            d = replace(d, value=bottom_up(d.value, lambda e, found=found: found.get(e, e))) if found else d  # type: ignore[misc]
+            d = replace(d, value=bottom_up(d.value, lambda e, found=found: found.get(e, e))) if found else d  # type: ignore[misc]  # mypy has no type for a lambda with a default
         definitions.append(d)
     return program if len(definitions) == len(program.definitions) else replace(program, definitions=tuple(definitions))
 

@@ -104,7 +104,7 @@ def _count_component(rows: Sequence[_Row], known: dict[tuple[_Row, ...], int]) -
         if not polyhedron.feasible:
             return 0
         ranges = [(None, None)] + [_exact_range(polyhedron, width, at) for at in range(1, width)]
-    at = min(range(1, width), key=lambda at: ranges[at][1] - ranges[at][0])  # type: ignore[operator]
+    at = min(range(1, width), key=lambda at: ranges[at][1] - ranges[at][0])  # type: ignore[operator]  # all but the first have bounds
     low, high = ranges[at]
     assert low is not None and high is not None
     return sum(_count([(row[0] + value * row[at], *row[1:at], *row[at + 1 :]) for row in rows], known) for value in range(low, high + 1))

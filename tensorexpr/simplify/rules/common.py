@@ -43,7 +43,7 @@ def scalar(expr: Const) -> np.generic:
 
 def literal(value: object, dtype: DType) -> Const:
     """The literal of a NumPy scalar."""
-    return Const(float(value) if dtype.is_float else value.item(), dtype)  # type: ignore[arg-type, attr-defined]
+    return Const(float(value) if dtype.is_float else value.item(), dtype)  # type: ignore[arg-type, attr-defined]  # NumPy's scalars convert
 
 
 @on()
@@ -52,7 +52,7 @@ def fold_constants(expr: Expr) -> Expr | None:
     if not isinstance(expr, Apply) or not all(isinstance(a, Const) for a in expr.args):
         return None
     with np.errstate(all="ignore"):
-        return literal(np.asarray(expr.op.evaluate(*(scalar(a) for a in expr.args)))[()], expr.dtype)  # type: ignore[arg-type]
+        return literal(np.asarray(expr.op.evaluate(*(scalar(a) for a in expr.args)))[()], expr.dtype)  # type: ignore[arg-type]  # NumPy's scalars convert
 
 
 @on("cast")

@@ -222,7 +222,7 @@ def is_moderate(expr: Expr) -> bool:
 
 def is_power_of_two(expr: Expr) -> bool:
     """Whether an expression is a literal by which products are exact, as long as they neither overflow nor underflow."""
-    return is_moderate(expr) and abs(math.frexp(expr.value)[0]) == 0.5  # type: ignore[attr-defined]
+    return is_moderate(expr) and abs(math.frexp(expr.value)[0]) == 0.5  # type: ignore[attr-defined]  # a literal, as asked before
 
 
 def _folded(name: str, left: Expr, right: Expr) -> Const | None:
@@ -360,7 +360,7 @@ def collect_literals(expr: Expr) -> Expr | None:
     if inner is None or not isinstance(inner[1], Const) or not isinstance(right, Const):
         return None
     folded = fold_constants(Apply(expr.op, (inner[1], right)))
-    return None if folded is None or not math.isfinite(folded.value) else Apply(expr.op, (inner[0], folded))  # type: ignore[attr-defined]
+    return None if folded is None or not math.isfinite(folded.value) else Apply(expr.op, (inner[0], folded))  # type: ignore[attr-defined]  # a literal, as asked before
 
 
 @on("div")
