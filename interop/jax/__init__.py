@@ -9,6 +9,8 @@ Under `jit` an op is one custom call of XLA to its compiled kernel, through hand
 in the program. Derivatives and batches are derived from the definition, compiled as one kernel each, and differentiate
 again. The result of an op called on arrays of JAX (`op(x)`) is the same.
 
+`cost_analysis(function, *arguments)` is XLA's count of a program with what its ops compute.
+
 What differs from a call on NumPy's arrays: JAX has 64-bit types only where `jax_enable_x64` is on. Where it is off, results that
 the definition makes 64 bits wide have the type of 32 bits that JAX uses in their place, and so have numbers and arrays of Python and
 NumPy; integers that it does not hold are refused.
@@ -29,6 +31,7 @@ from tensorexpr.codegen.memo import Memo
 from tensorexpr.dtypes import dtype
 from tensorexpr.errors import ArgumentError, user_location
 from tensorexpr.hints import article
+from tensorexpr.interop.jax.counts import cost_analysis as cost_analysis
 from tensorexpr.interop.jax.primitive import Call, Types, check_dtype, types_of
 from tensorexpr.interop.operators import Operator, leaf_names, op_of
 from tensorexpr.language import Tensor, cast, compute
