@@ -31,7 +31,8 @@ def cost_analysis(function: Callable[..., Any], *arguments: Any, **keywords: Any
     >>> found["flops"], found["bytes accessed"] >= 64
     (8.0, True)
     """
-    traced = (function if hasattr(function, "lower") else jax.jit(function)).trace(*arguments, **keywords)
+    jitted: Any = function if hasattr(function, "lower") else jax.jit(function)
+    traced = jitted.trace(*arguments, **keywords)
     found: dict[str, float] = dict(traced.lower().compile().cost_analysis() or {})
     operations, moved = _counts(traced.jaxpr)
     for name, more in (("flops", operations), ("bytes accessed", moved)):
