@@ -20,6 +20,7 @@ Type checkers know records by PEP 681.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Hashable, Mapping
 from operator import attrgetter
 from types import MemberDescriptorType
@@ -113,8 +114,8 @@ def _made(cls: type, frozen: bool, eq: bool, slots: bool, weakrefs: bool) -> typ
         inherited.update(base.__dict__.get("__record_fields__", {}))
     namespace = dict(cls.__dict__)
     own: dict[str, Field] = {}
-    for name, annotation in namespace.get("__annotations__", {}).items():
-        if str(annotation).startswith("ClassVar"):
+    for name, annotation in inspect.get_annotations(cls).items():  # since Python 3.14 they are not in the namespace
+        if "ClassVar" in str(annotation).partition("[")[0]:
             continue
         value = namespace.get(name, _MISSING)
         own[name] = value._replace(name=name) if isinstance(value, Field) else Field(name, value, None, True, True, True, True)
