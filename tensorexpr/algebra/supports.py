@@ -136,7 +136,8 @@ def _narrowed(e: Expr, around: tuple[Axis, ...], supports: Mapping[str, Support]
     if not isinstance(e, Reduce) or not e.combiner.is_builtin or e.combiner.name not in ("sum", "max"):
         return e
     own, there = {a.index for a in e.axes}, tuple(_with_quotients(list(conjuncts(e.where))))
-    support, more = _of(e.values[0], supports, {}), ()
+    support = _of(e.values[0], supports, {})
+    more: tuple[Expr, ...] = ()
     fits = support is not None and (e.combiner.name == "max") == (support.outside < 0)
     if support is not None and fits and (support.outside < 0 or derived or support.weight or isinstance(e.values[0], Access)):
         more = tuple(c for c in support.condition if not own.isdisjoint(free_names(c)) and not implied(c, inner, there))
@@ -233,13 +234,16 @@ def _chosen(e: Apply, supports: Mapping[str, Support], masks: Mapping[str, Defin
 def _combined(e: Apply, supports: Mapping[str, Support], masks: Mapping[str, Define]) -> Support | None:
     """The support of a sum with -inf, or of a product with 0."""
     name, sides = e.op.name, [_of(arg, supports, masks) for arg in e.args]
-    if name in ("add", "sub") and all(s is not None and s.outside == 0 for s in sides) and sides[0].condition == sides[1].condition:
-        return Support(sides[0].condition, apply(name, sides[0].inside, sides[1].inside), 0.0, sides[0].weight and sides[1].weight)
+    one, other = sides
+    if name in ("add", "sub") and one is not None and other is not None and one.outside == other.outside == 0:
+        if one.condition == other.condition:
+            return Support(one.condition, apply(name, one.inside, other.inside), 0.0, one.weight and other.weight)
     wanted = 0.0 if name in ("mul", "div") else -inf
     own = [s if s is not None and s.outside == wanted and (at == 0 or name in ("add", "mul")) else None for at, s in enumerate(sides)]
     if own == [None, None]:
-        scaled = sides[0] is not None and sides[0].outside < 0 and isinstance(e.args[1], Const) and float(e.args[1].value) > 0
-        return replace(sides[0], inside=apply(name, sides[0].inside, e.args[1])) if scaled and name in ("mul", "div") else None  # type: ignore[union-attr, arg-type]  # scaled says that there is one, of an Apply
+        if name in ("mul", "div") and one is not None and one.outside < 0 and isinstance(e.args[1], Const) and float(e.args[1].value) > 0:
+            return replace(one, inside=apply(name, one.inside, e.args[1]))
+        return None
     condition = tuple(_with_quotients([c for s in own if s is not None for c in s.condition]))
     left, right = (arg if s is None else s.inside for arg, s in zip(e.args, own, strict=True))
     neutral = Const(0 if name in ("add", "sub") else 1, e.dtype)
@@ -322,7 +326,7 @@ def _part(condition: tuple[Expr, ...], axes: Sequence[Axis]) -> float:
         holds = evaluate_on(conjunction(condition), {**grid, **{name: np.asarray(n) for name, n in sizes.items()}})
     except NotEnumerable:
         return 1.0
-    return float(np.mean(holds))
+    return float(np.mean(np.asarray(holds, np.float64)))
 
 
 def _has_place(condition: tuple[Expr, ...], axis: Axis, axes: Sequence[Axis]) -> bool:

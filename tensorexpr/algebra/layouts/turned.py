@@ -52,12 +52,12 @@ def with_axes_turned(program: Program) -> Program:
         return e
 
     definitions: list[Definition] = []
-    for d in program.definitions:
-        d = map_expressions(d, lambda e: bottom_up(e, moved))
-        if isinstance(d, Define) and d.name in turned:
-            at = turned[d.name]
-            d = replace(d, axes=(*d.axes[:at], *d.axes[at + 1 :], d.axes[at]))
-        definitions.append(d)
+    for definition in program.definitions:
+        definition = map_expressions(definition, lambda e: bottom_up(e, moved))
+        if isinstance(definition, Define) and definition.name in turned:
+            at, axes = turned[definition.name], definition.axes
+            definition = replace(definition, axes=(*axes[:at], *axes[at + 1 :], axes[at]))
+        definitions.append(definition)
     return replace(program, definitions=tuple(definitions))
 
 
