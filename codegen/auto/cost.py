@@ -222,7 +222,9 @@ class Model:
         share = np.clip(1.0 - further / np.maximum(lines, _LEAST), 0.0, 1.0)
         each, jump = self._line
         times = share * (lines * each + np.minimum(runs * REACH, lines) * jump)
-        times[0] += np.maximum(alike * self._swap - times.sum(axis=0), 0.0)
+        # A place of the first cache changes hands while lines come from the second; those from further away are waited for besides.
+        beyond, swaps = further[0] / np.maximum(lines[0], _LEAST), alike * self._swap
+        times[0] += np.maximum(swaps - times.sum(axis=0), swaps * beyond)
         for level in range(len(LEVELS)):
             np.add.at(found[level], plan.touch_block, times[level])
         return found

@@ -5,9 +5,9 @@ The passes here change how much is computed, on simplified programs and before s
 no formulas: `sharing` asks the integer sets which terms many results have in common, `tables` makes running tables of them, `monoids`
 says what is carried, `counts` whether it pays, `recurrences` is the pass. Nothing is ever subtracted from what was added. `sums` carries
 sums of narrow numbers in the types that a machine adds them in, `keyed` sends points to their keys, `layouts` makes tensors of the parts of
-one that products read apart and turns those on the way, `products` of products that are added up, `carries` takes combiners apart whose
-components are sums and maxima, `logarithms` makes quotients of exponentials of their sums, `supports` sums masked weights inside of their
-masks, `copies` reads an output in place of a scan.
+one that products read apart, turns those on the way, and lays rings that sums go around out in rows, `products` of products that are added
+up, `carries` takes combiners apart whose components are sums and maxima, `logarithms` makes quotients of exponentials of their sums,
+`supports` sums masked weights inside of their masks, `copies` reads an output in place of a scan.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from tensorexpr.algebra.keyed.keys import with_sums_by_key
 from tensorexpr.algebra.keyed.masks import without_masks
 from tensorexpr.algebra.keyed.places import with_sums_by_place
 from tensorexpr.algebra.keyed.sent import with_sent_values
+from tensorexpr.algebra.layouts.rings import with_rows
 from tensorexpr.algebra.layouts.slices import with_slices
 from tensorexpr.algebra.layouts.turned import with_axes_turned
 from tensorexpr.algebra.logarithms import without_logarithms
@@ -35,6 +36,7 @@ __all__ = [
     "with_narrow_sums",
     "with_products_apart",
     "with_recurrences",
+    "with_rows",
     "with_sent_values",
     "with_slices",
     "with_sums_by_key",

@@ -78,8 +78,8 @@ def _put(moved: Mapping[tuple[str, Access], Access], owner: str, e: Expr) -> Exp
 
 def _reads(d: Define, e: Expr, axes: tuple[Axis, ...], in_product: bool) -> Iterator[Read]:
     if isinstance(e, Access):
-        ranges = {a.index: _range(a) for a in axes}
-        box = [_interval(index, ranges) for index in e.indices]
+        ranges = {a.index: range_of(a) for a in axes}
+        box = [interval_of(index, ranges) for index in e.indices]
         known = tuple(b for b in box if b is not None)
         often = points(axes) / max(prod(b - a + 1 for a, b in known), 1) if in_product else 0.0
         yield Read(d.name, e, known, often) if len(known) == len(box) else Read(d.name, e, None)
@@ -98,20 +98,21 @@ def _inside(box: Box | None, shape: Sequence[Expr]) -> Box | None:
     return found if all(a <= b for a, b in found) else None
 
 
-def _range(axis: Axis) -> tuple[int, int] | None:
+def range_of(axis: Axis) -> tuple[int, int] | None:
+    """The first and the last index of an axis of literal bounds that has points."""
     if isinstance(axis.start, Const) and isinstance(axis.stop, Const) and axis.start.value < axis.stop.value:
         return int(axis.start.value), int(axis.stop.value) - 1
     return None
 
 
-def _interval(e: Expr, ranges: dict[str, tuple[int, int] | None]) -> tuple[int, int] | None:
+def interval_of(e: Expr, ranges: dict[str, tuple[int, int] | None]) -> tuple[int, int] | None:
     """The least and the greatest that a sum of indices, and of products of them with literals, can be."""
     if isinstance(e, Const):
         return int(e.value), int(e.value)
     if isinstance(e, Index):
         return ranges.get(e.name)
     if isinstance(e, Apply) and e.op.name in ("add", "sub", "mul"):
-        left, right = (_interval(part, ranges) for part in e.args)
+        left, right = (interval_of(part, ranges) for part in e.args)
         if left is None or right is None or (e.op.name == "mul" and not any(isinstance(part, Const) for part in e.args)):
             return None
         (a, b), (c, d) = left, right
@@ -142,16 +143,16 @@ def _meet(one: Box, other: Box) -> bool:
 def _part(access: Access, box: Box, name: str) -> Define:
     """The part of a tensor that an access reads, without the axes of which it has one index."""
     axes = {at: Axis(f"{name}_{at}", const(0), const(b - a + 1)) for at, (a, b) in enumerate(box) if a < b}
-    indices = tuple(_beyond(Index(axes[at].index), a) if at in axes else const(a) for at, (a, _) in enumerate(box))
+    indices = tuple(beyond(Index(axes[at].index), a) if at in axes else const(a) for at, (a, _) in enumerate(box))
     return Define(name, tuple(axes.values()), Access(access.tensor, indices, access.dtype))
 
 
 def _moved(access: Access, box: Box, name: str) -> Access:
-    indices = tuple(_beyond(e, -a) for e, (a, b) in zip(access.indices, box, strict=True) if a < b)
+    indices = tuple(beyond(e, -a) for e, (a, b) in zip(access.indices, box, strict=True) if a < b)
     return Access(name, indices, access.dtype, access.location)
 
 
-def _beyond(e: Expr, offset: int) -> Expr:
+def beyond(e: Expr, offset: int) -> Expr:
     """An index so much further."""
     if isinstance(e, Apply) and e.op.name in ("add", "sub") and isinstance(e.args[1], Const):
         offset += int(e.args[1].value) * (1 if e.op.name == "add" else -1)
