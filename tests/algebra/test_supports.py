@@ -64,7 +64,7 @@ def test_values_are_kept(mask: str, way: str, n: int) -> None:
     rng = np.random.default_rng(n)
     given = {"a": rng.standard_normal((n, n)) * 30, "v": rng.standard_normal((n, 2))}
     np.testing.assert_allclose(evaluate_program(narrowed, given)["y"], evaluate_program(program, given)["y"], rtol=1e-12, atol=1e-300)
-    if n > 7:
+    if n > 7 and mask != "causal":  # a half stays
         square = (Axis("j", const(0), const(n)),)
         assert not has_tests(narrowed), print_program(narrowed)
         whole = [n for d in narrowed.definitions for e in expressions(d) for n in walk(e) if isinstance(n, Reduce) and n.axes == square]
