@@ -32,7 +32,6 @@ from tensorexpr.codegen.nest import For, LoopNest
 from tensorexpr.codegen.rewrites.expressions import elements_read, stores_in
 from tensorexpr.codegen.rewrites.names import fresh
 from tensorexpr.codegen.rewrites.paths import walk_kernel
-from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.codegen.target import Gpu
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Index, Program
@@ -56,6 +55,10 @@ MARGIN = 1.3
 """How much faster than the planners' a nest has to be by the model."""
 
 
+class Unfit(Exception):
+    """A group has another form than rows and sums over them."""
+
+
 def faster_on_gpu(program: Program, planned: LoopNest, target: Gpu) -> Candidate | None:
     """The nest in which rows and sums over rows are one pass, where the model says that it is clearly faster than the planners'; else
     None."""
@@ -75,16 +78,16 @@ def one_pass(program: Program, target: Gpu) -> Candidate | None:
         return None
     try:
         return assembled(start, groups, lambda group, taken: _made(Candidate(part_of(start.nest, group, taken)), group, target))
-    except ScheduleError:
+    except (ScheduleError, Unfit):
         return None
 
 
 def _made(part: Candidate, group: Group, target: Gpu) -> Candidate:
-    """A group in blocks of threads. Raises `ScheduleError` where it has another form than rows and sums over them."""
+    """A group in blocks of threads. Raises `Unfit` where it has another form than rows and sums over them."""
     assert group.axis is not None
     made = next(in_passes(part, group, _rows(group, target)), None)
     if made is None:
-        raise refuse(f"expected rows along {group.axis.index} whose sums can be taken apart")
+        raise Unfit
     made = _in_threads(made)
     for kernel in range(1, len(made.nest.kernels)):
         made = _summed(made, kernel)
@@ -96,7 +99,7 @@ def _rows(group: Group, target: Gpu) -> int:
     assert group.axis is not None
     extent, least = constant(sub(group.axis.stop, group.axis.start)), -(-extent_of(group.axis) // (ROUNDS * target.cores))
     if extent is None or least < LEAST_ROWS:
-        raise refuse(f"expected {LEAST_ROWS} rows for each of {ROUNDS * target.cores} blocks along {group.axis.index}")
+        raise Unfit
     return next((rows for rows in range(least, least + least // 4 + 1) if extent % rows == 0), least)
 
 
@@ -106,14 +109,14 @@ def _in_threads(made: Candidate) -> Candidate:
     lanes = [name for name, inner in survey.children.items() if not inner]
     length = survey.length(lanes[0])
     if length is None or any(survey.length(name) != length or survey.kind(name) not in (DATA, SUM) for name in lanes):
-        raise refuse("expected loops of one known length along rows")
+        raise Unfit
     pack = _pack(made.nest, lanes, length)
     width = min(MOST_LANES, 1 << max(0, -(-length // pack) - 1).bit_length())
     if width < LEAST_LANES:
-        raise refuse(f"expected rows of {LEAST_LANES * pack} elements")
+        raise Unfit
     held = [b for b in survey.locals.values() if b.shape]
     if any(len(b.shape) != 1 or constant(b.shape[0]) != length for b in held) or -(-length // width) > MOST_HELD:
-        raise refuse(f"expected accumulators of one row of up to {MOST_HELD * width} elements")
+        raise Unfit
     names: list[tuple[str, tuple[str, ...], str]] = []
     for name in lanes:
         blocks, neighbor, groups, thread = fresh(made.nest, *(f"{name}_{x}" for x in "opgt"))
@@ -152,7 +155,7 @@ def _summed(made: Candidate, kernel: int) -> Candidate:
         made = made.then("split", first, MOST_LANES, "guard", (outer, thread)).then("simplify", *survey.written)
         return _in_lanes(made, thread, survey.updated(first), kernel)
     if survey.kind(first) != DATA or len(inner) != 1:
-        raise refuse(f"expected one loop that adds up parts in {first}", loop=first)
+        raise Unfit
     made = made.then("split", first, COLUMNS, "guard", (outer, thread))
     rounds, ahead = fresh(made.nest, f"{inner[0]}_o", f"{inner[0]}_i")
     made = made.then("split", inner[0], AHEAD, "peel", (rounds, ahead)).then("reorder", outer, rounds, ahead, thread)
