@@ -49,6 +49,7 @@ L = te.placeholder((3, 5), "int64", name="l")
         (lambda: kernels.var_mean(I), "var_mean: expected a floating tensor, got i of int64"),
         (lambda: kernels.norm(X, p="nuc"), "norm: expected a number p, or 'fro', got 'nuc'"),
         (lambda: kernels.round(X, decimals=0.5), "round: expected a whole number of decimals, got 0.5"),
+        (lambda: kernels.round(I, decimals=2), "round: expected a floating i to round to 2 decimals, got int64"),
         # softmax
         (lambda: kernels.softmax(X, temperature=0), "softmax: temperature: expected a number above 0, got 0"),
         (lambda: kernels.masked_softmax(X, X), "masked_softmax: expected a bool mask, got float32"),

@@ -11,7 +11,7 @@ from tensorexpr.codegen.rewrites.data.keep import keep
 from tensorexpr.codegen.rewrites.data.narrow import narrow
 from tensorexpr.codegen.rewrites.data.pipeline import pipeline
 from tensorexpr.codegen.rewrites.data.slide import slide
-from tensorexpr.codegen.rewrites.kernels import in_memory, move_kernel, pack, prefetch, separate, side_by_side
+from tensorexpr.codegen.rewrites.kernels import divide, in_memory, move_kernel, pack, prefetch, separate, side_by_side
 from tensorexpr.codegen.rewrites.loops.tensorize import tensorize
 from tensorexpr.codegen.rewrites.paths import walk_nest
 from tensorexpr.errors import ScheduleError
@@ -123,6 +123,19 @@ def test_narrow_of_what_is_large():
         narrow(nest, "a", "int64")
     with pytest.raises(ScheduleError, match="expected int64 values that only statements of main need, got those of y"):
         narrow(nest, "y")
+
+
+def test_divide_what_is_no_axis_of_a_nests_own():
+    nest = nest_of(MAKES, USES)
+    assert "a: workspace(f32[3, 4])" in str(divide(nest, "a", 0, (4,)))
+    with pytest.raises(ScheduleError, match="expected a buffer that only statements of main need, got y"):
+        divide(nest, "y", 0, (4,))
+    with pytest.raises(ScheduleError, match="expected an axis of a from 0 to 0, got 1"):
+        divide(nest, "a", 1, (4,))
+    with pytest.raises(ScheduleError, match=r"expected positive ints as the lengths of axes of a, got \[0\]"):
+        divide(nest, "a", 0, (0,))
+    with pytest.raises(ScheduleError, match=r"expected the axes 0 to 1, each once, as the order of those of a, got \[0, 0\]"):
+        divide(nest, "a", 0, (4,), (0, 0))
 
 
 def test_prefetch_of_what_is_not_read_in_rows():

@@ -8,6 +8,7 @@ from tensorexpr.codegen.nest_proofs import prove
 from tensorexpr.codegen.rewrites.kernels import assume, either, otherwise
 from tensorexpr.codegen.rewrites.loops import parallel, partition, reorder, split, vectorize
 from tensorexpr.errors import ScheduleError
+from tensorexpr.records import replace
 from tests.codegen.rewrites.law import Kept
 
 ROWS = """
@@ -44,6 +45,8 @@ def test_what_is_known_of_sizes_is_known_to_rewrites():
 def test_refusals():
     nest = Kept.of_text(ROWS, *SIZES).nest
     large = assume(nest, ("m", 4))
+    kernels = tuple(replace(kernel, together=True) for kernel in large.kernels)
+    beside = replace(large, kernels=kernels)
     cases = [
         (lambda: assume(nest, ("k", 4)), "expected the name of a size, got 'k'"),
         (lambda: assume(nest, ("m", 0)), "expected a positive int as the least m, got 0"),
@@ -52,6 +55,7 @@ def test_refusals():
         (lambda: otherwise(nest), "expected a nest for large sizes, behind assume, got one for all"),
         (lambda: otherwise(otherwise(large)), "expected a nest for large sizes, behind assume, got one for all"),
         (lambda: either(large), "expected a nest for small sizes, behind otherwise, got another one"),
+        (lambda: either(otherwise(beside)), "expected kernels that run one after the other, got one whose loops run together"),
     ]
     for call, expected in cases:
         with pytest.raises(ScheduleError) as raised:
