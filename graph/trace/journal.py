@@ -11,19 +11,14 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from tensorexpr.language.core.tensor import fresh_key
+from tensorexpr.language.core.tensor import fresh_key, number_of
 
 Place = TypeVar("Place")
 
 
 def now() -> int:
     """The number that the next tensor would have had; it is used up."""
-    return number(fresh_key("now"))
-
-
-def number(key: str) -> int:
-    """The number of a tensor, from its key."""
-    return int(key.rpartition("__")[2])
+    return number_of(fresh_key("now"))
 
 
 @dataclass(slots=True)

@@ -30,7 +30,7 @@ from tensorexpr.hints import checked
 from tensorexpr.ir import Constant, Definition, Input, TensorType
 from tensorexpr.language import Tensor, cast, compute, constant, names_of, program_of
 from tensorexpr.language.core.renaming import ProgramRenaming
-from tensorexpr.language.core.tensor import whole
+from tensorexpr.language.core.tensor import number_of, whole
 from tensorexpr.text import print_type
 from tensorexpr.traversal import reads
 
@@ -97,7 +97,7 @@ class Trace:
 
     def is_own(self, tensor: Tensor) -> bool:
         """Whether a tensor was made in this trace."""
-        return journal.number(tensor.key) >= self.start
+        return number_of(tensor.key) >= self.start
 
     # ------------------------------------------------------------------------------------------------------ notes
 
@@ -209,7 +209,7 @@ class Trace:
         renaming = ProgramRenaming(names, ())
         entries: list[tuple[int, Node]] = []
         for keyed in definitions:
-            number = journal.number(keyed.results[0][0])
+            number = number_of(keyed.results[0][0])
             definition = renaming.definition(keyed)
             results = definition.results
             node = Compute(

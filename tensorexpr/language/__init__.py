@@ -2,9 +2,10 @@
 
 `core` has expressions of one value (`scalar`), the nodes of the graph (`tensor`) and the way to the program IR (`programs`);
 `definitions` what makes new ones: `compute`, `reductions`, `combiners`, `scatter`, `scan`, `sorting`. Definitions are checked as they
-are completed (`core.checks`), with names settled by `core.tracing`.
+are completed (`core.checks`), with names settled by `core.tracing`. `copies` has tensors in pickles.
 """
 
+from tensorexpr.language import copies  # noqa: F401  # says how tensors are pickled
 from tensorexpr.language.core.leaves import constant, dim, placeholder
 from tensorexpr.language.core.programs import evaluate, lift, names_of, program_of
 from tensorexpr.language.core.scalar import Scalar

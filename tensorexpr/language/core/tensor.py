@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextvars
 import itertools
 import keyword
+import os
 import unicodedata
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,6 @@ from tensorexpr.hints import checked as checked_call
 from tensorexpr.hints import made_by, unknown_name
 from tensorexpr.ir import Access, Apply, Cast, Const, Definition, Expr, Index, Input, Program, Size, TensorType, const
 from tensorexpr.language.core import borders, habits
-from tensorexpr.language.core.printing import renamed_text
 from tensorexpr.language.core.renaming import index_names, local_names, renamed
 from tensorexpr.language.core.scalar import Scalar, operand
 from tensorexpr.language.core.tracing import RESERVED, Frame
@@ -33,6 +33,17 @@ from tensorexpr.text import is_readable, print_definition, print_type
 from tensorexpr.traversal import fresh_name, substitute, walk
 
 _serial = itertools.count()
+_process = os.urandom(4).hex()
+"""What tells the tensors of this process from those that pickles bring."""
+
+
+def _begin_anew() -> None:
+    global _process
+    _process = os.urandom(4).hex()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_anew)
 
 
 @record
@@ -206,7 +217,7 @@ class Tensor:
     def __str__(self) -> str:
         if self.definition is None:
             return f"{self.name}: {self._type_text()}"
-        return renamed_text(print_definition(self.definition), self._names(self.definition))
+        return print_definition(renamed(self.definition, self._names(self.definition), {}))
 
     def __repr__(self) -> str:
         text = str(self) if self.definition is None or is_readable(self.definition) else ""
@@ -227,6 +238,12 @@ class Tensor:
         read = {names[source.key]: source.type for source in self.sources}
         shown = renamed(self.definition, names, {})
         return displayed(Program(tuple(Input(name, type_) for name, type_ in read.items()), (), (shown,), ()))
+
+    def __copy__(self) -> Tensor:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Tensor:
+        return self
 
     __hash__ = object.__hash__
 
@@ -324,8 +341,14 @@ for _name, _symbol in {"neg": "-", "pos": "+", "invert": "~", "abs": "abs", "lt"
 
 
 def fresh_key(name: str) -> str:
-    """A key that no other tensor has."""
-    return f"{name}__{next(_serial)}"
+    """A key that no other tensor has, of this process or of another one."""
+    return f"{name}__{_process}_{next(_serial)}"
+
+
+def number_of(key: str) -> int:
+    """The number of a tensor among those of this process, in the order in which they were made; -1 for one that was made elsewhere."""
+    process, _, number = key.rpartition("__")[2].partition("_")
+    return int(number) if process == _process else -1
 
 
 def name_of(key: str) -> str:

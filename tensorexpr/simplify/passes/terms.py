@@ -252,13 +252,18 @@ def _sums(program: Program) -> set[Kind]:
     for definition in program.definitions:
         if not _has_reduction(definition):
             continue
-        weights = _weights.get(definition)
-        if weights is None:
-            weights = _weights[definition] = {}
-            _weigh(definition.value, definition.axes, prod(max(n, 1.0) for n in lengths(definition.axes).values()), weights)
-        for kind, operations in weights.items():
+        for kind, operations in _weights_of(definition).items():
             spent[kind] = spent.get(kind, 0.0) + operations
     return {kind for kind, operations in spent.items() if operations >= LEAST}
+
+
+def _weights_of(definition: Define | Scatter) -> dict[Kind, float]:
+    """What terms of each kind cost in a definition. Asked for each time: what is known of an equal definition goes when that one does."""
+    weights = _weights.get(definition)
+    if weights is None:
+        weights = _weights[definition] = {}
+        _weigh(definition.value, definition.axes, prod(max(n, 1.0) for n in lengths(definition.axes).values()), weights)
+    return weights
 
 
 def _weigh(node: Expr, axes: tuple[Axis, ...], around: float, weights: dict[Kind, float]) -> float:
@@ -281,7 +286,7 @@ def _counted(
 ) -> list[Occurrence]:
     """The terms of these kinds inside the reductions of a definition and those that hold reductions, each counted in `demands`; larger ones
     before those inside of them."""
-    looked_at = kinds & _weights[definition].keys()
+    looked_at = kinds & _weights_of(definition).keys()
     if not looked_at:
         return []
     read = tuple(types.get(name) for name in reads(definition))
