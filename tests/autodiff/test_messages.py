@@ -51,7 +51,7 @@ def test_what_is_no_tensor():
     assert message(te.gradient, Y, [], head=H)[0] == "expected wrt to be a tensor or a list of tensors, got nothing"
     assert message(te.gradient, Y[0], [X])[0].startswith("expected output to be a tensor or a list of tensors, got ")
     lines = message(te.gradient, Y, [X, np.zeros(3)], head=H)
-    assert lines[0] == "expected wrt to be a tensor or a list of tensors, got array([0., 0., 0.])"
+    assert lines[0] == "expected wrt to be a tensor or a list of tensors, got an array of shape (3,)"
     assert lines[1].startswith("  in:   (") and HERE in lines[1]
     large = np.zeros((100, 3))
     assert message(te.gradient, Y, large, head=H)[0] == "expected wrt to be a tensor or a list of tensors, got an array of shape (100, 3)"

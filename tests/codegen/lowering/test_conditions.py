@@ -92,8 +92,9 @@ def _assert_agrees(s: Planned, program: Program, sizes: Iterable[Mapping[str, in
         try:
             want = evaluate_program(program, inputs, each)
         except OutOfBoundsError:
-            with pytest.raises(OutOfBoundsError):
-                outputs(nest, s.program, inputs, each)
+            if "s.inline(" not in s.as_python():  # elements that nobody reads are not computed then
+                with pytest.raises(OutOfBoundsError):
+                    outputs(nest, s.program, inputs, each)
             continue
         for name, found in outputs(nest, s.program, inputs, each).items():
             np.testing.assert_array_equal(found, want[name], err_msg=f"{seed} at {each}: {name} of\n{program}\n{s.as_python()}")
