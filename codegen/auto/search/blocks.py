@@ -174,10 +174,10 @@ def _pack(nest: LoopNest, lanes: Sequence[str], length: int) -> int:
     touched = [*elements_read(body), *(Access(s.buffer, s.indices, s.value.dtype) for s in stores_in(body))]
     along = [a for a in touched if any(name in free_names(i) for name in lanes for i in a.indices)]
     pack = PACK // max((a.dtype.itemsize for a in along), default=PACK)
-    return pack if length % pack == 0 and all(_is_even(nest, a, lanes) for a in along) else 1
+    return pack if length % pack == 0 and all(_is_even(a, lanes) for a in along) else 1
 
 
-def _is_even(nest: LoopNest, access: Access, lanes: Sequence[str]) -> bool:
+def _is_even(access: Access, lanes: Sequence[str]) -> bool:
     """Whether the last index of an element alone goes along a row, by itself, in a buffer whose lines are rows."""
     last = access.indices[-1]
     return isinstance(last, Index) and last.name in lanes and all(name not in free_names(i) for name in lanes for i in access.indices[:-1])
