@@ -9,16 +9,21 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 demo: $(VENV)/.examples
 	$(BIN)/python -m tensorexpr demo
 
-# What compares with peers and the rehearsal of the GPU benchmark are `make test-peers`, also where the peers are installed, and so is the
-# second half of the largest laws. What runs long kernels of CUDA on the CPU is `make test-nvrtc`.
-BESIDE := tests/peers tests/benchmarks/test_gpu.py
-HALVED := $(addprefix tests/,autodiff/test_pieces.py autodiff/test_ragged.py autodiff/test_scans.py autodiff/test_segments.py \
+# What compares with peers, the rehearsal of the GPU benchmark and some long files are `make test-peers`, also where the peers are installed, and so is the
+# second third of the largest laws. What runs long kernels of CUDA on the CPU is `make test-nvrtc`, with the last third and the longest files of other
+# rooms: each of the three takes less than ten minutes.
+BESIDE := tests/peers $(addprefix tests/,benchmarks/test_gpu.py autodiff/test_modes.py autodiff/test_steering.py codegen/test_pieces.py \
+  contract/test_language.py runtime/test_laws.py)
+THIRDS := $(addprefix tests/,autodiff/test_pieces.py autodiff/test_ragged.py autodiff/test_scans.py autodiff/test_segments.py \
   codegen/auto/test_search.py codegen/auto/test_tiles.py contract/test_gradient.py fuzz/test_fuzz.py kernels/test_laws.py)
 CUDA   := $(addprefix tests/codegen/cuda/test_,blocks.py groups.py operations.py parts.py products.py row_blocks.py rows.py sorting.py turned.py)
+LATER  := $(addprefix tests/,algebra/test_supports.py autodiff/test_budget.py autodiff/test_turns.py benchmarks/test_run.py \
+  benchmarks/test_workloads.py codegen/auto/test_open.py codegen/llvm/test_fences.py examples graph/test_open_sizes.py kernels/test_empty.py \
+  kernels/test_rearrange.py kernels/test_run_time_sizes.py runtime/test_versions.py)
 AGREE  := tests/benchmarks/test_workloads.py::test_peers_agree_with_ours
 PAGE   := 'tests/docs/test_blocks.py::test_the_blocks_of_a_page_run_in_order[docs/interop.md]'
 test: $(VENV)/.test
-	TENSOREXPR_TEST_HALF=first $(BIN)/python -m pytest -n 2 --dist worksteal $(addprefix --ignore ,$(BESIDE) $(CUDA)) --deselect $(AGREE) --deselect $(PAGE) tests
+	TENSOREXPR_TEST_THIRD=first $(BIN)/python -m pytest -n 2 --dist worksteal $(addprefix --ignore ,$(BESIDE) $(CUDA) $(LATER)) --deselect $(AGREE) --deselect $(PAGE) tests
 
 # The laws on all of their random programs, of which `make test` takes every fifth, and the planted faults that they are to find.
 test-seeds: $(VENV)/.test
@@ -32,11 +37,13 @@ fuzz: $(VENV)/.test
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) --processes $(PROCESSES) $(if $(SEED),--seed $(SEED))
 
 test-peers: $(VENV)/.peers
-	TENSOREXPR_TEST_HALF=second $(BIN)/python -m pytest -n 2 --dist worksteal $(BESIDE) $(AGREE) $(PAGE) $(HALVED)
+	TENSOREXPR_TEST_THIRD=second $(BIN)/python -m pytest -n 2 --dist worksteal $(BESIDE) $(AGREE) $(PAGE) $(THIRDS)
 
-# The CUDA backend without a GPU: every kernel of the library on the CPU, all accesses checked, and through NVIDIA's compiler.
+# The CUDA backend without a GPU: every kernel of the library on the CPU, all accesses checked, and through NVIDIA's compiler; and what is
+# left of `make test`.
 test-nvrtc: $(VENV)/.nvrtc
 	TENSOREXPR_TEST_KERNELS=all $(BIN)/python -m pytest -n 2 --dist worksteal tests/codegen/cuda tests/runtime/test_gpu_function.py
+	TENSOREXPR_TEST_THIRD=third $(BIN)/python -m pytest -n 2 --dist worksteal --deselect $(AGREE) $(LATER) $(THIRDS)
 
 # Every kernel of the library, forward and gradient, as CUDA text on the CPU: races, bounds, what nothing was written to.
 test-races: $(VENV)/.test

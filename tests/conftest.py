@@ -10,8 +10,8 @@ of them run.
 Tests start some hundred interpreters, which take six times as long where they compile all they import. Who wants no bytecode beside the
 sources has it in the folder of builds.
 
-The largest laws have many cases: with TENSOREXPR_TEST_HALF "first" a run takes every second one of them (`make test`), with "second" the
-others (`make test-peers`), so that each takes less than ten minutes; without it, all.
+The largest laws have many cases: with TENSOREXPR_TEST_THIRD "first" a run takes every third one of them (`make test`), with "second" and
+"third" the others (`make test-peers`, `make test-nvrtc`), so that each takes less than ten minutes; without it, all.
 
 What is skipped is counted by its reason at the end: a library that is not found takes no test away in silence.
 """
@@ -36,7 +36,7 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
     sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(_TESTS.parent / "build" / "bytecode")
     sys.dont_write_bytecode = False
 
-HALVED = {
+IN_THIRDS = {
     "autodiff/test_pieces.py", "autodiff/test_ragged.py", "autodiff/test_scans.py", "autodiff/test_segments.py",
     "codegen/auto/test_search.py", "codegen/auto/test_tiles.py", "contract/test_gradient.py", "fuzz/test_fuzz.py", "kernels/test_laws.py",
 }  # fmt: skip
@@ -49,17 +49,17 @@ _generators: list[tuple[np.random.Generator, object]] = []
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    half = os.environ.get("TENSOREXPR_TEST_HALF")
-    if half is None:
+    third = os.environ.get("TENSOREXPR_TEST_THIRD")
+    if third is None:
         return
     cases: dict[Path, dict[str, int]] = {}
     left_out = []
     for item in items:
-        if item.path.relative_to(_TESTS).as_posix() in HALVED:
+        if item.path.relative_to(_TESTS).as_posix() in IN_THIRDS:
             callspec = getattr(item, "callspec", None)
             own = cases.setdefault(item.path, {})
             number = own.setdefault(item.name if callspec is None else callspec.id, len(own))
-            if number % 2 != ("first", "second").index(half):
+            if number % 3 != ("first", "second", "third").index(third):
                 left_out.append(item)
     config.hook.pytest_deselected(items=left_out)
     away = set(map(id, left_out))
