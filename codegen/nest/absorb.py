@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from math import prod
 
-from tensorexpr.codegen.nest.names import NestNames, statements
+from tensorexpr.codegen.nest.names import NestNames, expressions_of, statements
 from tensorexpr.codegen.nest.program import Alloc, Block, Buffer, Check, For, If, Kernel, LoopNest, Stmt, Store
 from tensorexpr.codegen.nest.verify import written
 from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, integer
@@ -104,22 +104,9 @@ def _elements(buffer: Buffer) -> int:
 # ------------------------------------------------------------------------------------------------------------ what kernels do
 
 
-def _expressions(s: Stmt) -> tuple[Expr, ...]:
-    match s:
-        case For():
-            return (s.start, s.stop, *(() if s.call is None else s.call.operands))
-        case If():
-            return (s.condition,)
-        case Store():
-            return (*s.indices, s.value)
-        case Check():
-            return (s.index, s.extent)
-    return ()
-
-
 def _read(block: Block) -> set[str]:
     """The buffers that statements read."""
-    return {n.tensor for s in statements(block) for e in _expressions(s) for n in walk(e) if isinstance(n, Access)}
+    return {n.tensor for s in statements(block) for e in expressions_of(s) for n in walk(e) if isinstance(n, Access)}
 
 
 def _stores_once(block: Block, buffer: Buffer) -> bool:
@@ -268,7 +255,7 @@ def _only_there(body: Block, name: str, to: str) -> bool:
         if isinstance(s, Store) and s.buffer == to:
             at_place, others = [_marked(s)], s.indices
         else:
-            at_place, others = [], _expressions(s)
+            at_place, others = [], expressions_of(s)
         if any(isinstance(n, Access) and n.tensor in (name, to) for e in others for n in walk(e)):
             return False
         if any(isinstance(n, Access) and (n.tensor == to or (n.tensor == name and n.indices != _HERE)) for e in at_place for n in walk(e)):

@@ -68,3 +68,17 @@ class NestNames:
         renamed: Expr = self.expr(access)
         assert isinstance(renamed, Access)
         return renamed
+
+
+def expressions_of(s: Stmt) -> tuple[Expr, ...]:
+    """The expressions of a statement itself: bounds, operands, condition, indices and value; not those of statements inside."""
+    match s:
+        case For():
+            return (s.start, s.stop, *(() if s.call is None else s.call.operands))
+        case If():
+            return (s.condition,)
+        case Store():
+            return (*s.indices, s.value)
+        case Check():
+            return (s.index, s.extent)
+    return ()

@@ -10,23 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from tensorexpr.codegen.lowering.context import arithmetic
 from tensorexpr.codegen.nest import Alloc, Block, Call, Check, For, If, Stmt, Store
+from tensorexpr.codegen.nest.names import expressions_of
 from tensorexpr.ir import Access, Expr, Index, conjunction
 from tensorexpr.records import replace
 from tensorexpr.traversal import bottom_up, tensors_read, walk
-
-
-def expressions_of(s: Stmt) -> tuple[Expr, ...]:
-    """The expressions of a statement itself: bounds, operands, condition, indices and value; not those of statements inside."""
-    match s:
-        case For():
-            return (s.start, s.stop, *(() if s.call is None else s.call.operands))
-        case If():
-            return (s.condition,)
-        case Store():
-            return (*s.indices, s.value)
-        case Check():
-            return (s.index, s.extent)
-    return ()
 
 
 def expressions_in(block: Block) -> Iterator[Expr]:

@@ -44,7 +44,7 @@ class _Reader(pickle.Unpickler):
         self.tensors = tensors
 
     def persistent_load(self, pid: Any) -> Tensor:
-        return self.tensors[pid]
+        return self.tensors[int(pid)]
 
 
 def reduced(tensor: Tensor) -> tuple[Callable[..., Tensor], tuple[Any, ...]]:

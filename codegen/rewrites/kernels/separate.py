@@ -24,12 +24,12 @@ from collections.abc import Iterable
 from tensorexpr.codegen.dependence import operation_of
 from tensorexpr.codegen.lowering.context.arithmetic import ZERO, constant, sub
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, Kernel, LoopNest, Stmt, Store
+from tensorexpr.codegen.nest.names import expressions_of
 from tensorexpr.codegen.rewrites.data.rfactor import COMBINERS
 from tensorexpr.codegen.rewrites.expressions import (
     buffers_written,
     elements_read,
     expressions_in,
-    expressions_of,
     map_accesses,
     substituted,
     substituted_in,
