@@ -227,7 +227,7 @@ def cheap_names(program: Program, outside: Mapping[str, TensorType] | None = Non
             continue
         places = sites[definition.name]
         loads = len(_elements(definition)) + more.get(id(definition), 0)
-        if not _worth_inlining(definition, places, loads) and not _repeats(definition, places, types):
+        if not _worth_inlining(definition, places, loads) and not (repeats(definition, types) and _few_each(places)):
             continue
         nodes, depth = extent_of(definition)
         grown: dict[int, tuple[int, int]] = {}
@@ -431,13 +431,17 @@ def _sums_in_order(definition: Define, place: Place) -> bool:
     return not _divides(simplify_expr(found, place.axes, place.guards))
 
 
-def _repeats(definition: Define, places: list[Place], types: Mapping[str, TensorType]) -> bool:
-    """Whether a definition only says which elements of far smaller tensors stand where, and is read in few places."""
-    sizes = [elements(types[n].shape) * types[n].dtype.itemsize for n in reads(definition) if n in types]
+def repeats(definition: Define, types: Mapping[str, TensorType]) -> bool:
+    """Whether a definition only says which elements of far smaller tensors stand where."""
     own = points(definition.axes) * definition.value.dtype.itemsize
-    if own < LEAST_BYTES or FAR_LARGER * sum(sizes) > own or not _is_element(definition.value):
+    if own < LEAST_BYTES or not _is_element(definition.value):
         return False
-    return all(isinstance(p.reader, Define) and sum(o.reader is p.reader for o in places) <= MOST_READS for p in places)
+    return FAR_LARGER * sum(elements(types[n].shape) * types[n].dtype.itemsize for n in reads(definition) if n in types) <= own
+
+
+def _few_each(places: list[Place]) -> bool:
+    """Whether no reader, all of which are plain definitions, reads in many places."""
+    return all(isinstance(p.reader, Define) for p in places) and max(Counter(id(p.reader) for p in places).values()) <= MOST_READS
 
 
 def _is_element(value: Expr) -> bool:

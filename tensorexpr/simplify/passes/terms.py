@@ -33,7 +33,7 @@ from tensorexpr.records import record, replace
 from tensorexpr.rewrite import head_of
 from tensorexpr.simplify.passes.amounts import cost, cost_over, elements, lengths, parts, points
 from tensorexpr.simplify.passes.definitions import form_of, with_definitions
-from tensorexpr.simplify.passes.inline import without_fixed
+from tensorexpr.simplify.passes.inline import repeats, without_fixed
 from tensorexpr.traversal import (
     bound_names,
     children,
@@ -144,8 +144,8 @@ def _chosen(program: Program, demands: Mapping[object, Demand], found: Sequence[
     covering: list[list[Occurrence]] = [[] for _ in found]
 
     def pays(demand: Demand, cost: float, points: float) -> bool:
-        if cost < BESIDE and not reads(demand.term.define):
-            return False
+        if (cost < BESIDE and not reads(demand.term.define)) or repeats(demand.term.define, types):
+            return False  # elements of far smaller tensors side by side are written where they are read
         nested = demand.nested and cost >= ROW and cost * demand.elements >= LEAST
         return (nested or _saves(cost, points, demand.elements)) and _bytes(demand.term.define.results[0][1]) <= max(
             ends, _read(demand.term, types)
