@@ -15,6 +15,7 @@ from tensorexpr.codegen.auto.moves import Move, move_of
 from tensorexpr.codegen.auto.summary import AUTO, PARALLEL, PARALLEL_AUTO, SERIAL, UNROLL, VECTORIZE
 from tensorexpr.codegen.llvm.text.machine import Machine
 from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, Stmt, Store
+from tensorexpr.codegen.nest.walks import statements
 from tensorexpr.ir import Access, Apply, Const, Expr
 from tensorexpr.records import field, record
 from tensorexpr.traversal import free_names, walk
@@ -48,12 +49,12 @@ class Kinds:
         if s.kind == UNROLL or not self.alone:
             return s.kind
         copied = self._copied(s)
-        if in_lanes or any(isinstance(x, (For, Check)) and not self._copied(x) for x in inside_of(s.body)):
+        if in_lanes or any(isinstance(x, (For, Check)) and not self._copied(x) for x in statements(s.body)):
             return UNROLL if copied else s.kind
         automatic = extent >= 4 and self._suits(s)
         if copied:
             return AUTO if automatic and self._neighbours(s) else UNROLL
-        if not automatic or any(isinstance(x, For) and self._neighbours(x) for x in inside_of(s.body)):
+        if not automatic or any(isinstance(x, For) and self._neighbours(x) for x in statements(s.body)):
             return s.kind
         return PARALLEL_AUTO if s.kind == PARALLEL else AUTO
 
@@ -157,21 +158,9 @@ def iterations(s: Stmt) -> int | None:
 
 def allocated_in(body: Block) -> frozenset[str]:
     """The local buffers that live in a block."""
-    return frozenset(x.buffer.name for x in inside_of(body) if isinstance(x, Alloc))
-
-
-def inside_of(body: Block) -> Iterator[Stmt]:
-    """Every statement of a block, outer before inner."""
-    for s in body:
-        yield s
-        match s:
-            case For() | Alloc():
-                yield from inside_of(s.body)
-            case If():
-                yield from inside_of(s.then)
-                yield from inside_of(s.otherwise)
+    return frozenset(x.buffer.name for x in statements(body) if isinstance(x, Alloc))
 
 
 def stores_of(body: Block) -> Iterator[Store]:
     """Every store of a block."""
-    return (s for s in inside_of(body) if isinstance(s, Store))
+    return (s for s in statements(body) if isinstance(s, Store))

@@ -18,7 +18,8 @@ from tensorexpr.codegen.dependence.updates import update_of
 from tensorexpr.codegen.facts.places import Home, Loop, Places, Touch
 from tensorexpr.codegen.facts.questions import Point, Questions
 from tensorexpr.codegen.facts.scope import Scope
-from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest, Stmt
+from tensorexpr.codegen.nest import Block, For, LoopNest, Stmt
+from tensorexpr.codegen.nest.walks import blocks_of
 from tensorexpr.errors import InternalError
 from tensorexpr.integers import Affine, DomainTooComplex
 from tensorexpr.records import record
@@ -370,16 +371,6 @@ def held(nest: LoopNest) -> dict[str, tuple[float, float]]:
         if constant.type.dtype.is_integer and constant.data.size:
             found[constant.name] = (int(constant.data.min()), int(constant.data.max()))
     return found
-
-
-def blocks_of(s: Stmt) -> tuple[Block, ...]:
-    """The blocks of statements in a statement, in the order of the text."""
-    match s:
-        case For() | Alloc():
-            return (s.body,)
-        case If():
-            return s.then, s.otherwise
-    return ()
 
 
 def element(touch: Touch) -> str:

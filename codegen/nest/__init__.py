@@ -1,8 +1,8 @@
 """Loop nests: what a schedule is lowered to, and all that the emitters of LLVM and CUDA ever see.
 
 `program` is the representation, `text` and `parse` write and read it, `verify` is what every nest satisfies, `interpret` runs one
-naively (the oracle of schedules, lowering and emitters), `names` renames buffers and loops, `order` puts kernels where they need
-less memory, `early` takes apart what is made of constants once, `picture` draws one for notebooks.
+naively (the oracle of schedules, lowering and emitters), `walks` goes through statements, `names` renames buffers and loops, `order`
+puts kernels where they need less memory, `early` takes apart what is made of constants once, `picture` draws one for notebooks.
 """
 
 from tensorexpr.codegen.nest.program import (

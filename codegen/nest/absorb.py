@@ -27,9 +27,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from math import prod
 
-from tensorexpr.codegen.nest.names import NestNames, expressions_of, statements
+from tensorexpr.codegen.nest.names import NestNames
 from tensorexpr.codegen.nest.program import Alloc, Block, Buffer, Check, For, If, Kernel, LoopNest, Stmt, Store
 from tensorexpr.codegen.nest.verify import written
+from tensorexpr.codegen.nest.walks import expressions_of, statements
 from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, integer
 from tensorexpr.records import replace
 from tensorexpr.traversal import bottom_up, walk

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, Kernel, Stmt, Store
+from tensorexpr.codegen.nest.walks import statements
 from tensorexpr.ir import Access, Expr
 from tensorexpr.language.core.renaming import Renaming
 from tensorexpr.records import replace
-
-
-def statements(block: Block) -> Iterator[Stmt]:
-    """Every statement of a block, outer before inner, in order."""
-    for s in block:
-        yield s
-        match s:
-            case For() | Alloc():
-                yield from statements(s.body)
-            case If():
-                yield from statements((*s.then, *s.otherwise))
 
 
 def canonical(kernel: Kernel) -> Kernel:
@@ -68,17 +58,3 @@ class NestNames:
         renamed: Expr = self.expr(access)
         assert isinstance(renamed, Access)
         return renamed
-
-
-def expressions_of(s: Stmt) -> tuple[Expr, ...]:
-    """The expressions of a statement itself: bounds, operands, condition, indices and value; not those of statements inside."""
-    match s:
-        case For():
-            return (s.start, s.stop, *(() if s.call is None else s.call.operands))
-        case If():
-            return (s.condition,)
-        case Store():
-            return (*s.indices, s.value)
-        case Check():
-            return (s.index, s.extent)
-    return ()

@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import prod
 
-from tensorexpr.codegen.nest.names import statements
 from tensorexpr.codegen.nest.program import Check, Kernel, LoopNest
 from tensorexpr.codegen.nest.verify import written
+from tensorexpr.codegen.nest.walks import statements
 from tensorexpr.ir import Const, integer
 from tensorexpr.records import replace
 

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from tensorexpr.codegen.cost import Points, count_of, work
 from tensorexpr.codegen.nest import GRID, LANES, THREADS, Alloc, Block, Buffer, For, If, LoopNest, Stmt, Store
 from tensorexpr.codegen.nest.text import print_block
+from tensorexpr.codegen.nest.walks import statements
 from tensorexpr.integers.solving.effort import DomainTooComplex, at_most
 from tensorexpr.ir import Axis, Const, Expr, conjuncts
 from tensorexpr.markup import MOST_ROWS, more, one_line, page, paragraph, table
@@ -54,9 +55,9 @@ class _Counts:
     """What levels cost; None for what is not known, or would take too long to find out."""
 
     def __init__(self, nest: LoopNest) -> None:
-        statements = sum(1 for kernel in nest.kernels for _ in _statements(kernel.body))
+        count = sum(1 for kernel in nest.kernels for _ in statements(kernel.body))
         self._known: dict[Points, int | None] = {}
-        self._open = bool(nest.sizes) or statements > _COUNTED
+        self._open = bool(nest.sizes) or count > _COUNTED
 
     def points(self, axes: tuple[Axis, ...], guards: tuple[Expr, ...]) -> int | None:
         """The iterations of the loops around at which the guards hold."""
@@ -186,16 +187,6 @@ def _total(numbers: Iterable[int | None]) -> int | None:
             return None
         total += number
     return total
-
-
-def _statements(block: Block) -> Iterator[Stmt]:
-    for statement in block:
-        yield statement
-        match statement:
-            case For() | Alloc():
-                yield from _statements(statement.body)
-            case If():
-                yield from _statements((*statement.then, *statement.otherwise))
 
 
 def _code(statement: Stmt) -> str:

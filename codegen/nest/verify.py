@@ -22,6 +22,7 @@ from typing import NoReturn
 from tensorexpr import dtypes
 from tensorexpr.codegen.nest import GRID, LANES, LOOP_KINDS, MEMORIES, Alloc, Block, Buffer, Check, For, If, Kernel, LoopNest, Stmt, Store
 from tensorexpr.codegen.nest.text import print_block
+from tensorexpr.codegen.nest.walks import statements
 from tensorexpr.errors import InternalError
 from tensorexpr.ir import Access, Const, Expr, Index, Param, Reduce, Size
 from tensorexpr.ir.nodes import Node
@@ -177,16 +178,7 @@ class _Checker:
 
 def written(block: Block) -> set[str]:
     """The buffers that statements write."""
-    found: set[str] = set()
-    for s in block:
-        match s:
-            case For() | Alloc():
-                found |= written(s.body)
-            case If():
-                found |= written((*s.then, *s.otherwise))
-            case Store():
-                found.add(s.buffer)
-    return found
+    return {s.buffer for s in statements(block) if isinstance(s, Store)}
 
 
 def touched(kernels: tuple[Kernel, ...]) -> Iterator[str]:

@@ -30,6 +30,7 @@ from tensorexpr import dtypes
 from tensorexpr.codegen.facts.places import Home, Loop, Touch
 from tensorexpr.codegen.facts.scope import Scope, mentioned, negation
 from tensorexpr.codegen.nest import Alloc, Block, For, If, Stmt, Store
+from tensorexpr.codegen.nest.walks import blocks_of, expressions_of
 from tensorexpr.integers import Affine
 from tensorexpr.ir import Access, Apply, Expr, Index, apply, conjuncts
 from tensorexpr.records import replace
@@ -90,7 +91,7 @@ def _decided(value: Expr, holds: Callable[[Expr], bool]) -> Expr:
 def _is_shifted(loop: Loop, touch: Touch) -> bool:
     """Whether a store of a block that may be shifted inwards does not build on what the element was."""
     own = Access(touch.home.buffer.name, touch.indices, touch.home.buffer.dtype)
-    if any(n == own for e in _expressions(touch.statement) for n in walk(e)):
+    if any(n == own for e in expressions_of(touch.statement) for n in walk(e)):
         return False
     inner = {other.statement.index for other in touch.loops[touch.loops.index(loop) :]}
     return any(
@@ -167,7 +168,7 @@ class _Alike:
                 if isinstance(s, Store):
                     stores.setdefault(s.buffer, []).append(s)
                     around[id(s)] = path
-                for inner in _blocks(s):
+                for inner in blocks_of(s):
                     find(inner, [*path, s])
 
         find(self.loop.statement.body, [])
@@ -179,7 +180,7 @@ class _Alike:
                 continue
             needed.add(id(s))
             todo += around.get(id(s), ())
-            for expr in _expressions(s):
+            for expr in expressions_of(s):
                 for node in walk(expr):
                     if isinstance(node, Access):
                         todo += stores.get(node.tensor, ())
@@ -437,26 +438,6 @@ def _written(block: Block) -> set[str]:
     for s in block:
         if isinstance(s, Store):
             found.add(s.buffer)
-        for inner in _blocks(s):
+        for inner in blocks_of(s):
             found |= _written(inner) - ({s.buffer.name} if isinstance(s, Alloc) else set())
     return found
-
-
-def _blocks(s: Stmt) -> tuple[Block, ...]:
-    match s:
-        case For() | Alloc():
-            return (s.body,)
-        case If():
-            return s.then, s.otherwise
-    return ()
-
-
-def _expressions(s: Stmt) -> tuple[Expr, ...]:
-    match s:
-        case For():
-            return s.start, s.stop
-        case If():
-            return (s.condition,)
-        case Store():
-            return (*s.indices, s.value)
-    return ()

@@ -7,8 +7,9 @@ from collections import Counter
 from tensorexpr.codegen.facts.places import Places, Touch
 from tensorexpr.codegen.facts.questions import MOST_STEPS, Answer, Questions, steps_for
 from tensorexpr.codegen.facts.scope import Checked, Scope
-from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest, Stmt, Store
+from tensorexpr.codegen.nest import If, LoopNest, Stmt, Store
 from tensorexpr.codegen.nest.text import print_block
+from tensorexpr.codegen.nest.walks import statements
 from tensorexpr.codegen.nest_proofs.races import close, meet
 from tensorexpr.codegen.nest_proofs.sorts import sorts_of
 from tensorexpr.codegen.nest_proofs.verdict import Finding, Verdict
@@ -33,7 +34,7 @@ class _Proof:
     def __init__(self, nest: LoopNest, effort: int, quick: bool, launched: bool) -> None:
         self.nest, self.quick, self.launched = nest, quick, launched
         self.claims = {b.name: b.within for b in (*nest.parameters, *nest.workspace) if b.within is not None}
-        most = steps_for(sum(_statements(kernel.body) for kernel in nest.kernels)) if quick else MOST_STEPS
+        most = steps_for(sum(1 for kernel in nest.kernels for _ in statements(kernel.body))) if quick else MOST_STEPS
         self.questions = Questions(nest.sizes, self.claims, effort, most)
         self.findings: list[Finding] = []
         self.decided: Counter[str] = Counter()
@@ -151,14 +152,3 @@ class _Proof:
         if found is None:
             found = self._texts[expr] = print_expr(expr)
         return found
-
-
-def _statements(block: Block) -> int:
-    """How many statements there are, those in loops and branches included."""
-    count = len(block)
-    for s in block:
-        if isinstance(s, For | Alloc):
-            count += _statements(s.body)
-        elif isinstance(s, If):
-            count += _statements(s.then) + _statements(s.otherwise)
-    return count

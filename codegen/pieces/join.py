@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from tensorexpr.building.progress import step
 from tensorexpr.codegen.memo import Memo
 from tensorexpr.codegen.nest import Alloc, Buffer, For, LoopNest
-from tensorexpr.codegen.nest.names import NestNames, statements
+from tensorexpr.codegen.nest.names import NestNames
+from tensorexpr.codegen.nest.walks import statements
 from tensorexpr.codegen.nest_proofs import Verdict
 from tensorexpr.codegen.pieces.cut import Piece
 from tensorexpr.codegen.target import Target

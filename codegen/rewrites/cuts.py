@@ -17,8 +17,7 @@ from math import gcd, isfinite, lcm
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, Stmt, Store
-from tensorexpr.codegen.nest.names import expressions_of
-from tensorexpr.codegen.rewrites.expressions import expressions_in
+from tensorexpr.codegen.nest.walks import expressions_in, expressions_of
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.integers import Affine, FloorDiv
 from tensorexpr.ir import Access, Apply, Const, Expr, apply, conjuncts, const

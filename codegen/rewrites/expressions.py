@@ -10,21 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from tensorexpr.codegen.lowering.context import arithmetic
 from tensorexpr.codegen.nest import Alloc, Block, Call, Check, For, If, Stmt, Store
-from tensorexpr.codegen.nest.names import expressions_of
+from tensorexpr.codegen.nest.walks import expressions_in
 from tensorexpr.ir import Access, Expr, Index, conjunction
 from tensorexpr.records import replace
 from tensorexpr.traversal import bottom_up, tensors_read, walk
-
-
-def expressions_in(block: Block) -> Iterator[Expr]:
-    """The expressions of all statements of a block, those inside included, in order."""
-    for s in block:
-        yield from expressions_of(s)
-        match s:
-            case For() | Alloc():
-                yield from expressions_in(s.body)
-            case If():
-                yield from expressions_in((*s.then, *s.otherwise))
 
 
 def map_expressions(block: Block, function: Callable[[Expr], Expr]) -> Block:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tensorexpr.codegen.nest import LANES, Alloc, Block, For, If, Store
-from tensorexpr.codegen.nest.names import expressions_of
+from tensorexpr.codegen.nest.walks import expressions_of
 from tensorexpr.codegen.rewrites.expressions import elements_read, map_accesses, stores_in
 from tensorexpr.integers import Affine
 from tensorexpr.ir import Access, Expr

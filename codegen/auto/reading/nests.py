@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from math import ceil, log2, prod
 
 from tensorexpr.codegen.auto import operations
-from tensorexpr.codegen.auto.kinds import inside_of, instructions_of, stores_of
+from tensorexpr.codegen.auto.kinds import instructions_of, stores_of
 from tensorexpr.codegen.auto.moves import move_of
 from tensorexpr.codegen.auto.points import typical
 from tensorexpr.codegen.auto.reading.places import Accesses, Place, Seen
@@ -41,6 +41,7 @@ from tensorexpr.codegen.llvm.emitter.squares import LEAST_ROWS
 from tensorexpr.codegen.llvm.text.machine import Machine, host
 from tensorexpr.codegen.lowering.stage.joining import side_by_side
 from tensorexpr.codegen.nest import LANES, Alloc, Block, Check, For, If, LoopNest, Store
+from tensorexpr.codegen.nest.walks import statements
 from tensorexpr.codegen.rewrites.lanes_last import lanes_last
 from tensorexpr.dtypes import float32, float64, int8
 from tensorexpr.errors import InternalError
@@ -153,7 +154,7 @@ class _Reader(Accesses):
         if at.lanes is not None and at.lanes in self._changed(s.start, at) | self._changed(s.stop, at):
             mask = Place(path, names, lanes, inside, at.share, Seen())
             self._add(mask, frozenset((number, at.lanes)), operations.ARITHMETIC, 8, 3.0)  # two comparisons, and both
-        if self.threads and kind == PARALLEL and not any(isinstance(x, For) and x.kind in LANES for x in inside_of(s.body)):
+        if self.threads and kind == PARALLEL and not any(isinstance(x, For) and x.kind in LANES for x in statements(s.body)):
             # Iterations are threads: blocks of them run one after the other on each multiprocessor, a warp at a time.
             self.loops[number] = self.loops[number]._replace(extent=float(-(-extent // self.threads)))
             lanes = self._loop(path, s.index, VECTORIZE, min(extent, self.threads))
@@ -518,7 +519,7 @@ class _Reader(Accesses):
 def _names_that_matter(body: Block) -> frozenset[str]:
     """The loops whose indices bounds and conditions of others depend on."""
     found: set[str] = set()
-    for s in inside_of(body):
+    for s in statements(body):
         match s:
             case For():
                 found.update((*free_names(s.start), *free_names(s.stop)))

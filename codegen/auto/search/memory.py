@@ -19,7 +19,7 @@ from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.lowering.context.arithmetic import constant
 from tensorexpr.codegen.lowering.stage.joining import side_by_side
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, Kernel, LoopNest, Stmt, Store
-from tensorexpr.codegen.nest.names import expressions_of
+from tensorexpr.codegen.nest.walks import expressions_of
 from tensorexpr.codegen.rewrites.expressions import buffers_written, elements_read
 from tensorexpr.codegen.schedule import Planned
 from tensorexpr.codegen.schedule.analysis.work import UNKNOWN_EXTENT, length

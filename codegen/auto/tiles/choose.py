@@ -31,7 +31,7 @@ from tensorexpr.codegen.auto.tiles.sketch import Level, Packed, Tile, sketch
 from tensorexpr.codegen.auto.tiles.survey import DATA, SHORT_SUM, SUM, WINDOW, Survey
 from tensorexpr.codegen.lowering.context.arithmetic import constant
 from tensorexpr.codegen.nest import Store
-from tensorexpr.codegen.nest.names import statements
+from tensorexpr.codegen.nest.walks import statements
 from tensorexpr.ir import Access, Index
 from tensorexpr.records import record, replace
 from tensorexpr.traversal import free_names

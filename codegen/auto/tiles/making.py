@@ -13,8 +13,8 @@ from tensorexpr.codegen.auto.tiles.survey import DATA, SUM, WINDOW, Survey
 from tensorexpr.codegen.llvm.text.machine import host
 from tensorexpr.codegen.lowering.context.arithmetic import constant, sub
 from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest
+from tensorexpr.codegen.nest.walks import expressions_in
 from tensorexpr.codegen.rewrites.cuts import statements_of
-from tensorexpr.codegen.rewrites.expressions import expressions_in
 from tensorexpr.codegen.rewrites.names import fresh
 from tensorexpr.codegen.rewrites.paths import around, walk_block, walk_kernel, walk_nest
 from tensorexpr.errors import ScheduleError

@@ -16,7 +16,7 @@ from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.dependence import Dependences, dependences
 from tensorexpr.codegen.lowering.context.arithmetic import constant, sub
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, LoopNest, Stmt, Store
-from tensorexpr.codegen.nest.names import expressions_of
+from tensorexpr.codegen.nest.walks import expressions_of
 from tensorexpr.codegen.rewrites.paths import walk_block
 from tensorexpr.dtypes import float32
 from tensorexpr.interpret import extent_value

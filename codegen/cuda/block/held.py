@@ -21,6 +21,7 @@ from itertools import count
 from math import prod
 
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, Stmt, Store
+from tensorexpr.codegen.nest.verify import written
 from tensorexpr.dtypes import DType
 from tensorexpr.ir import Access, Apply, Const, Expr, Index, const, integer
 from tensorexpr.records import record, replace
@@ -43,7 +44,7 @@ class Row:
 
 def with_rows(block: Block, buffers: Mapping[str, Buffer], taken: set[str]) -> Block:
     """The statements of a block of threads with rows held."""
-    return _with_rows(block, buffers, taken, {t.buffer for s in block for t in _stores(s)})
+    return _with_rows(block, buffers, taken, written(block))
 
 
 def _with_rows(block: Block, buffers: Mapping[str, Buffer], taken: set[str], written: set[str]) -> Block:
@@ -138,18 +139,6 @@ def _reads(e: Expr, certain: bool) -> Iterator[tuple[Access, bool]]:
         yield e, certain
     for place, child in enumerate(children(e)):
         yield from _reads(child, certain and not (isinstance(e, Apply) and e.op.name == "where" and place))
-
-
-def _stores(s: Stmt) -> Iterator[Store]:
-    match s:
-        case Store():
-            yield s
-        case For() | Alloc():
-            for below in s.body:
-                yield from _stores(below)
-        case If():
-            for below in (*s.then, *s.otherwise):
-                yield from _stores(below)
 
 
 def _row(access: Access, chain: tuple[For, ...]) -> Row | None:

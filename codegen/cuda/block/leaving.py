@@ -24,6 +24,7 @@ from collections.abc import Iterable, Iterator
 from tensorexpr.codegen.cuda.block.lanes import is_lanes
 from tensorexpr.codegen.cuda.block.shuffles import Shuffle
 from tensorexpr.codegen.nest import THREADS, Alloc, Block, Check, For, If, Stmt, Store
+from tensorexpr.codegen.nest.walks import statements
 from tensorexpr.ir import Access, Apply, Cast, Expr, conjuncts
 from tensorexpr.traversal import negate, tensors_read
 
@@ -33,7 +34,7 @@ _Passed = tuple[frozenset[Expr], Expr]
 
 def has_check(block: Block) -> bool:
     """Whether a check stands somewhere in statements."""
-    return any(isinstance(s, Check) for s in _inside(block))
+    return any(isinstance(s, Check) for s in statements(block))
 
 
 def leave_together(body: Block, warps: bool) -> bool:
@@ -41,7 +42,7 @@ def leave_together(body: Block, warps: bool) -> bool:
     loops = [s for s in _lane_loops(body, warps) if has_check(s.body)]
     if not loops:
         return False
-    within = [s for loop in loops for s in _inside(loop.body)]
+    within = [s for loop in loops for s in statements(loop.body)]
     asked = frozenset(name for s in within if isinstance(s, Check) for name in _made_of(s.index))
     return _Places(_unsettled(body, {s.buffer for s in within if isinstance(s, Store)}), asked).block(body, frozenset(), [])
 
@@ -62,7 +63,7 @@ class _Places:
         match s:
             case For():
                 decided = self.hangs(s.start, s.stop) or self.goes(s.start, under, passed) or self.goes(s.stop, under, passed)
-                written = {inner.buffer for inner in _inside(s.body) if isinstance(inner, Store)}
+                written = {inner.buffer for inner in statements(s.body) if isinstance(inner, Store)}
                 kept = [p for p in passed if written.isdisjoint(_read((p[1], *p[0])))]
                 return decided or self.block(s.body, under, kept)
             case If():
@@ -166,14 +167,3 @@ def _lane_loops(block: Block, warps: bool) -> Iterator[For]:
                 yield from _lane_loops(s.body, warps)
             case If():
                 yield from _lane_loops((*s.then, *s.otherwise), warps)
-
-
-def _inside(block: Block) -> Iterator[Stmt]:
-    """Statements and those inside them."""
-    for s in block:
-        yield s
-        match s:
-            case For() | Alloc():
-                yield from _inside(s.body)
-            case If():
-                yield from _inside((*s.then, *s.otherwise))

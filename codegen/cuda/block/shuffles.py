@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, Stmt, Store
+from tensorexpr.codegen.nest.walks import expressions_of, statements
 from tensorexpr.ir import Access, Expr, Index, Size, apply, const, integer
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import bottom_up, fresh_name, walk
@@ -166,7 +167,7 @@ def _step(s: Stmt) -> tuple[tuple[str, ...], tuple[Expr, ...]] | None:
     """The buffers B, and where, of `B[at, i] = f(B[at, i], B[at, i + n])` for i < n; None for any other statement."""
     if not isinstance(s, For) or s.kind != "vectorize" or s.start != ZERO:
         return None
-    local = {inner.buffer.name for inner in _flat(s.body) if isinstance(inner, Alloc)}
+    local = {inner.buffer.name for inner in statements(s.body) if isinstance(inner, Alloc)}
     written: dict[str, None] = {}
     read: set[str] = set()
     further: set[str] = set()
@@ -184,7 +185,8 @@ def _step(s: Stmt) -> tuple[tuple[str, ...], tuple[Expr, ...]] | None:
             read.add(name)
             further |= {name} if offset else set()
     # What only starts lanes looks alike but for this.
-    if len(places) != 1 or not read <= set(written) or not further or any(isinstance(inner, For | If | Check) for inner in _flat(s.body)):
+    nested = any(isinstance(inner, For | If | Check) for inner in statements(s.body))
+    if len(places) != 1 or not read <= set(written) or not further or nested:
         return None
     return tuple(written), places.pop()
 
@@ -238,47 +240,22 @@ def _moved(step: For, near: Mapping[str, Access], far: Mapping[str, Access]) -> 
     return tuple(map(statement, step.body))
 
 
-def _flat(block: Block) -> Iterator[Stmt]:
-    """All statements, those inside others included."""
-    for s in block:
-        yield s
-        match s:
-            case For() | Alloc():
-                yield from _flat(s.body)
-            case If():
-                yield from _flat((*s.then, *s.otherwise))
-
-
 def names_in(block: Block) -> set[str]:
     """The names of all buffers, indices and sizes that statements have."""
-    found = {s.index for s in _flat(block) if isinstance(s, For)} | {s.buffer.name for s in _flat(block) if isinstance(s, Alloc)}
-    for s in _flat(block):
+    found = {s.index for s in statements(block) if isinstance(s, For)} | {s.buffer.name for s in statements(block) if isinstance(s, Alloc)}
+    for s in statements(block):
         found |= {s.buffer} if isinstance(s, Store) else set()
-        nodes = (n for e in _expressions(s) for n in walk(e))
+        nodes = (n for e in expressions_of(s) for n in walk(e))
         found |= {n.tensor if isinstance(n, Access) else n.name for n in nodes if isinstance(n, Access | Index | Size)}
     return found
 
 
-def _expressions(s: Stmt) -> tuple[Expr, ...]:
-    """The expressions of a statement itself."""
-    match s:
-        case For():
-            return s.start, s.stop
-        case If():
-            return (s.condition,)
-        case Store():
-            return *s.indices, s.value
-        case Check():
-            return s.index, s.extent
-    return ()
-
-
 def _touched(block: Block) -> Iterator[tuple[str, tuple[Expr, ...], bool]]:
     """Every access: buffer, indices, whether a write."""
-    for s in _flat(block):
+    for s in statements(block):
         if isinstance(s, Store):
             yield s.buffer, s.indices, True
-        for e in _expressions(s):
+        for e in expressions_of(s):
             for n in walk(e):
                 if isinstance(n, Access):
                     yield n.tensor, n.indices, False

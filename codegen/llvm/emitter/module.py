@@ -18,7 +18,7 @@ import re
 
 from tensorexpr.bounds.wrapping import MOST_SIZE
 from tensorexpr.codegen.llvm.emitter.memory import Binding
-from tensorexpr.codegen.llvm.emitter.statements import Statements, expressions, statements
+from tensorexpr.codegen.llvm.emitter.statements import Statements
 from tensorexpr.codegen.llvm.runtime.pool_trials import SITE
 from tensorexpr.codegen.llvm.runtime.together_text import ROW, TOGETHER, WEIGHT
 from tensorexpr.codegen.llvm.text.abi import ALIGNMENT, Workspace, constant_shape
@@ -26,6 +26,7 @@ from tensorexpr.codegen.llvm.text.builder import LONGEST_WORD, SCALAR_LOOP, Buil
 from tensorexpr.codegen.llvm.text.machine import Machine
 from tensorexpr.codegen.llvm.text.values import Value, literal
 from tensorexpr.codegen.nest import Buffer, Check, For, Kernel, LoopNest, buffers_of
+from tensorexpr.codegen.nest.walks import expressions_in, statements
 from tensorexpr.dtypes import DType, int64
 from tensorexpr.ir import Expr, Index
 from tensorexpr.records import record
@@ -318,7 +319,7 @@ class ModuleEmitter:
         calls = dict(self.module.calls)
         names = tuple(n for n in buffers_of(loop.body) if n in outer)
         locals_ = [n for n in buffers_of(loop.body) if n not in outer]
-        used = {node.name for e in expressions(loop.body) for node in walk(e) if isinstance(node, Index)}
+        used = {node.name for e in expressions_in(loop.body) for node in walk(e) if isinstance(node, Index)}
         indices = [name for name in emitter.indices if name in used]
 
         extra = [f"i64 %index{k}" for k in range(len(indices))] + [f"ptr %local{k}" for k in range(len(locals_))]

@@ -27,6 +27,7 @@ from tensorexpr.codegen.llvm.text.machine import Machine
 from tensorexpr.codegen.llvm.text.values import Value, literal
 from tensorexpr.codegen.lowering.stage.joining import side_by_side
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, Stmt, Store
+from tensorexpr.codegen.nest.walks import expressions_in, statements
 from tensorexpr.codegen.rewrites.lanes_last import lanes_last
 from tensorexpr.dtypes import float32
 from tensorexpr.errors import InternalError
@@ -279,7 +280,7 @@ class Statements(Expressions):
     def _holds_local(self, body: Block) -> bool:
         """Whether statements read or write local buffers, which are registers where loops are copied out."""
         inside = list(statements(body))
-        names = {s.buffer for s in inside if isinstance(s, Store)}.union(*map(tensors_read, expressions(body)))
+        names = {s.buffer for s in inside if isinstance(s, Store)}.union(*map(tensors_read, expressions_in(body)))
         return any(isinstance(s, Alloc) for s in inside) or any(self.buffers[name].memory == "local" for name in names)
 
     def _is_decided(self, s: For, start: Value, extent: int) -> bool:
@@ -459,32 +460,3 @@ def _depth(body: Block) -> int:
             case If():
                 deepest = max(deepest, _depth(s.then), _depth(s.otherwise))
     return deepest
-
-
-def statements(body: Block) -> Iterator[Stmt]:
-    """Every statement of a block, outer before inner, in order."""
-    for s in body:
-        yield s
-        match s:
-            case For() | Alloc():
-                yield from statements(s.body)
-            case If():
-                yield from statements(s.then)
-                yield from statements(s.otherwise)
-
-
-def expressions(body: Block) -> Iterator[Expr]:
-    """Every expression of a block, in order."""
-    for s in statements(body):
-        match s:
-            case For():
-                yield s.start
-                yield s.stop
-            case If():
-                yield s.condition
-            case Store():
-                yield from s.indices
-                yield s.value
-            case Check():
-                yield s.index
-                yield s.extent

@@ -6,11 +6,11 @@ scalar loops get LLVM's vectorizers and its unroller, at two to three times the 
 
 from __future__ import annotations
 
-from tensorexpr.codegen.llvm.emitter.statements import statements
 from tensorexpr.codegen.llvm.process.jit import NativeModule, ObjectCode, object_code
 from tensorexpr.codegen.llvm.process.pool import pool
 from tensorexpr.codegen.llvm.text.machine import Machine, host
 from tensorexpr.codegen.nest import For, Kernel, LoopNest
+from tensorexpr.codegen.nest.walks import statements
 
 
 def passes_for(nest: LoopNest) -> str:

@@ -18,7 +18,6 @@ from itertools import chain, starmap
 from weakref import WeakKeyDictionary
 
 from tensorexpr.codegen.llvm.emitter.module import MOST_CALLS, Array, KernelCall, ModuleEmitter, entry_name, has_checks
-from tensorexpr.codegen.llvm.emitter.statements import statements
 from tensorexpr.codegen.llvm.process.background import Job, image_of, submit, withdraw
 from tensorexpr.codegen.llvm.process.jit import ObjectCode
 from tensorexpr.codegen.llvm.process.load import kernel_passes
@@ -29,6 +28,7 @@ from tensorexpr.codegen.llvm.text.machine import Machine
 from tensorexpr.codegen.memo import Memo
 from tensorexpr.codegen.nest import Buffer, Kernel, LoopNest, Store
 from tensorexpr.codegen.nest.names import canonical
+from tensorexpr.codegen.nest.walks import statements
 from tensorexpr.records import replace
 
 MOST_TOGETHER = 8

@@ -18,7 +18,8 @@ from math import prod
 
 from tensorexpr.codegen.lowering.context.arithmetic import ONE, ZERO, add, floordiv, mul, sub
 from tensorexpr.codegen.lowering.context.tasks import Names
-from tensorexpr.codegen.nest import Alloc, Buffer, Check, For, If, Stmt, Store
+from tensorexpr.codegen.nest import Buffer, For, If, Stmt
+from tensorexpr.codegen.nest.walks import expressions_in, statements
 from tensorexpr.codegen.schedule.analysis.state import Stage, State
 from tensorexpr.ir import Const, Expr, Index, const
 from tensorexpr.records import replace
@@ -70,10 +71,10 @@ class Slots:
         return For(self.index.name, ZERO, ONE, (s,))
 
     def _has_parallel(self, s: Stmt) -> bool:
-        return any(isinstance(x, For) and x.kind == "parallel" for x in _statements(s))
+        return any(isinstance(x, For) and x.kind == "parallel" for x in statements((s,)))
 
     def _uses(self, s: Stmt) -> bool:
-        return any(node == self.index for x in _statements(s) for e in _expressions(x) for node in walk(e))
+        return any(node == self.index for e in expressions_in((s,)) for node in walk(e))
 
 
 def _kept(state: State) -> int:
@@ -94,30 +95,3 @@ def _is_even(state: State, root: str) -> bool:
 def _limits(stage: Stage) -> list[Expr]:
     """Bounds and conditions of the sums of a stage."""
     return [e for g in stage.parts.groups for e in (*(e for a in g.axes for e in (a.start, a.stop)), *g.where, *g.guard)]
-
-
-def _statements(s: Stmt) -> list[Stmt]:
-    """A statement and all those in it."""
-    found, todo = [], [s]
-    while todo:
-        one = todo.pop()
-        found.append(one)
-        match one:
-            case For() | Alloc():
-                todo.extend(one.body)
-            case If():
-                todo.extend((*one.then, *one.otherwise))
-    return found
-
-
-def _expressions(s: Stmt) -> tuple[Expr, ...]:
-    match s:
-        case For():
-            return s.start, s.stop
-        case If():
-            return (s.condition,)
-        case Store():
-            return (*s.indices, s.value)
-        case Check():
-            return s.index, s.extent
-    return ()

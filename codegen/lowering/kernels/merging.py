@@ -18,6 +18,7 @@ from typing import Any
 from tensorexpr.codegen.lowering.kernels.tiles import resolved
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, Kernel, Stmt, Store
 from tensorexpr.codegen.nest.verify import touched, written
+from tensorexpr.codegen.nest.walks import expressions_in, statements
 from tensorexpr.ir import Access, Apply, Expr, Index
 from tensorexpr.records import replace
 from tensorexpr.traversal import children, fresh_name, tensors_read, walk
@@ -58,14 +59,14 @@ def merged(kernels: Sequence[Kernel], definitions: Sequence[range]) -> list[Kern
 def _values(block: Block, numbers: dict[Hashable, int]) -> frozenset[int]:
     """The costly values that are summed up, by numbers: equal ones, with the places and bounds of loops for indices and what is computed on
     the way for local buffers, are computed at the same iterations of loops that are alike. None where something is checked."""
-    statements = list(inside(block))
-    local = dict.fromkeys(s.buffer.name for s in statements if isinstance(s, Alloc))
+    found = list(statements(block))
+    local = dict.fromkeys(s.buffer.name for s in found if isinstance(s, Alloc))
     stores: dict[str, list[tuple[Expr, Mapping[str, Hashable]]]] = {name: [] for name in local}
     for s, loops in _stores(block, {}):
         if s.buffer in local:
             stores[s.buffer].append((s.value, loops))
     sums = [(value, loops) for name in local for value, loops in stores[name] if name in tensors_read(value)]
-    if not sums or any(isinstance(s, Check) for s in statements):
+    if not sums or any(isinstance(s, Check) for s in found):
         return frozenset()
     known: dict[object, tuple[int, int]] = {}
     costly: dict[int, None] = {}
@@ -259,40 +260,18 @@ def _alike(a: Stmt, b: Stmt) -> bool:
 
 def _loops(s: Stmt) -> int:
     """How many loops there are in a statement, itself included."""
-    return sum(isinstance(x, For) for x in inside((s,)))
-
-
-def inside(block: Block) -> Iterator[Stmt]:
-    """Every statement of a block."""
-    for s in block:
-        yield s
-        match s:
-            case For() | Alloc():
-                yield from inside(s.body)
-            case If():
-                yield from inside((*s.then, *s.otherwise))
+    return sum(isinstance(x, For) for x in statements((s,)))
 
 
 def accesses(block: Block) -> Iterator[Access]:
     """Every read in a block."""
-    for s in inside(block):
-        exprs: tuple[Expr, ...] = ()
-        match s:
-            case For():
-                exprs = (s.start, s.stop)
-            case If():
-                exprs = (s.condition,)
-            case Store():
-                exprs = (*s.indices, s.value)
-            case Check():
-                exprs = (s.index, s.extent)
-        yield from (n for e in exprs for n in walk(e) if isinstance(n, Access))
+    return (n for e in expressions_in(block) for n in walk(e) if isinstance(n, Access))
 
 
 def _loop(a: For, b: For, needed: frozenset[str]) -> For | None:
     """One loop for two of the same bounds, with the name of the first, or a new one where the second has that inside."""
     if a.index != b.index:
-        bound = {s.index for s in inside((*a.body, *b.body)) if isinstance(s, For)}
+        bound = {s.index for s in statements((*a.body, *b.body)) if isinstance(s, For)}
         a, b = (_renamed(s, fresh_name(a.index, set(bound))) for s in (a, b))
     body = _blocks(a.body, b.body, needed)
     return None if body is None else replace(a, body=body)

@@ -15,8 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from tensorexpr.codegen.lowering.context.arithmetic import constant
-from tensorexpr.codegen.lowering.kernels.merging import accesses, inside
+from tensorexpr.codegen.lowering.kernels.merging import accesses
 from tensorexpr.codegen.nest import LANES, Alloc, Block, Buffer, Check, For, If, Stmt, Store
+from tensorexpr.codegen.nest.walks import statements
 from tensorexpr.ir import Access, Const, Expr, Index
 from tensorexpr.records import replace
 from tensorexpr.traversal import bottom_up, free_names, walk
@@ -95,7 +96,7 @@ def _goes_through(index: Expr, extent: Expr, loops: dict[str, For]) -> bool:
 
 
 def _bound(loop: For) -> set[str]:
-    return {s.index for s in inside((loop,)) if isinstance(s, For)}
+    return {s.index for s in statements((loop,)) if isinstance(s, For)}
 
 
 def _nested(loops: list[For], body: Stmt) -> Stmt:

@@ -20,8 +20,8 @@ from collections.abc import Callable, Sequence
 from tensorexpr.codegen.lowering.context.arithmetic import ONE, ZERO
 from tensorexpr.codegen.lowering.kernels.merging import accesses, in_one
 from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, Kernel, Stmt, Store
-from tensorexpr.codegen.nest.names import statements
 from tensorexpr.codegen.nest.verify import touched, written
+from tensorexpr.codegen.nest.walks import statements
 from tensorexpr.records import record
 
 NAMED = 4

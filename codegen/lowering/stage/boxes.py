@@ -16,7 +16,8 @@ from types import MappingProxyType
 
 from tensorexpr.codegen.lowering.context.arithmetic import constant
 from tensorexpr.codegen.lowering.stage.panels import Panel
-from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, Stmt, Store
+from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, Store
+from tensorexpr.codegen.nest.walks import statements
 from tensorexpr.dtypes import DType
 from tensorexpr.integers import Affine
 from tensorexpr.integers.forms.affine import Atom
@@ -103,7 +104,7 @@ def sums_of(block: Block, around: Mapping[str, int] = MappingProxyType({})) -> i
 def box_of(body: Block, source: Source, largest: int) -> Box | None:
     """What of a tensor is read in statements; None where that is no box of constant size, or a large one, or they also write it."""
     reads = list(reads_of(body, source.buffer, {}, True))
-    if not reads or any(isinstance(s, Store) and s.buffer == source.buffer for s in _statements(body)):
+    if not reads or any(isinstance(s, Store) and s.buffer == source.buffer for s in statements(body)):
         return None
     outer: list[Affine] = []
     lows: list[int] = []
@@ -160,16 +161,6 @@ def _connected(terms: list[tuple[Atom, int]]) -> list[Affine]:
             term = term + g
         found.append(term)
     return found
-
-
-def _statements(block: Block) -> Iterator[Stmt]:
-    for s in block:
-        yield s
-        match s:
-            case For() | Alloc():
-                yield from _statements(s.body)
-            case If():
-                yield from _statements((*s.then, *s.otherwise))
 
 
 def reads_of(block: Block, name: str, loops: dict[str, tuple[int, int] | None], certain: bool) -> Iterator[Read]:

@@ -28,7 +28,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from tensorexpr.codegen.dependence import Dependences, dependences
 from tensorexpr.codegen.lowering.context.arithmetic import ZERO, add, constant, maximum, minimum, sub
 from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, LoopNest, Stmt, Store
-from tensorexpr.codegen.nest.names import expressions_of
+from tensorexpr.codegen.nest.walks import expressions_of
 from tensorexpr.codegen.rewrites.expressions import elements_read, stores_in, substituted
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.names import fresh

@@ -19,7 +19,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 
 from tensorexpr.codegen.lowering.context.arithmetic import ZERO, constant, sub
-from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, LoopNest, Stmt, Store
+from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, LoopNest, Store
+from tensorexpr.codegen.nest.walks import expressions_of
 from tensorexpr.codegen.rewrites.expressions import buffers_written, map_expressions
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.names import fresh
@@ -107,20 +108,9 @@ def _hoisted(nest: LoopNest, path: Path, term: Expr, name: str) -> Block:
 def places_of(block: Block, term: Expr, loops: tuple[For, ...] = ()) -> Iterator[tuple[For, ...]]:
     """The loops around each statement of a block that has a term."""
     for s in block:
-        if any(_has(e, term) for e in _expressions(s)):
+        if any(_has(e, term) for e in expressions_of(s)):
             yield loops
         yield from places_of(inside(s), term, (*loops, s) if isinstance(s, For) else loops)
-
-
-def _expressions(s: Stmt) -> tuple[Expr, ...]:
-    match s:
-        case For():
-            return s.start, s.stop
-        case If():
-            return (s.condition,)
-        case Store():
-            return (*s.indices, s.value)
-    return ()
 
 
 def _has(expr: Expr, term: Expr) -> bool:

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from tensorexpr.codegen.dependence import dependences
 from tensorexpr.codegen.lowering.context.arithmetic import constant, sub
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, LoopNest, Stmt, Store
-from tensorexpr.codegen.nest.names import expressions_of
+from tensorexpr.codegen.nest.walks import expressions_of
 from tensorexpr.codegen.rewrites.data.hoist import axes_of, length_of, places_of
 from tensorexpr.codegen.rewrites.expressions import map_expressions, stores_in, substituted_in
 from tensorexpr.codegen.rewrites.facts import Facts

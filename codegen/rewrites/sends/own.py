@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from tensorexpr.codegen.lowering.context.arithmetic import ZERO, add, floordiv, minimum, mul
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, LoopNest, Stmt, Store
-from tensorexpr.codegen.rewrites.expressions import expressions_in, stores_in
+from tensorexpr.codegen.nest.walks import expressions_in
+from tensorexpr.codegen.rewrites.expressions import stores_in
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.names import chosen
 from tensorexpr.codegen.rewrites.paths import Path, loop_at, loop_paths, rewrite_loops, statement, walk_block, walk_nest

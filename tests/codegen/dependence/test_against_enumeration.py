@@ -10,10 +10,11 @@ import pytest
 import tensorexpr as te
 from tensorexpr.bounds.enumeration import NotEnumerable, evaluate_on
 from tensorexpr.codegen.dependence import dependences
-from tensorexpr.codegen.dependence.nests import blocks_of, common
+from tensorexpr.codegen.dependence.nests import common
 from tensorexpr.codegen.dependence.pairs import SAME, Tie
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import For
+from tensorexpr.codegen.nest.walks import blocks_of
 from tensorexpr.codegen.plain import plain_nest
 from tensorexpr.codegen.schedule import schedule
 from tensorexpr.simplify import simplify

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest, Store
-from tensorexpr.codegen.nest.names import expressions_of
+from tensorexpr.codegen.nest.walks import expressions_of
 from tensorexpr.codegen.rewrites.data.contract import contract
 from tensorexpr.codegen.rewrites.data.fuse_at import fuse_at
 from tensorexpr.codegen.rewrites.data.hoist import hoist

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.nest.text import print_nest
+from tensorexpr.codegen.nest.walks import expressions_in
 from tensorexpr.codegen.nest_proofs import prove
 from tensorexpr.codegen.rewrites.data.fuse_at import fuse_at
 from tensorexpr.codegen.rewrites.data.hoist import hoist
@@ -11,7 +12,6 @@ from tensorexpr.codegen.rewrites.data.merge import merge
 from tensorexpr.codegen.rewrites.data.narrow import narrow
 from tensorexpr.codegen.rewrites.data.rfactor import rfactor
 from tensorexpr.codegen.rewrites.data.stage import stage
-from tensorexpr.codegen.rewrites.expressions import expressions_in
 from tensorexpr.codegen.rewrites.loops import parallel, partition, reorder, simplify, split, unroll, vectorize
 from tensorexpr.ir import Apply
 from tensorexpr.traversal import walk
