@@ -157,7 +157,7 @@ def host_target() -> Target:
         "cpu",
         bits,
         registers,
-        _cores(),
+        available_cores(),
         sizes.get(1, default.l1_bytes),
         sizes.get(2, default.l2_bytes),
         sizes.get(3, default.l3_bytes),
@@ -177,7 +177,8 @@ def _multiplies(bits: int, path: Path = Path("/proc/cpuinfo")) -> int:
     return 1 if bits == 512 and facts.get("vendor_id") == "AuthenticAMD" and facts.get("cpu family") == "25" else 2
 
 
-def _cores() -> int:
+def available_cores() -> int:
+    """The cores that this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 

@@ -163,6 +163,30 @@ def bottom_up(expr: Expr, function: Callable[[Expr], Expr]) -> Expr:
     return _BottomUp(function)(expr)
 
 
+def replaced(expr: Expr, values: Mapping[Expr, Expr]) -> Expr:
+    """The expression with what `values` has in place of each node that is a key of it, inner ones first."""
+    return bottom_up(expr, lambda node: values.get(node, node))
+
+
+def put_term(expr: Expr, term: Expr, by: Expr) -> Expr:
+    """The expression with `by` in place of every `term`, in which nothing more is looked for."""
+    return by if expr == term else map_children(expr, lambda child: put_term(child, term, by))
+
+
+def has_points(axis: Axis) -> bool:
+    """Whether an axis is known to have at least one point."""
+    return isinstance(axis.start, Const) and isinstance(axis.stop, Const) and axis.start.value < axis.stop.value
+
+
+def signed_terms(expr: Expr, sign: int = 1) -> Iterator[tuple[int, Expr]]:
+    """The terms of a sum of sums and differences, each with its sign, 1 or -1."""
+    if isinstance(expr, Apply) and expr.op.name in ("add", "sub"):
+        yield from signed_terms(expr.args[0], sign)
+        yield from signed_terms(expr.args[1], sign if expr.op.name == "add" else -sign)
+    else:
+        yield sign, expr
+
+
 def free_names(expr: Expr) -> tuple[str, ...]:
     """Names of the indices that occur in `expr` and are not bound by a reduction in it, in order of first occurrence; remembered by each
     node, so that what is asked of an expression is known of its parts."""

@@ -8,7 +8,7 @@ limits, or a condition is affine only once the sizes are numbers (`i * n + j < 9
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,7 @@ from tensorexpr.ir import (
 )
 from tensorexpr.records import cached_property, record
 from tensorexpr.regions import Opaque, affine_of, bound_constraints, constraints_of, domain_of
+from tensorexpr.regions.domains import bounds_and_guards
 from tensorexpr.traversal import bottom_up, free_names, map_axes, size_names, tensors_read, walk
 
 Space = tuple[tuple[Axis, ...], tuple[Expr, ...]]
@@ -67,7 +68,7 @@ class Count:
     @property
     def sizes(self) -> tuple[str, ...]:
         """The names of the sizes."""
-        return tuple(dict.fromkeys(name for axes, guards in self.spaces for e in _expressions(axes, guards) for name in size_names(e)))
+        return tuple(dict.fromkeys(name for axes, guards in self.spaces for e in bounds_and_guards(axes, guards) for name in size_names(e)))
 
     def __call__(self, **sizes: int) -> int:
         missing = [name for name in self.sizes if name not in sizes]
@@ -144,7 +145,7 @@ class DataCount:
         for axes, guards in self.spaces:
             known = [guard for guard in guards if not _reads(guard)]
             number = Reduce(Combiner("sum"), (const(1),), axes, conjunction(known) if known else None)
-            exprs = [*_expressions(axes, known), *(extent for item in inputs for extent in item.type.shape)]
+            exprs = [*bounds_and_guards(axes, known), *(extent for item in inputs for extent in item.type.shape)]
             named = tuple(dict.fromkeys(name for e in exprs for name in size_names(e)))
             program = Program(inputs, (), (Define("count", (), number),), ("count",), named)
             total += int(evaluate_program(program, arrays, {name: sizes[name] for name in named if name in sizes})["count"])
@@ -284,10 +285,3 @@ def _is_positive(extent: Expr) -> bool:
 
 def _reads(expr: Expr) -> bool:
     return bool(tensors_read(expr))
-
-
-def _expressions(axes: Sequence[Axis], guards: Sequence[Expr]) -> Iterator[Expr]:
-    for axis in axes:
-        yield axis.start
-        yield axis.stop
-    yield from guards

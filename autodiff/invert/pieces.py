@@ -15,7 +15,7 @@ from tensorexpr.autodiff.invert.conditions import condition_of
 from tensorexpr.autodiff.invert.turns import turns
 from tensorexpr.ir import Access, Apply, Axis, Cast, Expr, apply, conjuncts, const
 from tensorexpr.regions import Opaque, affine_of, cases_where, constraints_of, domain_of, expression_of, with_constraints
-from tensorexpr.traversal import bottom_up, negate, size_names, walk
+from tensorexpr.traversal import negate, replaced, size_names, walk
 
 MOST_PIECES = 64
 
@@ -58,7 +58,7 @@ def _cases(indices: tuple[Expr, ...], guards: tuple[Expr, ...]) -> list[Piece] |
         found = []
         for condition, value in _values(node):
             chosen = {node: value}
-            found.append((tuple(_replaced(i, chosen) for i in indices), (condition, *(_replaced(g, chosen) for g in guards))))
+            found.append((tuple(replaced(i, chosen) for i in indices), (condition, *(replaced(g, chosen) for g in guards))))
         return found
     return None
 
@@ -71,8 +71,8 @@ def _turned(piece: Piece, axes: Sequence[Axis], target: Sequence[Axis]) -> list[
         return None
     cases = []
     for conditions, chosen in found:
-        moved = tuple(_replaced(index, chosen) for index in indices)
-        cases.append((moved, (*conditions, *(_replaced(guard, chosen) for guard in guards))))
+        moved = tuple(replaced(index, chosen) for index in indices)
+        cases.append((moved, (*conditions, *(replaced(guard, chosen) for guard in guards))))
     return cases
 
 
@@ -102,10 +102,6 @@ def narrowed(axes: Sequence[Axis], guards: Sequence[Expr]) -> tuple[Expr, ...] |
             domain = with_constraints(domain, left[0])
             found += [condition_of(one, lambda form: expression_of(form, sizes)) for one in left[0]]
     return tuple(dict.fromkeys(found))
-
-
-def _replaced(expr: Expr, values: dict[Expr, Expr]) -> Expr:
-    return bottom_up(expr, lambda node: values.get(node, node))
 
 
 def _choices(exprs: Iterable[Expr]) -> list[Expr]:

@@ -13,13 +13,14 @@ What is left is a form of the loop's own index and those around: two points alon
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import gcd, isfinite, lcm
+from math import isfinite
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, Stmt, Store
 from tensorexpr.codegen.nest.walks import expressions_in, expressions_of
 from tensorexpr.codegen.rewrites.facts import Facts
-from tensorexpr.integers import Affine, FloorDiv
+from tensorexpr.integers import Affine
+from tensorexpr.integers.forms.affine import period_of
 from tensorexpr.ir import Access, Apply, Const, Expr, apply, conjuncts, const
 from tensorexpr.records import record
 from tensorexpr.regions import affine_of
@@ -238,21 +239,5 @@ def moduli_of(s: For) -> tuple[int, ...]:
     for expr in expressions_in(s.body):
         for node in walk(expr):
             form = affine_of(node) if isinstance(node, Apply) and node.op.name in ("floordiv", "mod") else None
-            found.update(_period(atom, s.index) for atom in ([] if form is None else form.atoms()))
+            found.update(period_of(atom, s.index) for atom in ([] if form is None else form.atoms()))
     return tuple(sorted(found - {1}))
-
-
-def _period(atom: str | FloorDiv, index: str) -> int:
-    """Along every so many values of an index an atom grows evenly."""
-    if isinstance(atom, str) or index not in atom.numerator.names():
-        return 1
-    inner = lcm(*(_period(part, index) for part in atom.numerator.atoms()))
-    growth = sum(factor * _growth(part, index, inner) for part, factor in atom.numerator.terms)
-    return inner * (atom.denominator // gcd(atom.denominator, growth))
-
-
-def _growth(atom: str | FloorDiv, index: str, step: int) -> int:
-    """How much an atom grows with an index that grows by a step along which it grows evenly."""
-    if isinstance(atom, str):
-        return step if atom == index else 0
-    return sum(factor * _growth(part, index, step) for part, factor in atom.numerator.terms) // atom.denominator

@@ -19,11 +19,12 @@ from typing import Any
 
 from tensorexpr.errors import DifferentiationError, user_location
 from tensorexpr.graph.nodes.ir import Absent, Backward, Call, Compute, Cond, Graph, While, WhileGradient, names_in, unused
-from tensorexpr.graph.trace.sweep import Sweep, added, zeros
+from tensorexpr.graph.trace.sweep import Sweep, added
 from tensorexpr.graph.trace.tracing import Record, Trace, current, stem_of
 from tensorexpr.graph.trace.values import value_of
 from tensorexpr.ir import Input, Program, TensorType
 from tensorexpr.language import Tensor, constant, lift
+from tensorexpr.op.rules import zeros
 
 
 @dataclass

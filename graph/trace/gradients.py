@@ -7,11 +7,12 @@ from typing import Any
 
 from tensorexpr.errors import DifferentiationError, user_location
 from tensorexpr.graph.trace.derive import pull_back
-from tensorexpr.graph.trace.sweep import Sweep, added, zeros
+from tensorexpr.graph.trace.sweep import Sweep, added
 from tensorexpr.graph.trace.tracing import as_tensor, current
 from tensorexpr.graph.trace.values import value_of
 from tensorexpr.hints import checked
 from tensorexpr.language import Tensor, compute
+from tensorexpr.op.rules import zeros
 from tensorexpr.text import print_type
 
 

@@ -14,15 +14,10 @@ from tensorexpr.autodiff import gradient
 from tensorexpr.graph.nodes.effects import effects_of
 from tensorexpr.graph.nodes.ir import Read
 from tensorexpr.graph.trace.tracing import Record, Trace
-from tensorexpr.language import Tensor, cast, compute
+from tensorexpr.language import Tensor, compute
 
 Backward = Callable[[Record, list[Tensor | None], list[bool], list[Any]], tuple[list[Tensor | None], list[Tensor]]]
 """A note, the adjoints of its results, which operands want one, and variables; gives adjoints of operands and of these variables."""
-
-
-def zeros(like: Tensor) -> Tensor:
-    """A tensor of zeros of the same type."""
-    return compute(like.shape, lambda *i: cast(0, like.dtype))
 
 
 def added(a: Tensor | None, b: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from tensorexpr.codegen.llvm import NativeModule, host
 from tensorexpr.codegen.target import code_for
 from tensorexpr.errors import TargetError, user_location
 from tensorexpr.interop.jax import cuda_text
-from tensorexpr.interop.jax.handler import Entry, Handlers, Kernel, common_words, messages_of, number_of, words_of
+from tensorexpr.interop.jax.handler import Entry, Handlers, Kernel, addresses_of, common_words, messages_of, number_of, words_of
 from tensorexpr.ir import Program
 
 PLATFORM = "cuda"
@@ -85,7 +85,7 @@ def kernel_with(made_by: Handlers, program: Program, code: GpuCode, images: dict
 
     def make() -> Entry:
         text = "\n".join((f'target triple = "{host().triple}"', driver_text(), launcher_text(_ENTRY, plan, images)))
-        module = NativeModule.compiled(text, host(), "none", _library())
+        module = NativeModule.compiled(text, host(), "none", addresses_of(SYMBOLS))
         words, held = common_words(program, len(program.inputs), messages)
         data = [c.data if c.data.flags.c_contiguous else c.data.copy() for c in nest.constants]
         pointers, lengths = words_of([array.ctypes.data for array in data]), words_of([array.nbytes for array in data])
@@ -102,10 +102,3 @@ def kernel_with(made_by: Handlers, program: Program, code: GpuCode, images: dict
         return Entry(words, (*held, module, data, pointers, lengths))
 
     return made_by.kernel(number_of(program, messages, b"cuda", *images.values()), make)
-
-
-@cache
-def _library() -> dict[str, int]:
-    """Where the C library has what the launchers call."""
-    libc = ctypes.CDLL(None)
-    return {name: ctypes.cast(getattr(libc, name), ctypes.c_void_p).value or 0 for name in SYMBOLS}

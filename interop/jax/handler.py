@@ -21,6 +21,7 @@ import jax
 from tensorexpr.codegen.compile import build_program
 from tensorexpr.codegen.compiled.function import out_of_bounds
 from tensorexpr.codegen.llvm import NativeModule, host
+from tensorexpr.codegen.llvm.process.call import words_of
 from tensorexpr.codegen.nest import CheckSite
 from tensorexpr.errors import TargetError, user_location
 from tensorexpr.interop.jax import cpu_text
@@ -75,7 +76,7 @@ class Handlers:
             )
         self.record = (*RECORD, *own)
         text = handler_text(host().triple, part, own, strings)
-        self._module = NativeModule.compiled(text, host(), "registers", {**_library(), **imports})
+        self._module = NativeModule.compiled(text, host(), "registers", {**addresses_of(SYMBOLS), **imports})
         # XLA keeps the addresses for as long as the process lives.
         self._module.keep_forever()
         self.address = address = self._module.address
@@ -150,10 +151,10 @@ class Handlers:
 
 
 @cache
-def _library() -> dict[str, int]:
-    """Where the C library has what the handlers call."""
+def addresses_of(symbols: tuple[str, ...]) -> dict[str, int]:
+    """Where the C library has functions."""
     libc = ctypes.CDLL(None)
-    return {name: ctypes.cast(getattr(libc, name), ctypes.c_void_p).value or 0 for name in SYMBOLS}
+    return {name: ctypes.cast(getattr(libc, name), ctypes.c_void_p).value or 0 for name in symbols}
 
 
 @cache
@@ -208,11 +209,6 @@ def common_words(program: Program, inputs: int, messages: Sequence[bytes]) -> tu
         "messages": ctypes.addressof(texts),
     }
     return words, (types, texts)
-
-
-def words_of(values: Sequence[int]) -> Any:
-    """An array of C of at least one word."""
-    return (ctypes.c_int64 * max(1, len(values)))(*values)
 
 
 class _Hole(int):

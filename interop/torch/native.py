@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from tensorexpr.codegen.llvm import NativeModule, host
-from tensorexpr.codegen.llvm.process.call import Plan, workspace_functions
+from tensorexpr.codegen.llvm.process.call import Plan, words_of, workspace_functions
 from tensorexpr.interop.torch.native_text import ROW, SYMBOLS, VIEW, WORDS, native_text
 
 _MOST = 16  # signatures that are looked through; others are found by their hash, the long way
@@ -110,15 +110,15 @@ class NativeCalls:
                 ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p)(_exchange())(tensor, ctypes.addressof(view))
             except RuntimeError:
                 return  # without memory of its own, as inside of `is_grads_batched`: calls like it go the way of Python
-            shape = _words(tuple(tensor.shape))
+            shape = words_of(tuple(tensor.shape))
             wanted = _strides(tuple(tensor.shape)) if strides is None else _lying(tuple(tensor.shape), strides[position])
-            lying = _words(wanted if used else (-1,) * tensor.ndim)
+            lying = words_of(wanted if used else (-1,) * tensor.ndim)
             held += [shape, lying]
             values = {"device": view.device, "type": view.dtype, "rank": tensor.ndim}
             values |= {"shape": ctypes.addressof(shape), "strides": ctypes.addressof(lying)}
             rows += [values[name] for name in ROW]
-        row_words, order, pointers = _words(rows), _words(plan.order), _words(plan.constants)
-        made = _words([id(model) for model in models])  # which are held beside them
+        row_words, order, pointers = words_of(rows), words_of(plan.order), words_of(plan.constants)
+        made = words_of([id(model) for model in models])  # which are held beside them
         take, give = workspace_functions(plan.workspace)
         values = {
             "next": 0,
@@ -135,13 +135,13 @@ class NativeCalls:
             "rows": ctypes.addressof(row_words),
             "models": ctypes.addressof(made),
         }
-        table = _words([values[name] for name in WORDS])
+        table = words_of([values[name] for name in WORDS])
         self._tables.append((table, plan, held, row_words, order, pointers, made, models))
         # The table is whole before anything leads to it: another thread may be calling.
         if len(self._tables) > 1:
             self._tables[-2][0][WORDS.index("next")] = ctypes.addressof(table)
             return
-        head = _words([ctypes.addressof(table)])
+        head = words_of([ctypes.addressof(table)])
         method = _Method(b"te_torch", _module().address("te_torch"), _FASTCALL, None)
         make = ctypes.pythonapi.PyCFunction_NewEx
         make.argtypes, make.restype = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p], ctypes.py_object
@@ -161,7 +161,3 @@ def _strides(shape: Sequence[int]) -> tuple[int, ...]:
 def _lying(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
     """Strides, with -1 where any will do."""
     return tuple(-1 if extent == 1 or 0 in shape else stride for extent, stride in zip(shape, strides, strict=True))
-
-
-def _words(items: Sequence[int]) -> Any:
-    return (ctypes.c_int64 * max(1, len(items)))(*items)

@@ -11,13 +11,12 @@ was rounded as a difference of x and m, the other as one of x and l.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 
 from tensorexpr.ir import Access, Apply, Axis, Const, Define, Definition, Expr, Index, Program, Reduce, apply, const
 from tensorexpr.records import record, replace
 from tensorexpr.simplify import remove_dead_definitions
 from tensorexpr.simplify.passes.sharing import Made, form_of_expression, with_reads_of
-from tensorexpr.traversal import bottom_up, children, free_names, fresh_name, substitute, walk
+from tensorexpr.traversal import bottom_up, children, free_names, fresh_name, replaced, substitute, walk
 
 
 @record
@@ -58,7 +57,7 @@ def without_logarithms(program: Program) -> Program:
                 for divisor in quotient.divisors:
                     value = apply("div", value, divisor)
                 found[e] = value
-            d = replace(d, value=bottom_up(d.value, partial(_put, found))) if found else d
+            d = replace(d, value=replaced(d.value, found)) if found else d
         definitions.append(d)
     if not made:
         return program
@@ -127,10 +126,6 @@ def _terms(e: Expr, sign: int, defined: Mapping[str, Define]) -> Iterator[tuple[
             yield from ((s, substitute(t, {a.index: i for a, i in zip(source.axes, e.indices, strict=True)})) for s, t in own)
             return
     yield sign, e
-
-
-def _put(found: Mapping[Expr, Expr], e: Expr) -> Expr:
-    return found.get(e, e)
 
 
 def _certain(e: Expr) -> Iterator[Expr]:

@@ -9,15 +9,12 @@ little beside a sum of many.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
-
 from tensorexpr.algebra.keyed.keys import evaluated
 from tensorexpr.ir import Access, Apply, Define, Definition, Expr, Index, Program, Reduce
 from tensorexpr.records import replace
 from tensorexpr.simplify.passes.amounts import cost
 from tensorexpr.simplify.passes.terms import STORED
-from tensorexpr.traversal import bottom_up, free_names, fresh_name, walk
+from tensorexpr.traversal import free_names, fresh_name, replaced, walk
 
 
 def with_products_apart(program: Program) -> Program:
@@ -35,7 +32,7 @@ def with_products_apart(program: Program) -> Program:
                 one = Define(fresh_name(f"{d.name}_product", taken), d.axes, e, d.location)
                 definitions.append(one)
                 found[e] = Access(one.name, tuple(Index(a.index) for a in d.axes), e.dtype)
-            d = replace(d, value=bottom_up(d.value, partial(_put, found)))
+            d = replace(d, value=replaced(d.value, found))
         definitions.append(d)
     return program if len(definitions) == len(program.definitions) else replace(program, definitions=tuple(definitions))
 
@@ -61,7 +58,3 @@ def _is_product(e: Reduce, axes: set[str]) -> bool:
     ):
         return False
     return axes <= set(free_names(e)) and cost(e) >= STORED and all(not axes <= set(free_names(factor)) for factor in value.args)
-
-
-def _put(found: Mapping[Expr, Expr], e: Expr) -> Expr:
-    return found.get(e, e)

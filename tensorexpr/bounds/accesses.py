@@ -22,6 +22,7 @@ from tensorexpr.integers import Affine, Domain, DomainTooComplex, ge, lt
 from tensorexpr.ir import Apply, Axis, Cast, Const, Expr, Index, Size, const, greatest_size
 from tensorexpr.records import cached_property, record
 from tensorexpr.regions import Case, Opaque, Region, cases_of, cases_where, regions_of, with_constraints
+from tensorexpr.regions.domains import mentions_opaque
 
 Interval = tuple[float, float]
 """Least and greatest value, infinite where there is no bound."""
@@ -308,7 +309,7 @@ class _Prover:
                             violations.append((with_constraints(domain, (wrong,)), value.value, exact))
         if not violations:
             return PROVED
-        certain = [(domain, value) for domain, value, exact in violations if exact and not _opaque_in(domain)]
+        certain = [(domain, value) for domain, value, exact in violations if exact and not mentions_opaque(domain)]
         found = self._refuted(certain, index, extent)
         if found is not None:
             return found
@@ -376,7 +377,3 @@ def _span(places: list[tuple[Domain, Affine]]) -> tuple[str | None, str | None]:
 
 def _only(values: list[Affine]) -> str | None:
     return str(values[0]) if len(values) == 1 else None
-
-
-def _opaque_in(domain: Domain) -> bool:
-    return any(name.startswith("?") for name in domain.sizes)

@@ -35,7 +35,7 @@ class Rule:
         given = iter(inputs)
         arguments = [None if tree == () else rebuild(tree, given) for tree in self.trees]
         results = [output if k == position else other for k, other in enumerate(self.outputs)]
-        heads = [head if k == position else _zeros(other) for k, other in enumerate(self.outputs)]
+        heads = [head if k == position else zeros(other) for k, other in enumerate(self.outputs)]
         found = self.rule(rebuild(self.result, iter(results)), arguments, rebuild(self.result, iter(heads)), **self.static)
         return self._checked(found, arguments)
 
@@ -82,7 +82,8 @@ def _check_type(role: str, what: str, tensor: Tensor, gradient: Any) -> None:
         raise _rule_error(f"{what}: expected {type_text(tensor)} {role}, got {type_text(gradient)}")
 
 
-def _zeros(like: Tensor) -> Tensor:
+def zeros(like: Tensor) -> Tensor:
+    """A tensor of zeros of the same type."""
     return compute(like.shape, lambda *i: cast(0, like.dtype))
 
 

@@ -4,7 +4,7 @@ constraints are left out (the set is then an over-approximation, and says so). `
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from tensorexpr.integers import Affine, Constraint, Domain, ge, lt
 from tensorexpr.ir import Apply, Axis, Expr, conjuncts
@@ -66,7 +66,7 @@ def domain_of(axes: Iterable[Axis], guards: Iterable[Expr] = (), opaque: Opaque 
         elif not left:
             domain = Domain.empty(domain.dims, domain.sizes)
         exact = exact and len(left) <= 1 and all(case.exact for case in left)
-    return Region(domain, exact and not _mentions_opaque(domain), hidden)
+    return Region(domain, exact and not mentions_opaque(domain), hidden)
 
 
 def regions_of(axes: Iterable[Axis], guards: Iterable[Expr] = (), opaque: Opaque | None = None) -> list[Region]:
@@ -80,7 +80,7 @@ def regions_of(axes: Iterable[Axis], guards: Iterable[Expr] = (), opaque: Opaque
             continue
         split = [(with_constraints(domain, case.constraints), exact and case.exact) for domain, exact in found for case in cases]
         found = [(domain, exact) for domain, exact in split if not domain.is_empty()]
-    return [Region(domain, exact and not _mentions_opaque(domain), hidden) for domain, exact in found]
+    return [Region(domain, exact and not mentions_opaque(domain), hidden) for domain, exact in found]
 
 
 def _conjunction(axes: tuple[Axis, ...], guards: tuple[Expr, ...], opaque: Opaque) -> tuple[Domain, bool, list[list[Case]]]:
@@ -100,7 +100,7 @@ def _conjunction(axes: tuple[Axis, ...], guards: tuple[Expr, ...], opaque: Opaqu
                 exact = exact and cases[0].exact
             else:
                 several.append(cases)
-    sizes = dict.fromkeys(n for e in _all_expressions(axes, guards) for n in size_names(e))
+    sizes = dict.fromkeys(n for e in bounds_and_guards(axes, guards) for n in size_names(e))
     constraints.extend(ge(size, 0) for size in sizes)
     return with_constraints(Domain([axis.index for axis in axes], (), sizes=tuple(sizes)), constraints), exact, several
 
@@ -116,11 +116,13 @@ def with_constraints(domain: Domain, constraints: Iterable[Constraint], names: I
     return Domain(domain.dims, (*domain.constraints, *constraints), (*domain.sizes, *new))
 
 
-def _mentions_opaque(domain: Domain) -> bool:
+def mentions_opaque(domain: Domain) -> bool:
+    """Whether a domain knows of values that are no expressions of indices and sizes."""
     return any(name.startswith("?") for name in domain.sizes)
 
 
-def _all_expressions(axes: Iterable[Axis], guards: Iterable[Expr]) -> Iterable[Expr]:
+def bounds_and_guards(axes: Iterable[Axis], guards: Iterable[Expr]) -> Iterator[Expr]:
+    """The bounds of axes, and conditions."""
     for axis in axes:
         yield axis.start
         yield axis.stop

@@ -164,10 +164,10 @@ def expression_of(affine: Affine, sizes: Iterable[str] = (), opaque: Opaque | No
 
 def _built(form: Affine, sizes: set[str], hidden: Mapping[str, Expr]) -> Expr:
     form, modulos = split_modulos(form)
-    positive = [_times(_atom(t, sizes, hidden), c) for t, c in form.terms if c > 0]
-    positive += [_times(apply("mod", _built(e, sizes, hidden), const(m)), c) for e, m, c in modulos if c > 0]
-    negative = [_times(_atom(t, sizes, hidden), -c) for t, c in form.terms if c < 0]
-    negative += [_times(apply("mod", _built(e, sizes, hidden), const(m)), -c) for e, m, c in modulos if c < 0]
+    positive = [times(_atom(t, sizes, hidden), c) for t, c in form.terms if c > 0]
+    positive += [times(apply("mod", _built(e, sizes, hidden), const(m)), c) for e, m, c in modulos if c > 0]
+    negative = [times(_atom(t, sizes, hidden), -c) for t, c in form.terms if c < 0]
+    negative += [times(apply("mod", _built(e, sizes, hidden), const(m)), -c) for e, m, c in modulos if c < 0]
     return signed_sum(positive, negative, form.constant)
 
 
@@ -179,7 +179,8 @@ def _atom(a: str | FloorDiv, sizes: set[str], hidden: Mapping[str, Expr]) -> Exp
     return Size(a) if a in sizes else Index(a)
 
 
-def _times(factor: Expr, size: int) -> Expr:
+def times(factor: Expr, size: int) -> Expr:
+    """A term with its factor, which is not written where it is 1."""
     return factor if size == 1 else apply("mul", factor, const(size))
 
 

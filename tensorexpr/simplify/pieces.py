@@ -12,7 +12,6 @@ That is what a sum over coordinates gives that was written out. The same formula
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import product
 
 from tensorexpr.integers import Affine
@@ -21,7 +20,7 @@ from tensorexpr.regions import affine_of, expression_of
 from tensorexpr.simplify.facts.conditions import disjuncts
 from tensorexpr.simplify.facts.context import Context
 from tensorexpr.simplify.rules.common import reads_nothing
-from tensorexpr.traversal import bound_names, children, free_names, map_children, walk
+from tensorexpr.traversal import bound_names, children, free_names, map_children, signed_terms, walk
 
 MOST_PLACES = 16
 """The places of an axis along which terms may be written out."""
@@ -34,10 +33,10 @@ def with_joint_pieces(expr: Apply, context: Context) -> Expr:
 
     Both sides are settled by themselves already, so that only pairs with one term on either side are looked at.
     """
-    added = list(_terms(expr.args[1], -1 if expr.op.name == "sub" else 1))
+    added = list(signed_terms(expr.args[1], -1 if expr.op.name == "sub" else 1))
     if not any(_is_piece(term) for _, term in added):
         return expr
-    terms = list(_terms(expr.args[0], 1))
+    terms = list(signed_terms(expr.args[0], 1))
     left: list[Term] = []
     for sign, term in added:
         found = ((k, _joined(other, term, context)) for k, (own, other) in enumerate(terms) if own == sign)
@@ -52,14 +51,6 @@ def with_joint_pieces(expr: Apply, context: Context) -> Expr:
     for sign, term in (*terms[1:], *left):
         result = apply("add" if sign > 0 else "sub", result, term)
     return result
-
-
-def _terms(expr: Expr, sign: int) -> Iterator[Term]:
-    if isinstance(expr, Apply) and expr.op.name in ("add", "sub"):
-        yield from _terms(expr.args[0], sign)
-        yield from _terms(expr.args[1], sign if expr.op.name == "add" else -sign)
-    else:
-        yield sign, expr
 
 
 def _is_piece(term: Expr) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 
+from tensorexpr.codegen.auto.cost import spell
 from tensorexpr.codegen.auto.gpus import GpuFacts
 from tensorexpr.codegen.cuda.emitter.source import Source
 from tensorexpr.codegen.cuda.launch.run import launches
@@ -61,8 +62,8 @@ def explained(found: Sequence[Prediction], facts: GpuFacts) -> str:
     gaps = facts.launch * max(0, len(found) - 1)
     memory, least = sum(one.memory_bytes for one in found), sum(one.least_bytes for one in found)
     parts.append(
-        f"predicted for {facts.name} ({facts.arch}), not measured: {_time(time)} in {_count(len(found), 'launch', 'launches')}"
-        + (f", and up to {_time(gaps)} between them" if gaps else "")
+        f"predicted for {facts.name} ({facts.arch}), not measured: {spell(time)} in {_count(len(found), 'launch', 'launches')}"
+        + (f", and up to {spell(gaps)} between them" if gaps else "")
         + f"; {_size(memory)} of memory, {_size(least)} of them touched at all\nfacts: {facts.source}"
     )
     return "\n\n".join(parts)
@@ -71,13 +72,13 @@ def explained(found: Sequence[Prediction], facts: GpuFacts) -> str:
 def _kernel(one: Prediction, count: int, facts: GpuFacts) -> Iterable[str]:
     grid = " x ".join(map(str, one.grid))
     times = f", {count} times" if count > 1 else ""
-    yield f"{one.kernel}: {_time(one.nanoseconds)}{times}, bound by {one.bound}, {one.share(facts):.0%} of the limit"
+    yield f"{one.kernel}: {spell(one.nanoseconds)}{times}, bound by {one.bound}, {one.share(facts):.0%} of the limit"
     yield (
         f"  {grid} blocks of {one.threads} threads, {one.registers} registers, {_size(one.shared)} shared: {one.resident.blocks} on a "
         f"multiprocessor at once (by {one.resident.by}), {one.waves:.2f} waves"
     )
     used = sorted(((t, name) for name, t in one.times.items() if t >= 0.02 * one.nanoseconds), reverse=True)
-    yield "  " + ", ".join(f"{name} {_time(t)}" for t, name in used)
+    yield "  " + ", ".join(f"{name} {spell(t)}" for t, name in used)
     yield (
         f"  {one.operations / 1e9:.3g} Gflop, {one.counts['issue'] / 1e6:.3g} M instructions of warps, {_size(one.l2_bytes)} from L2, "
         f"{_size(one.memory_bytes)} of memory, {_size(one.least_bytes)} touched"
@@ -108,13 +109,6 @@ def _wasted(accesses: Sequence[Access]) -> Iterable[str]:
 
 def _count(n: int, one: str, many: str) -> str:
     return f"{n} {one if n == 1 else many}"
-
-
-def _time(nanoseconds: float) -> str:
-    for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
-        if nanoseconds >= size:
-            return f"{nanoseconds / size:.3g} {unit}"
-    return f"{nanoseconds:.3g} ns"
 
 
 def _size(count: float) -> str:

@@ -198,7 +198,7 @@ def link(instance: Any, plan: Plan) -> None:
         for row, shape in zip(plan.rows, extents, strict=True)
         for word in (id(row.dtype), len(row.shape), row.bytes, ctypes.addressof(shape))
     ]
-    arguments, order, pointers, sizes = (_words(items) for items in (words, plan.order, plan.constants, plan.sizes))
+    arguments, order, pointers, sizes = (words_of(items) for items in (words, plan.order, plan.constants, plan.sizes))
     values = {
         "entry": plan.entry,
         "inputs": plan.inputs,
@@ -214,7 +214,7 @@ def link(instance: Any, plan: Plan) -> None:
         "order": ctypes.addressof(order),
         "next": 0,
     }
-    table = _words([values[name] for name in WORDS])
+    table = words_of([values[name] for name in WORDS])
     code = _module()
     if plan.workspace:
         weakref.finalize(instance, _free, table).atexit = False
@@ -242,7 +242,8 @@ def workspace_functions(size: int) -> tuple[int, int]:
     return take or 0, give or 0
 
 
-def _words(items: Sequence[int]) -> Any:
+def words_of(items: Sequence[int]) -> Any:
+    """An array of C of at least one word."""
     return (ctypes.c_int64 * max(1, len(items)))(*items)
 
 

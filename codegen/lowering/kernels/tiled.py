@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 
 from tensorexpr.codegen.lowering.context.arithmetic import constant
 from tensorexpr.codegen.lowering.kernels.merging import accesses
+from tensorexpr.codegen.lowering.kernels.zeros import nested
 from tensorexpr.codegen.nest import LANES, Alloc, Block, Buffer, Check, For, If, Stmt, Store
 from tensorexpr.codegen.nest.walks import statements
 from tensorexpr.ir import Access, Const, Expr, Index
@@ -86,7 +87,7 @@ def _apart(loop: For, buffer: Buffer, places: list[Place], fresh: Callable[[str]
     tile = Buffer(fresh(buffer.name), buffer.dtype, buffer.shape[len(front) :], "local")
     here, there = Access(buffer.name, indices, buffer.dtype), Access(tile.name, last, buffer.dtype)
     taken, given = Store(tile.name, last, here), Store(buffer.name, indices, there)
-    return Alloc(tile, (_nested(around, taken), _at_local(loop, buffer.name, tile.name, len(front)), _nested(around, given)))
+    return Alloc(tile, (nested(around, taken), _at_local(loop, buffer.name, tile.name, len(front)), nested(around, given)))
 
 
 def _goes_through(index: Expr, extent: Expr, loops: dict[str, For]) -> bool:
@@ -97,12 +98,6 @@ def _goes_through(index: Expr, extent: Expr, loops: dict[str, For]) -> bool:
 
 def _bound(loop: For) -> set[str]:
     return {s.index for s in statements((loop,)) if isinstance(s, For)}
-
-
-def _nested(loops: list[For], body: Stmt) -> Stmt:
-    for loop in reversed(loops):
-        body = replace(loop, body=(body,))
-    return body
 
 
 def _at_local(s: Stmt, name: str, local: str, dropped: int) -> Stmt:

@@ -69,7 +69,7 @@ def _apart(s: For, fresh: Callable[[str], str]) -> Stmt | None:
     made = Store(sums.name, at, apply("add", sum_, added))
     given = Store(inside.buffer, inside.indices, apply("add", here, sum_))
     parts = ((kept, begun), ([x for x in loops if x not in rows], made), ([x for x in loops if x not in again], given))
-    return Alloc(sums, tuple(_nested(around, statement) for around, statement in parts))
+    return Alloc(sums, tuple(nested(around, statement) for around, statement in parts))
 
 
 def _chain(s: Stmt) -> Iterator[For]:
@@ -81,7 +81,8 @@ def _chain(s: Stmt) -> Iterator[For]:
         s = s.body[0]
 
 
-def _nested(loops: list[For], body: Stmt) -> Stmt:
+def nested(loops: list[For], body: Stmt) -> Stmt:
+    """A statement in loops, of which the first is the outermost."""
     for loop in reversed(loops):
         body = replace(loop, body=(body,))
     return body

@@ -29,7 +29,7 @@ from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.codegen.rewrites.touched.places import apart
 from tensorexpr.ir import TRUE, Access, Apply, Const, Expr, Index, apply, conjunction, const
 from tensorexpr.text import print_expr
-from tensorexpr.traversal import children, free_names, map_children, negate, tensors_read, walk
+from tensorexpr.traversal import children, free_names, map_children, negate, put_term, tensors_read, walk
 
 
 def hoist(nest: LoopNest, loop: str, term: Expr, name: str | None = None) -> LoopNest:
@@ -100,7 +100,7 @@ def _hoisted(nest: LoopNest, path: Path, term: Expr, name: str) -> Block:
         made = (For(own, start, stop, made),)
     shape = tuple(const(length_of(start, stop)) for _, start, stop in axes)
     kept = Access(name, at, term.dtype)
-    body = map_expressions(loop.body, lambda expr: _replaced(expr, term, kept))
+    body = map_expressions(loop.body, lambda expr: put_term(expr, term, kept))
     buffer = Buffer(name, term.dtype, shape, "local")
     return (Alloc(buffer, (*made, For(loop.index, loop.start, loop.stop, body, loop.kind, loop.call))),)
 
@@ -115,10 +115,6 @@ def places_of(block: Block, term: Expr, loops: tuple[For, ...] = ()) -> Iterator
 
 def _has(expr: Expr, term: Expr) -> bool:
     return expr == term or any(_has(child, term) for child in children(expr))
-
-
-def _replaced(expr: Expr, term: Expr, by: Expr) -> Expr:
-    return by if expr == term else map_children(expr, lambda child: _replaced(child, term, by))
 
 
 def _renamed(expr: Expr, names: dict[str, Index]) -> Expr:

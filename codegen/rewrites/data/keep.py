@@ -34,7 +34,7 @@ from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, const
 from tensorexpr.records import replace
 from tensorexpr.regions import affine_of
 from tensorexpr.text import print_expr
-from tensorexpr.traversal import free_names, map_children, tensors_read, walk
+from tensorexpr.traversal import free_names, map_children, put_term, tensors_read, walk
 
 
 def keep(nest: LoopNest, loop: str, term: Expr, name: str | None = None) -> LoopNest:
@@ -163,7 +163,7 @@ class _Kept:
                 if not done:
                     found.append(Store(self.name, own.indices, self.term))
                 done = True
-                found += map_expressions((s,), lambda e: _replaced(e, self.term, own))
+                found += map_expressions((s,), lambda e: put_term(e, self.term, own))
             else:
                 found.append(s)
         return block if len(found) == len(block) and all(a is b for a, b in zip(found, block, strict=True)) else tuple(found)
@@ -234,10 +234,6 @@ def _from(nest: LoopNest, path: Path, block: Block) -> LoopNest:
     for at in reversed(range(path[-1] + 1, path[-1] + count)):
         nest = put(nest, (*path[:-1], at), ())
     return put(nest, path, block)
-
-
-def _replaced(expr: Expr, term: Expr, by: Expr) -> Expr:
-    return by if expr == term else map_children(expr, lambda child: _replaced(child, term, by))
 
 
 def _matched(term: Expr, expr: Expr, names: set[str], found: dict[str, Expr]) -> dict[str, Expr] | None:

@@ -23,7 +23,6 @@ from tensorexpr.ir import (
     Apply,
     Axis,
     Combiner,
-    Const,
     Define,
     Expr,
     Index,
@@ -41,6 +40,7 @@ from tensorexpr.simplify.facts.sort_ranges import Ranges, known_of
 from tensorexpr.traversal import (
     bottom_up,
     free_names,
+    has_points,
     map_children,
     map_expressions,
     negate,
@@ -319,7 +319,7 @@ class _Taker:
         """The frames around the innermost one, with those of its conditions that can be tested there: they mention none of its indices and
         results, and what they read is there although the loops, which may have no iteration, and conditions left behind do not say so."""
         frame, outer = frames[-1], frames[-2]
-        whole = not frame.where and all(_is_nonempty(a) for a in frame.axes)
+        whole = not frame.where and all(has_points(a) for a in frame.axes)
         for written, found in frame.path:
             outside = (*frames[:-2], outer)
             apart = not names & set(free_names(written)) and not _mentions_inner(found, frame.number, self.groups)
@@ -331,7 +331,7 @@ class _Taker:
 
     def is_safe(self, expr: Reduce, outside: tuple[_Frame, ...], frame: _Frame, all_kept: bool) -> bool:
         """Whether every access in `expr` is in bounds although the loops of `frame`, or conditions in it, no longer guard it."""
-        if all_kept and not frame.where and all(_is_nonempty(a) for a in frame.axes):
+        if all_kept and not frame.where and all(has_points(a) for a in frame.axes):
             return True
         return self.is_in_bounds(expr, *self.context(outside))
 
@@ -348,7 +348,7 @@ class _Taker:
         inside of their loops alone."""
         data, *around = frames
         inner = [a.index for a in data.axes if free_names(a.start) or free_names(a.stop)]
-        inner += [a.index for f in around for a in f.axes if f.where or not _is_nonempty(a)]
+        inner += [a.index for f in around for a in f.axes if f.where or not has_points(a)]
         inner = [name for name in inner if name not in depends]
         axes, guards = self.context(frames)
         without = tuple(a for a in axes if a.index not in inner), tuple(g for g in guards if not set(free_names(g)) & set(inner))
@@ -489,10 +489,6 @@ def closed(conditions: tuple[Expr, ...]) -> Expr:
         else:
             result = apply("and", condition, result)
     return TRUE if result is None else result
-
-
-def _is_nonempty(axis: Axis) -> bool:
-    return isinstance(axis.start, Const) and isinstance(axis.stop, Const) and axis.start.value < axis.stop.value
 
 
 def canonical(expr: Expr) -> Expr:

@@ -8,12 +8,12 @@ moduli, `in_class` writes the parts of a definition over q, for a planner that l
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from math import gcd, lcm, prod
+from math import lcm, prod
 
 from tensorexpr.codegen.schedule.analysis.reductions import Group, Parts
 from tensorexpr.codegen.schedule.analysis.windows import compared
 from tensorexpr.codegen.schedule.analysis.work import lengths
-from tensorexpr.integers import FloorDiv
+from tensorexpr.integers.forms.affine import period_of
 from tensorexpr.ir import Access, Apply, Axis, Const, Expr, Index, apply, const
 from tensorexpr.records import replace
 from tensorexpr.regions import affine_of, alternatives
@@ -61,26 +61,10 @@ def moduli(exprs: Iterable[Expr], index: str) -> tuple[int, ...]:
         for node in walk(expr):
             form = affine_of(node) if isinstance(node, Apply) and node.op.name in ("floordiv", "mod") else None
             for atom in () if form is None else form.atoms():
-                step = _step(atom, index)
+                step = period_of(atom, index)
                 if step > 1:
                     found[step] = None
     return tuple(number for number in found if not any(other != number and other % number == 0 for other in found))
-
-
-def _step(atom: str | FloorDiv, index: str) -> int:
-    """Along every so many values of an index, an atom grows evenly."""
-    if isinstance(atom, str) or index not in atom.numerator.names():
-        return 1
-    inner = lcm(*(_step(other, index) for other in atom.numerator.atoms()))
-    growth = sum(factor * _growth(other, index, inner) for other, factor in atom.numerator.terms)
-    return inner * (atom.denominator // gcd(atom.denominator, growth))
-
-
-def _growth(atom: str | FloorDiv, index: str, step: int) -> int:
-    """How much an atom grows with an index that grows by a step along which it grows evenly."""
-    if isinstance(atom, str):
-        return step if atom == index else 0
-    return sum(factor * _growth(other, index, step) for other, factor in atom.numerator.terms) // atom.denominator
 
 
 def _conditions(parts: Parts) -> Iterator[Expr]:

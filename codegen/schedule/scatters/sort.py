@@ -39,6 +39,7 @@ from tensorexpr.ir import (
     conjuncts,
     const,
 )
+from tensorexpr.language.definitions.sorting import as_int64
 from tensorexpr.traversal import bound_names, expressions, free_names, fresh_name, substitute, walk
 
 
@@ -88,7 +89,7 @@ def _sorted(scatter: Scatter, through: dict[str, int], names: set[str]) -> tuple
         extents,
         (),
         axes,
-        tuple(_wide(substitute(scatter.indices[at], begun)) for at in keyed),
+        tuple(as_int64(substitute(scatter.indices[at], begun)) for at in keyed),
         substitute(conjunction(here), begun) if here else None,
         scatter.location,
     )
@@ -108,7 +109,3 @@ def _sorted(scatter: Scatter, through: dict[str, int], names: set[str]) -> tuple
     total = Reduce(Combiner(scatter.combine), (substitute(substitute(scatter.value, begun), values),), (Axis(k, start, stop),), where)
     kept = total if total.dtype is scatter.type.dtype else Cast(scatter.type.dtype, total)
     return plan, Define(scatter.name, elements, kept, scatter.location)
-
-
-def _wide(index: Expr) -> Expr:
-    return index if index.dtype is dtypes.int64 else Cast(dtypes.int64, index)

@@ -32,7 +32,7 @@ from tensorexpr.ir import (
 )
 from tensorexpr.records import record, replace
 from tensorexpr.simplify import simplify_indices
-from tensorexpr.traversal import bottom_up, free_names, fresh_name, tensors_read, walk
+from tensorexpr.traversal import bottom_up, free_names, fresh_name, signed_terms, tensors_read, walk
 
 KEYS = 64
 """Keys from which it pays to send each point: four vectors of float32 in the time of a load, an addition and a store that wait for each
@@ -130,7 +130,7 @@ def _equal(condition: Expr) -> Iterator[tuple[str, Expr]]:
     """The indices that a condition says are equal to something else."""
     if isinstance(condition, Apply) and condition.op.name == "eq" and condition.args[0].dtype is int64:
         left, right = condition.args
-        terms = [*_terms(left, 1), *_terms(right, -1)]
+        terms = [*signed_terms(left, 1), *signed_terms(right, -1)]
         for sign, term in terms:
             if isinstance(term, Index) and sum(term == other for _, other in terms) == 1:
                 added = [e for s, e in terms if s != sign]
@@ -140,15 +140,6 @@ def _equal(condition: Expr) -> Iterator[tuple[str, Expr]]:
                 for s, e in terms:
                     key = apply("sub", key, e) if s == sign and e != term else key
                 yield term.name, key
-
-
-def _terms(e: Expr, sign: int) -> Iterator[tuple[int, Expr]]:
-    """The terms of index arithmetic, each with its sign."""
-    if isinstance(e, Apply) and e.op.name in ("add", "sub"):
-        yield from _terms(e.args[0], sign)
-        yield from _terms(e.args[1], sign if e.op.name == "add" else -sign)
-    else:
-        yield sign, e
 
 
 def is_plain(axis: Axis) -> bool:

@@ -9,7 +9,6 @@ Points come in increasing order for each key, so sums add up in the same order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import prod
 
 from tensorexpr.ir import (
@@ -31,7 +30,7 @@ from tensorexpr.ir import (
 )
 from tensorexpr.records import replace
 from tensorexpr.simplify import remove_dead_definitions, simplify_indices
-from tensorexpr.traversal import bottom_up, free_names, fresh_name, walk
+from tensorexpr.traversal import bottom_up, free_names, fresh_name, replaced, walk
 
 SPARSE = 4
 """Keys for each point of a plan from which most segments are empty."""
@@ -67,15 +66,11 @@ def with_sums_by_place(program: Program) -> Program:
                         definitions.append(made[key])
                     found[e] = Access(made[key].name, e.axes[0].start.indices, e.dtype)
             if found:
-                d = replace(d, value=_replaced(d.value, found))
+                d = replace(d, value=replaced(d.value, found))
         definitions.append(d)
     if not made:
         return program
     return simplify_indices(remove_dead_definitions(replace(program, definitions=tuple(definitions))))
-
-
-def _replaced(value: Expr, found: Mapping[Expr, Expr]) -> Expr:
-    return bottom_up(value, lambda e: found.get(e, e))
 
 
 def _is_sparse(plan: Segments) -> bool:

@@ -8,11 +8,12 @@ on reads it.
 
 from __future__ import annotations
 
-from tensorexpr.ir import Axis, Define, Definition, Index, Program, Scatter, const
+from tensorexpr.algebra.keyed.keys import is_plain
+from tensorexpr.ir import Define, Definition, Index, Program, Scatter
 from tensorexpr.records import replace
 from tensorexpr.simplify.passes.amounts import cost
 from tensorexpr.simplify.passes.sharing import Made, form_of_expression, with_reads_of
-from tensorexpr.traversal import free_names, fresh_name, tensors_read
+from tensorexpr.traversal import fresh_name
 
 FUNCTION = 12
 """What a function costs at least, in additions (`Op.cost`): with sixteen lanes less than storing and loading what it gives."""
@@ -41,8 +42,4 @@ def with_sent_values(program: Program) -> Program:
 
 def _goes_one_by_one(d: Scatter) -> bool:
     """Whether a scatter, over all points of a box, sends none of them by rows."""
-    return bool(d.axes) and d.where is None and all(map(_is_whole, d.axes)) and Index(d.axes[-1].index) not in d.indices
-
-
-def _is_whole(axis: Axis) -> bool:
-    return axis.start == const(0) and not free_names(axis.stop) and not tensors_read(axis.stop)
+    return bool(d.axes) and d.where is None and all(map(is_plain, d.axes)) and Index(d.axes[-1].index) not in d.indices

@@ -10,14 +10,13 @@ be cut off in which there is none. A window at a border is no such sum: schedule
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator
 
 from tensorexpr.algebra.layouts.slices import beyond, interval_of, range_of
 from tensorexpr.ir import Access, Apply, Axis, Const, Define, Definition, Expr, Index, Program, Reduce, apply, const
 from tensorexpr.records import record, replace
 from tensorexpr.simplify.passes.amounts import elements, points
-from tensorexpr.traversal import bottom_up, children, free_names, fresh_name
+from tensorexpr.traversal import children, free_names, fresh_name, replaced
 
 REUSED = 8
 """How often each element of the row is read at least: a remainder, and elements one by one, against storing one and loading it again."""
@@ -68,13 +67,9 @@ def _with_rows(program: Program) -> Program:
                 indices = list(access.indices)
                 indices[ring.axis] = beyond(ring.place, -ring.low)
                 moved[access] = Access(rows[key].name, tuple(indices), access.dtype, access.location)
-            d = replace(d, value=bottom_up(d.value, partial(_put, moved)))
+            d = replace(d, value=replaced(d.value, moved))
         definitions.append(d)
     return replace(program, definitions=tuple(definitions)) if rows else program
-
-
-def _put(moved: Mapping[Expr, Expr], e: Expr) -> Expr:
-    return moved.get(e, e)
 
 
 def _rings(program: Program, e: Expr, axes: tuple[Axis, ...], summed: frozenset[str]) -> Iterator[tuple[Access, Ring]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from math import gcd
+from math import gcd, lcm
 from typing import Any, SupportsIndex
 
 from tensorexpr.errors import DefinitionError
@@ -438,3 +438,19 @@ def _quotient_within(atom: FloorDiv, box: Mapping[str, Interval]) -> Affine | No
         if rest.terms and low is not None and high is not None and low // step == high // step:
             return ((numerator - rest) // step + low // step) // (divisor // step)
     return None if numerator is atom.numerator else numerator // divisor
+
+
+def period_of(atom: Atom, name: str) -> int:
+    """Along every so many values of a name an atom grows evenly: 1 for a name, 3 for `i // 3`."""
+    if isinstance(atom, str) or name not in atom.numerator.names():
+        return 1
+    inner = lcm(*(period_of(part, name) for part in atom.numerator.atoms()))
+    growth = sum(factor * _growth(part, name, inner) for part, factor in atom.numerator.terms)
+    return inner * (atom.denominator // gcd(atom.denominator, growth))
+
+
+def _growth(atom: Atom, name: str, step: int) -> int:
+    """How much an atom grows with a name that grows by a step along which it grows evenly."""
+    if isinstance(atom, str):
+        return step if atom == name else 0
+    return sum(factor * _growth(part, name, step) for part, factor in atom.numerator.terms) // atom.denominator

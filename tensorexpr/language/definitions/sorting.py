@@ -52,7 +52,7 @@ def sort_plan(ids: Tensor, extent: Any, batch: int = 0, name: str | None = None)
     frames = frames_of(settled.steps, read.sources)
     labels = tuple(f"{stem or ids.name}_{what}" for what in ("offsets", "order"))
     keys = (fresh_key(labels[0]), fresh_key(labels[1]))
-    plan = Segments(keys, (limit,), axes[:batch], axes[batch:], (_as_int64(settled.expressions[0]),), location=location)
+    plan = Segments(keys, (limit,), axes[:batch], axes[batch:], (as_int64(settled.expressions[0]),), location=location)
     found = [
         Tensor(label, type_.shape, type_.dtype, key=key, definition=plan, component=at, sources=(ids,), frames=frames, location=location)
         for at, (label, (key, type_)) in enumerate(zip(labels, plan.results, strict=True))
@@ -107,7 +107,7 @@ def plan_of(tensor: Tensor) -> Segments | None:
     axes = tuple(Axis(index.name, const(0), stop) for index, stop in zip(indices, tensor.extents, strict=True))
     key = tensor[tuple(map(Scalar, indices))].expr
     extent = normal_form((Scalar(offsets.extents[-1]) - 1).expr)
-    return Segments((offsets.key, order.key), (extent,), axes[:batch], axes[batch:], (_as_int64(key),))
+    return Segments((offsets.key, order.key), (extent,), axes[:batch], axes[batch:], (as_int64(key),))
 
 
 def _check_ids(ids: Any, what: str) -> None:
@@ -116,5 +116,6 @@ def _check_ids(ids: Any, what: str) -> None:
         raise DefinitionError(f"{what}: expected a tensor of integers, got {got}", location=user_location())
 
 
-def _as_int64(expr: Expr) -> Expr:
+def as_int64(expr: Expr) -> Expr:
+    """The value of an expression as an int64."""
     return expr if expr.dtype is dtypes.int64 else Cast(dtypes.int64, expr)

@@ -15,6 +15,7 @@ from tensorexpr import dtypes
 from tensorexpr.integers import Affine, FloorDiv, ge, lt
 from tensorexpr.ir import Apply, Cast, Const, Expr, Index, Size, apply, const
 from tensorexpr.regions import signed_sum
+from tensorexpr.regions.forms import times
 from tensorexpr.simplify.facts.context import Context
 from tensorexpr.simplify.facts.overflow import stays_within
 from tensorexpr.traversal import free_names
@@ -65,13 +66,9 @@ def add_up(terms: list[Term], constant: int) -> Expr | None:
     if abs(constant) >= INT64_LIMIT or any(abs(c) >= INT64_LIMIT for c, _, _ in terms):
         return None
     ordered = sorted(terms, key=lambda t: (t[0] < 0, t[2]))
-    positive = [_times(e, c) for c, e, _ in ordered if c > 0]
-    negative = [_times(e, -c) for c, e, _ in ordered if c < 0]
+    positive = [times(e, c) for c, e, _ in ordered if c > 0]
+    negative = [times(e, -c) for c, e, _ in ordered if c < 0]
     return signed_sum(positive, negative, constant)
-
-
-def _times(factor: Expr, count: int) -> Expr:
-    return factor if count == 1 else apply("mul", factor, const(count))
 
 
 def summands(form: Affine, context: Context) -> tuple[list[Term], int]:
@@ -337,7 +334,7 @@ def product(factors: list[Expr], context: Context) -> Expr:
     result = kept[0]
     for factor in kept[1:]:
         result = apply("mul", result, factor)
-    return _times(result, count)
+    return times(result, count)
 
 
 def multiply(left: Expr, right: Expr, context: Context, whole: bool = False) -> Expr:

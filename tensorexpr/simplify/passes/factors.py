@@ -30,7 +30,7 @@ from tensorexpr.simplify.options import Options
 from tensorexpr.simplify.passes.amounts import lengths
 from tensorexpr.simplify.passes.definitions import with_definitions
 from tensorexpr.simplify.passes.terms import bytes_of_ends, pays_alone, term_of
-from tensorexpr.traversal import bound_names, children, free_names, map_children, substitute, walk
+from tensorexpr.traversal import bound_names, children, free_names, has_points, map_children, substitute, walk
 
 GAIN = 1.5
 """How many times fewer operations there are at least: what a nested sum costs beside one that is taken in one go."""
@@ -77,7 +77,7 @@ def _with_factors(node: Expr, axes: tuple[Axis, ...], types: Mapping[str, Tensor
     exact = node.dtype.is_integer or (floats and node.dtype.is_float and node.dtype.bits >= 32)
     if exact and _is_sum(node):
         node = _joined(node)
-        if all(map(_has_points, node.axes)):
+        if all(map(has_points, node.axes)):
             return _in_one_order(node, axes, types, ends) or _apart(node, axes, types, ends)
     if exact and isinstance(node, Apply) and node.op.name in ("add", "sub"):
         return _with_common_factor(node) or node
@@ -92,7 +92,7 @@ def _in_one_order(node: Reduce, axes: tuple[Axis, ...], types: Mapping[str, Tens
     """sum(a * sum(b for j) for k) as the sum over both is taken apart, so that one formula has one order of sums; None where it is not."""
     factors, divisors = _factors(node.values[0])
     inner = [e for e in factors if _is_sum(e)]
-    if len(inner) != 1 or divisors or not all(map(_has_points, inner[0].axes)):
+    if len(inner) != 1 or divisors or not all(map(has_points, inner[0].axes)):
         return None
     own = {a.index for a in inner[0].axes}
     rest = [e for e in factors if e is not inner[0]]
@@ -137,10 +137,6 @@ def _joined(node: Reduce) -> Reduce:
     if any(not own.isdisjoint(free_names(bound)) for axis in inner.axes for bound in (axis.start, axis.stop)):
         return node
     return replace(node, axes=(*node.axes, *inner.axes), values=inner.values)
-
-
-def _has_points(axis: Axis) -> bool:
-    return isinstance(axis.start, Const) and isinstance(axis.stop, Const) and axis.start.value < axis.stop.value
 
 
 def _apart(node: Reduce, around: tuple[Axis, ...], types: Mapping[str, TensorType], ends: float) -> Expr:

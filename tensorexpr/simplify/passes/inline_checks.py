@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tensorexpr.bounds import PROVED, check_access
-from tensorexpr.ir import Access, Apply, Axis, Const, Define, Definition, Expr, Index, Reduce, TensorType
+from tensorexpr.ir import Access, Apply, Axis, Define, Definition, Expr, Index, Reduce, TensorType
 from tensorexpr.records import record
 from tensorexpr.simplify.facts.sort_ranges import Ranges, known_of
-from tensorexpr.traversal import children, tensors_read
+from tensorexpr.traversal import children, has_points, tensors_read
 
 
 @record
@@ -39,7 +39,7 @@ def checked_axes(definition: Define, types: Mapping[str, TensorType], inlined: C
     while stack:
         node = stack.pop()
         if isinstance(node, Reduce):
-            if node.where is None and all(map(_has_points, node.axes)):
+            if node.where is None and all(map(has_points, node.axes)):
                 stack.extend(node.values)
             continue  # perhaps over nothing
         if isinstance(node, Apply) and node.op.name == "where":
@@ -53,10 +53,6 @@ def checked_axes(definition: Define, types: Mapping[str, TensorType], inlined: C
                 if node.tensor not in inlined or at in inlined[node.tensor]:
                     found.add(extents[index.name][0])
     return frozenset(found)
-
-
-def _has_points(axis: Axis) -> bool:
-    return isinstance(axis.start, Const) and isinstance(axis.stop, Const) and axis.start.value < axis.stop.value
 
 
 def unchecked(definition: Define, places: Sequence[Place], checked: frozenset[int], ranges: Ranges) -> Place | None:

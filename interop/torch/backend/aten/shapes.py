@@ -15,6 +15,7 @@ import tensorexpr as te
 from tensorexpr import kernels
 from tensorexpr.interop.torch.backend.table import Result, Unsupported, aten, axis_of, cast_to, element, filled, is_one
 from tensorexpr.kernels.conventions.arguments import product
+from tensorexpr.kernels.conventions.broadcasting import same
 from tensorexpr.op.transforms import vjp
 
 _ATEN = torch.ops.aten
@@ -47,16 +48,9 @@ def _copy(result: Result, x: te.Tensor, source: te.Tensor, _: bool) -> Any:
 def _view(result: Result, x: te.Tensor, _: Any) -> Any:
     kept = [n for n in x.shape if not is_one(n)]
     wanted = [n for n in result.shape if not is_one(n)]
-    if len(kept) == len(wanted) and all(_equal(a, b) for a, b in zip(kept, wanted, strict=True)):
+    if len(kept) == len(wanted) and all(same(a, b) for a, b in zip(kept, wanted, strict=True)):
         return _renamed(result, x)
     return kernels.reshape(x, shape=tuple(result.shape))
-
-
-def _equal(a: Any, b: Any) -> bool:
-    try:
-        return bool(a == b)
-    except te.DefinitionError:
-        return False
 
 
 def _renamed(result: Result, x: te.Tensor) -> Any:
@@ -207,7 +201,7 @@ def _roll(result: Result, x: te.Tensor, shifts: Sequence[Any], dims: Sequence[in
 def _repeat(result: Result, x: te.Tensor, _: Any) -> Any:
     def body(*index: Any) -> Any:
         own = index[len(index) - x.ndim :]
-        return x[tuple(0 if is_one(n) else i if _equal(n, m) else i % n for i, n, m in zip(own, x.shape, wanted, strict=True))]
+        return x[tuple(0 if is_one(n) else i if same(n, m) else i % n for i, n, m in zip(own, x.shape, wanted, strict=True))]
 
     wanted = result.shape[len(result.shape) - x.ndim :]
     return te.compute(result.shape, body)
