@@ -71,7 +71,7 @@ docs: $(VENV)/.examples
 
 # The documents as a web site in build/site; every warning, such as a link that leads nowhere, is an error.
 site: $(VENV)/.site
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # The pages that run, as notebooks in build/notebooks.
 notebooks: $(VENV)/bin/python
