@@ -1,4 +1,4 @@
-"""Sums over the segments of sparse plans are sent to their places: the same values, and the same errors."""
+"""Sums over the segments of plans, an element for each point, are sent to their places: the same values, and the same errors."""
 
 import numpy as np
 import pytest
@@ -24,10 +24,24 @@ SUMS = {
         "o, k = segments[100](i64(t[i]) for i in range(5) if t[i] > 7)\n"
         "y[p]: f32[100] = sum(h[k[j], 0] for j in range(o[p], o[p + 1])) + sum(h[k[j], 1] for j in range(o[p], o[p + 1]))\nreturn y\n"
     ),
+    "keys that are few": (
+        "o, k = segments[13](i64(t[i]) for i in range(5))\ny[p]: f32[13] = sum(h[k[j], 1] for j in range(o[p], o[p + 1]))\nreturn y\n"
+    ),
+    "what is found at the key": (
+        "g: f32[13] = input()\no, k = segments[13](i64(t[i]) for i in range(5))\n"
+        "y[p]: f32[13] = sum(h[k[j], 1] / (g[p] + f32(t[k[j]])) for j in range(o[p], o[p + 1]))\nreturn y\n"
+    ),
+    "keys of two axes": (
+        "o, k = segments[2, 13]((i64(t[i]) % 2, i64(t[i])) for i in range(5))\n"
+        "y[p, q]: f32[2, 13] = sum(h[k[j], 2] * f32(q) + f32(p) for j in range(o[p * 13 + q], o[p * 13 + q + 1]))\nreturn y\n"
+    ),
 }
 KEPT = {
-    "keys that are few": "o, k = segments[10](i64(t[i]) for i in range(5))\n"
-    "y[p]: f32[10] = sum(h[k[j], 1] for j in range(o[p], o[p + 1]))\nreturn y\n",
+    "keys of two axes, read turned": "o, k = segments[13, 13]((i64(t[i]), i64(t[i])) for i in range(5))\n"
+    "y[p, q]: f32[13, 13] = sum(h[k[j], 2] for j in range(o[p + q * 12], o[p + q * 12 + 1]))\nreturn y\n",
+    "a plan that rows read too": "o, k = segments[13](i64(t[i]) for i in range(5))\n"
+    "z[p, c]: f32[13, 3] = sum(h[k[j], c] for j in range(o[p], o[p + 1]))\n"
+    "y[p]: f32[13] = z[p, 0] + sum(h[k[j], 1] for j in range(o[p], o[p + 1]))\nreturn y\n",
     "rows": "o, k = segments[100](i64(t[i]) for i in range(5))\n"
     "y[p, c]: f32[100, 3] = sum(h[k[j], c] for j in range(o[p], o[p + 1]))\nreturn y\n",
     "a maximum": "o, k = segments[100](i64(t[i]) for i in range(5))\n"
@@ -47,6 +61,8 @@ def test_sums_over_segments_of_few_points_are_scatters(name: str) -> None:
     rng = np.random.default_rng(0)
     for _ in range(3):
         arrays = {"h": rng.standard_normal((5, 3)).astype(np.float32), "t": rng.integers(5, 12, 5).astype(np.int32)}
+        if "g" in [t.name for t in program.inputs]:
+            arrays["g"] = np.ones(13, np.float32)
         for one, other in zip(evaluate_program(program, arrays).values(), evaluate_program(found, arrays).values(), strict=True):
             np.testing.assert_array_equal(one, other)
 

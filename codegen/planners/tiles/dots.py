@@ -83,7 +83,7 @@ def _products(s: Planned, name: str, lengths: Mapping[str, int]) -> Iterator[Pro
         return
     value = member.values[0]
     factors = [_narrow(factor) for factor in value.args] if isinstance(value, Apply) and value.op.name == "mul" else []
-    once = [a.tensor for a, _, _ in read_occurrences(definition.value, ())]
+    once = [a.tensor for part in (*member.values, *parts.values) for a, _, _ in read_occurrences(part, ())]
     for shared, own in (factors, factors[::-1]) if factors else ():
         if shared is None or own is None or once.count(shared.tensor) > 1 or once.count(own.tensor) > 1:
             continue

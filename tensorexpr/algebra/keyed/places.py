@@ -1,16 +1,20 @@
-"""Sums over the segments of a sort plan that has few points and many keys, as sums sent to their places.
+"""Sums over the segments of a sort plan, an element for each point, as sums sent to their places.
 
-    offsets, order = segments[2048000](key[i] for i in range(4096))               y = scatter({key[i]: h[i] for i in range(4096)})
-    g[p] = f(p) - sum(h[order[k]] for k in range(offsets[p], offsets[p + 1]))  -->  g[p] = f(p) - y[p]
+    offsets, order = segments[3000](key[i] for i in range(50000))           y = scatter({key[i]: h[i] * g[key[i]] for i in range(50000)})
+    t[p] = f(p) - sum(h[order[k]] * g[p] for k in range(offsets[p], offsets[p + 1]))  -->  t[p] = f(p) - y[p]
 
-A plan is read at every key, the empty ones too, by a loop of its own for each. Where almost all are empty one load in lanes is less.
-Points come in increasing order for each key, so sums add up in the same order.
+A plan is counted, added up and filled point by point, and each segment read by a loop of its own, whose elements lie apart; what is sent
+is computed in lanes, and added up as often as a plan counts. Rows stay: their elements are many at a time in both forms, and segments run
+on all cores. A plan that something else reads stays too, unless most of its segments are empty. Points come in increasing order for each
+key.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
 
+from tensorexpr.algebra.keyed.keys import is_plain
 from tensorexpr.ir import (
     Access,
     Apply,
@@ -29,6 +33,7 @@ from tensorexpr.ir import (
     const,
 )
 from tensorexpr.records import replace
+from tensorexpr.regions import affine_of
 from tensorexpr.simplify import remove_dead_definitions, simplify_indices
 from tensorexpr.traversal import bottom_up, free_names, fresh_name, replaced, walk
 
@@ -37,11 +42,18 @@ SPARSE = 4
 
 
 def with_sums_by_place(program: Program) -> Program:
-    """The program with sums over segments of plans that are sparse as scatters.
+    """The program with sums over segments of plans as scatters.
 
-    Requires: a simplified program. Ensures: every value is kept; a key out of its extent is an error as before.
+    Requires: a simplified program. Ensures: every value is kept, but for the order in which scatters add up; a key out of its extent is an
+    error as before.
     """
-    plans = {d.names[0]: d for d in program.definitions if isinstance(d, Segments) and _is_sparse(d)}
+    plans = {d.names[0]: d for d in program.definitions if isinstance(d, Segments) and _is_fixed(d)}
+    found = _with_sums_sent(program, plans)
+    left = {d.names[0] for d in found.definitions if isinstance(d, Segments) and not _is_sparse(d)}
+    return found if left.isdisjoint(plans) else _with_sums_sent(program, {name: d for name, d in plans.items() if name not in left})
+
+
+def _with_sums_sent(program: Program, plans: Mapping[str, Segments]) -> Program:
     taken = {*program.types, *program.sizes}
     made: dict[tuple[str, Expr], Scatter] = {}
     definitions: list[Definition] = []
@@ -51,7 +63,8 @@ def with_sums_by_place(program: Program) -> Program:
             found: dict[Expr, Expr] = {}
             for e, plan in sums.items():
                 assert isinstance(e, Reduce) and isinstance(e.axes[0].start, Access)
-                if (value := _at_points(e, plan)) is not None:
+                keys = _keys(e.axes[0].start.indices[0], plan, d.axes)
+                if (value := _at_points(e, plan, keys)) is not None:
                     key = (plan.name, value)
                     if key not in made:
                         made[key] = Scatter(
@@ -64,7 +77,7 @@ def with_sums_by_place(program: Program) -> Program:
                             location=plan.location,
                         )
                         definitions.append(made[key])
-                    found[e] = Access(made[key].name, e.axes[0].start.indices, e.dtype)
+                    found[e] = Access(made[key].name, keys, e.dtype)
             if found:
                 d = replace(d, value=replaced(d.value, found))
         definitions.append(d)
@@ -73,12 +86,13 @@ def with_sums_by_place(program: Program) -> Program:
     return simplify_indices(remove_dead_definitions(replace(program, definitions=tuple(definitions))))
 
 
+def _is_fixed(plan: Segments) -> bool:
+    return not plan.batch and all(isinstance(e, Const) for e in (*(a.stop for a in plan.axes), *plan.extents))
+
+
 def _is_sparse(plan: Segments) -> bool:
-    """Whether a plan, of one key, has far more keys than points."""
-    extents = [a.stop for a in plan.axes]
-    if plan.batch or len(plan.extents) != 1 or not all(isinstance(e, Const) for e in (*extents, *plan.extents)):
-        return False
-    points, keys = (prod(int(e.value) for e in own if isinstance(e, Const)) for own in (extents, plan.extents))
+    """Whether a plan has far more keys than points."""
+    points, keys = (prod(int(e.value) for e in own if isinstance(e, Const)) for own in ([a.stop for a in plan.axes], list(plan.extents)))
     return keys >= SPARSE * points
 
 
@@ -101,19 +115,41 @@ def _after(e: Expr) -> Expr:
     return apply("add", e, const(1))
 
 
-def _at_points(e: Reduce, plan: Segments) -> Expr | None:
-    """What a sum over a segment adds up, at the points of the plan; None where it depends on more than these."""
+def _at_points(e: Reduce, plan: Segments, keys: tuple[Expr, ...]) -> Expr | None:
+    """What a sum over the segment of these keys adds up, at the points of the plan; None where it depends on more than these."""
+    assert isinstance(e.axes[0].start, Access)
     name = e.axes[0].index
     element = Access(plan.names[1], (Index(name),), e.axes[0].start.dtype)
     point = _position(plan.axes)
+    found = dict(zip(keys, plan.keys, strict=True)) if keys and all(isinstance(k, Index) for k in keys) else {}
+    free = {Index(n) for n in free_names(e.values[0])}
+    if not keys or not free <= {Index(name), *found} or free & {Index(a.index) for a in plan.axes}:
+        return None
 
     def moved(node: Expr) -> Expr:
-        return point if node == element else node
+        return point if node == element else found.get(node, node)
 
     value = bottom_up(e.values[0], moved)
-    if any(isinstance(n, Reduce) for n in walk(value)) or not set(free_names(e.values[0])) <= {name} or name in free_names(value):
-        return None
-    return value
+    return None if any(isinstance(n, Reduce) for n in walk(value)) or name in free_names(value) else value
+
+
+def _keys(at: Expr, plan: Segments, around: tuple[Axis, ...]) -> tuple[Expr, ...]:
+    """The keys of the segment at a place of a plan: the place itself, or axes of the definition around; none where it is neither."""
+    if len(plan.extents) == 1:
+        return (at,)
+    form = affine_of(at)
+    extents = [int(e.value) for e in plan.extents if isinstance(e, Const)]
+    strides = [prod(extents[k + 1 :]) for k in range(len(extents))]
+    axes = {a.index: a.stop for a in around if is_plain(a)}
+    if form is None or form.constant or len(form.terms) != len(extents):
+        return ()
+    found = [
+        Index(atom)
+        for stride, extent in zip(strides, plan.extents, strict=True)
+        for atom, factor in form.terms
+        if factor == stride and isinstance(atom, str) and axes.get(atom) == extent
+    ]
+    return tuple(found) if len(found) == len(extents) else ()
 
 
 def _position(axes: tuple[Axis, ...]) -> Expr:

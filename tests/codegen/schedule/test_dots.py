@@ -79,6 +79,14 @@ def test_the_nest_says_what_is_computed(left: str, right: str) -> None:
     assert_means(made, inputs=dict(zip("ab", given(tensors, 1), strict=True)))
 
 
+def test_what_follows_may_read_the_sum_as_often_as_it_likes() -> None:
+    c, tensors = product("bfloat16", "bfloat16", "ik,jk", 40, 50, 53)
+    y = te.compute(c.shape, lambda i, j: te.cast(c[i, j] * te.sigmoid(c[i, j]), "bfloat16"), name="y")
+    made = planned(te.schedule(y, inputs=tensors).program, WIDE)
+    assert "s['y'].stage('b', ((0, " in made.as_python()
+    assert_means(made, inputs=dict(zip("ab", given(tensors, 1), strict=True)))
+
+
 @pytest.mark.parametrize("left, right", PAIRS)
 def test_instructions_of_this_machine_are_used(left: str, right: str) -> None:
     dot = next(d for d in DOTS if (d.shared, d.own) == (left, right))
