@@ -5,9 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import tensorexpr as te
 from tensorexpr.interpret import evaluate_program
+from tensorexpr.ir import Access
 from tensorexpr.simplify import Options, narrow_domains, simplify
+from tensorexpr.simplify.expressions import Simplifier
+from tensorexpr.simplify.passes import definitions
 from tensorexpr.text import print_program
+from tensorexpr.traversal import expressions, walk
 from tests.random_programs import meaning, random_inputs, random_program, random_sizes
 from tests.seeds import share_of
 from tests.simplify.points import same
@@ -52,3 +57,30 @@ def test_derived_formulas_stay_close_and_come_to_an_end(block: int) -> None:
             tolerance = {2: 2e-2, 4: 1e-5, 8: 1e-9}.get(value.dtype.itemsize, 0) if value.dtype.kind not in "biu" else 0
             both = np.isfinite(found) & np.isfinite(expected)
             np.testing.assert_allclose(np.where(both, found, 0), np.where(both, expected, 0), tolerance, tolerance, err_msg=text)
+
+
+@pytest.mark.parametrize("block", range(2))
+def test_definitions_that_share_a_form_are_simplified_as_each_by_itself(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in share_of(range(7000 + 100 * block, 7000 + 100 * block + 60)):
+        program = random_program(seed)
+        found = []
+        for least in (0, 1 << 30):
+            monkeypatch.setattr(definitions, "LEAST_SHARED", least)
+            simple = narrow_domains(program)
+            places = [n.location for d in simple.definitions for e in expressions(d) for n in walk(e) if isinstance(n, Access)]
+            found.append((print_program(simple), places, [d.location for d in simple.definitions if hasattr(d, "location")]))
+        assert found[0] == found[1], f"seed {seed}\n{print_program(program)}"
+
+
+@pytest.mark.parametrize("layers", [30, 60])
+def test_layers_are_simplified_once(layers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    first = Simplifier.__init__
+    monkeypatch.setattr(Simplifier, "__init__", lambda *given: (made.append(given), first(*given))[1])
+    x = te.placeholder((64,), name="y100")
+    weights = [te.placeholder((64,), name=f"w{k}") for k in range(layers)]
+    y = x
+    for k, w in enumerate(weights):
+        y = te.compute((64,), lambda i, y=y, w=w: te.where(i < 64, y[i] * w[i + 0], 0.0), name=f"y{k + 101}")
+    narrow_domains(te.program_of([y], [x, *weights]))
+    assert len(made) <= 4

@@ -6,7 +6,7 @@ Passes are linear in the number of definitions and never recur over chains of th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -27,6 +27,7 @@ from tensorexpr.ir import (
     Segments,
     const,
 )
+from tensorexpr.language.core.renaming import renamed
 from tensorexpr.records import replace
 from tensorexpr.rewrite import RuleSet, rewrite
 from tensorexpr.simplify.domains import narrowed_scatter
@@ -40,6 +41,8 @@ from tensorexpr.traversal import bottom_up, children, expressions, fresh_name, m
 
 _FOLDING = RuleSet((fold_operation, fold_cast, choose_branch))
 MOST_STEPS = 20
+LEAST_SHARED = 24
+"""Definitions of a program from which those that are equal but for names are simplified once: few have equal ones in a short program."""
 
 
 class Settled:
@@ -51,14 +54,22 @@ class Settled:
     def apply(self, definition: Definition, setting: object, change: Callable[[Definition], Definition]) -> Definition:
         """The definition after `change`, repeated until nothing is left to do in this setting."""
         for _ in range(MOST_STEPS):
-            if setting in self._known.get(definition, ()):
+            if self.knows(definition, setting):
                 break
             result = change(definition)
             if result == definition:
-                self._known.setdefault(definition, {})[setting] = None
+                self.enter(definition, setting)
                 break
             definition = result
         return definition
+
+    def knows(self, definition: Definition, setting: object) -> bool:
+        """Whether nothing is left to do."""
+        return setting in self._known.get(definition, ())
+
+    def enter(self, definition: Definition, setting: object) -> None:
+        """Remembers that nothing is left to do."""
+        self._known.setdefault(definition, {})[setting] = None
 
 
 def with_definitions(program: Program, definitions: Iterable[Definition]) -> Program:
@@ -92,10 +103,29 @@ def map_definitions(
         return definition if all(a is b for a, b in zip(body, definition.body, strict=True)) else replace(definition, body=body)
 
     shapes = {name: type_.shape for name, type_ in program.types.items()}
+    forms: dict[object, Definition] = {}
 
     def run(definition: Definition) -> Definition:
-        exact = tuple(name for name in names_of(definition) if name in deciding)
+        exact = tuple(name in deciding for name in names_of(definition))
         setting = (options, exact, program.sizes, tuple(shapes.get(name) for name in reads(definition)))
+        if settled.knows(definition, setting):
+            return definition
+        formal = _formal(definition) if len(program.definitions) >= LEAST_SHARED else None
+        if formal is None or not isinstance(definition, Define):
+            return alone(definition, setting, shapes, any(exact))
+        given, called = formal
+        key = (given, setting, tuple(node.location for node in walk(definition.value) if isinstance(node, Access)))
+        if key not in forms:
+            forms[key] = alone(given, setting, {name: shapes[own] for name, own in called.items()}, any(exact))
+        found = forms[key]
+        if found == given:
+            settled.enter(definition, setting)
+            return definition
+        found = replace(renamed(found, called, {}), location=definition.location)
+        settled.enter(found, setting)
+        return found
+
+    def alone(definition: Definition, setting: object, shapes: Mapping[str, tuple[Expr, ...]], exact: bool) -> Definition:
         simplifier: Simplifier | None = None
 
         def once(given: Definition) -> Definition:
@@ -103,12 +133,23 @@ def map_definitions(
             if simplifier is None:
                 inner = {**shapes, **_inner_shapes(definition)} if isinstance(definition, Scan) else shapes
                 simplifier = Simplifier(program.sizes, options, inner)
-            return visit(given, simplifier, simplifier.outermost)
+            if isinstance(given, Scan):
+                return visit(given, simplifier, simplifier.outermost)
+            return change(given, simplifier.exact if exact else simplifier, simplifier.outermost)
 
         return settled.apply(definition, setting, once)
 
     left = frozenset() if before is None else frozenset(map(id, before.definitions))
     return with_definitions(program, (d if id(d) in left else run(d) for d in program.definitions))
+
+
+def _formal(definition: Definition) -> tuple[Define, dict[str, str]] | None:
+    """A definition in which tensors are called by their places in the order of their names, and what each of these is: layers of a model
+    differ in names alone. None where integers are read, of which expressions are ordered by their text."""
+    if not isinstance(definition, Define) or any(isinstance(n, Access) and n.dtype.is_integer for n in walk(definition.value)):
+        return None
+    called = {name: f"%{place:06d}" for place, name in enumerate(sorted({definition.name, *reads(definition)}))}
+    return replace(renamed(definition, called, {}), location=None), {formal: name for name, formal in called.items()}
 
 
 def names_of(definition: Definition) -> Iterator[str]:
