@@ -29,6 +29,7 @@ from weakref import WeakKeyDictionary
 from tensorexpr.bounds import PROVED, check_access
 from tensorexpr.dtypes import DType
 from tensorexpr.ir import Access, Apply, Axis, Const, Define, Definition, Expr, Index, Program, Reduce, Scatter, TensorType, const
+from tensorexpr.language.core.renaming import Renaming
 from tensorexpr.records import record, replace
 from tensorexpr.rewrite import head_of
 from tensorexpr.simplify.passes.amounts import cost, cost_over, elements, lengths, parts, points
@@ -513,16 +514,15 @@ def _under(expr: Expr, names: Mapping[Expr, Expr]) -> Expr:
 def _exists(term: Term, types: Mapping[str, TensorType]) -> bool:
     """Whether each element that is read exists wherever the tensor does."""
     value = term.define.value
-    names = dict.fromkeys(tensors_read(value))
-    return _all_exist(term.define.axes, value, tuple((name, types[name].shape) for name in names))
+    called = {name: str(place) for place, name in enumerate(tensors_read(value))}  # layers of a model differ in names alone
+    return _all_exist(term.define.axes, Renaming(called, {})(value), tuple(types[name].shape for name in called))
 
 
 @lru_cache(4096)
-def _all_exist(axes: tuple[Axis, ...], value: Expr, shapes: tuple[tuple[str, tuple[Expr, ...]], ...]) -> bool:
+def _all_exist(axes: tuple[Axis, ...], value: Expr, shapes: tuple[tuple[Expr, ...], ...]) -> bool:
     """As `_exists`, which asks for equal terms at every place where they stand, and again in each round of the simplifier."""
-    shape = dict(shapes)
     return all(
         verdict is PROVED
         for access, around, guards in read_occurrences(value, axes)
-        for verdict in check_access(access.indices, shape[access.tensor], around, guards)
+        for verdict in check_access(access.indices, shapes[int(access.tensor)], around, guards)
     )
