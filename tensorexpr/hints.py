@@ -93,7 +93,17 @@ def unknown_name(what: str, name: str, known: Iterable[str], hint: str | None = 
     return UnknownNameError(f"expected an attribute of {what}, got {name}", location=user_location(), hint=hint)
 
 
-class Explained:
+class Offering:
+    """A class whose objects offer `offered` where an editor or a notebook completes a name: what users take of them, and no more."""
+
+    __slots__ = ()
+    offered: ClassVar[tuple[str, ...]]
+
+    def __dir__(self) -> list[str]:
+        return [*(name for name in dir(type(self)) if name.startswith("__")), *self.offered]
+
+
+class Explained(Offering):
     """A class whose objects say, for an attribute that they do not have, what may have been meant.
 
     `noun` is what messages call its objects, `habits` has what is written here for attributes that they have in other libraries.
@@ -108,8 +118,8 @@ class Explained:
         def __getattr__(self, name: str) -> Any:
             if name.startswith("_"):  # what Python and editors look for
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            meant = nearest(name, [*self.habits, *(word for word in dir(type(self)) if not word.startswith("_"))])
-            raise unknown_name(self.noun, name, dir(type(self)), None if meant is None else self.habits.get(meant))
+            meant = nearest(name, [*self.habits, *self.offered])
+            raise unknown_name(self.noun, name, self.offered, None if meant is None else self.habits.get(meant))
 
 
 def made_by(hint: str) -> Callable[..., NoReturn]:

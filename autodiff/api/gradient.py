@@ -131,6 +131,7 @@ class Gradient(Explained, Sequence[Tensor]):
     """
 
     noun = "the gradients"
+    offered = ("count", "index", "program", "report")
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ from tensorexpr.codegen.compiled.arguments import address, shape_text
 from tensorexpr.codegen.llvm.text.abi import ALIGNMENT
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import ArgumentError, user_location
-from tensorexpr.hints import checked
+from tensorexpr.hints import Offering, checked
 from tensorexpr.initial import initial_array
 from tensorexpr.ir import Const, Expr, Program
 from tensorexpr.language import Tensor
@@ -100,7 +100,7 @@ class Function(Protocol):
         ...
 
 
-class Context:
+class Context(Offering):
     """Arrays bound to placeholders by name (or path), and the workspace of runs: `te.Context({"w": array})`.
 
     `context[name]` is the array that is bound, `context[name] = array` binds another one in its place, `context.bind(name, array)`
@@ -114,6 +114,8 @@ class Context:
     >>> f.run(context, x=np.arange(3, dtype=np.float32))
     array([0., 1., 2.], dtype=float32)
     """
+
+    offered = ("bind", "declare", "initialize", "workspace")
 
     @checked()
     def __init__(self, bindings: Mapping[str, Any] | None = None, *, workspace: Any = None) -> None:

@@ -82,6 +82,10 @@ class CompiledFunction(Explained, Callable):
     """
 
     noun = "a compiled function"
+    offered = (
+        "at", "context", "cost", "export", "name", "nest", "placeholders", "profile", "program", "run", "schedule", "signature", "source",
+        "target", "updates", "workspace_bytes",
+    )  # fmt: skip
     habits = dict.fromkeys(
         ("grad", "gradient", "backward", "vjp", "jvp"),
         "what is differentiated is the definition: te.vjp(op), or te.gradient(C, [A]) of tensors",

@@ -31,7 +31,7 @@ from tensorexpr.codegen.schedule.schedule import schedule as planned_schedule
 from tensorexpr.codegen.target import Target, host_target
 from tensorexpr.codegen.tuning.lookup import simplified
 from tensorexpr.errors import ScheduleError
-from tensorexpr.hints import checked, made_by, suggestion, unknown_name
+from tensorexpr.hints import Offering, checked, made_by, suggestion, unknown_name
 from tensorexpr.ir import Program
 from tensorexpr.markup import amount, code, folded, listed, listing, or_reason, page
 from tensorexpr.records import cached_property, record, replace
@@ -67,7 +67,7 @@ def plain_form(program: Program) -> Form:
     return Form(program, nest, {name: plain.buffers[name] for name in loops}, loops)
 
 
-class Schedule:
+class Schedule(Offering):
     """A program and how it runs. Equal schedules have equal programs, targets and nests.
 
     `print(s)` shows the loop nest, `s.as_python()` the calls that rebuild it from `te.schedule(...)`, `s[C]` is a handle on the loops of a
@@ -86,6 +86,10 @@ class Schedule:
     >>> s == te.schedule(y)
     False
     """
+
+    offered = (
+        "as_python", "calls", "copy", "cost", "inline", "loops_of", "nest", "origin", "program", "rewrite", "simplify", "stages", "target",
+    )  # fmt: skip
 
     @checked(made_by("te.schedule(C) makes the schedule of tensors"))
     def __init__(
@@ -161,6 +165,9 @@ class Schedule:
     def as_python(self) -> str:
         """The calls that make this schedule from `s = te.schedule(...)`, one per line."""
         return "".join(f"{call}\n" for call in self.calls)
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self.stages)
 
     def __getitem__(self, definition: object) -> StageHandle:
         """The loops of a definition, given by its name or by the tensor.
@@ -248,7 +255,7 @@ class Schedule:
                 raise AttributeError(name)
             words = [word for word in vars(StageHandle) if not word.startswith("_")]
             hint = f"it acts on the loops of a definition: s[{self.stages[-1]!r}].{name}(...)" if name in words and self.stages else None
-            raise unknown_name("the schedule", name, [*vars(Schedule), *words], hint)
+            raise unknown_name("the schedule", name, [*self.offered, *words], hint)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Schedule) or self.target != other.target:

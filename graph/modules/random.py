@@ -16,14 +16,14 @@ from tensorexpr import language as te
 from tensorexpr.errors import ArgumentError, user_location
 from tensorexpr.graph.modules.variable import Variable
 from tensorexpr.graph.trace.tracing import current
-from tensorexpr.hints import checked
+from tensorexpr.hints import Offering, checked
 from tensorexpr.language import Tensor, compute, constant
 from tensorexpr.op import op
 
 _TWO_PI = 2.0 * math.pi
 
 
-class Generator:
+class Generator(Offering):
     """A source of random numbers: `te.Generator(seed)`. `state` is the variable that counts what was drawn.
 
     >>> noise = te.Generator(0)
@@ -33,6 +33,8 @@ class Generator:
     >>> draw(np.float64(0.0)).shape
     (2,)
     """
+
+    offered = ("normal", "seed", "state", "uniform")
 
     @checked()
     def __init__(self, seed: int, *, name: str = "generator") -> None:

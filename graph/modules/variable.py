@@ -20,12 +20,12 @@ from tensorexpr.graph.run.runtime import on_host
 from tensorexpr.graph.trace.naming import scoped
 from tensorexpr.graph.trace.tracing import Operation, current
 from tensorexpr.graph.trace.values import tensor_or_array
-from tensorexpr.hints import article, checked
+from tensorexpr.hints import Offering, article, checked
 from tensorexpr.ir import TensorType, const
 from tensorexpr.language import Scalar, Tensor
 
 
-class Variable:
+class Variable(Offering):
     """A named array that may be assigned to: `te.Variable(value, name=None, trainable=True, dtype=None)`.
 
     `value` is an array, a number, or a function without arguments that gives one; a Python float counts as float32. Shape, dtype, name
@@ -41,6 +41,8 @@ class Variable:
     >>> int(tick()), int(tick()), int(count.value)
     (1, 2, 2)
     """
+
+    offered = ("assign", "assign_add", "assign_sub", "delete", "dtype", "name", "ndim", "read", "shape", "storage", "trainable", "value")
 
     __slots__ = ("__weakref__", "_trainable", "dtype", "name", "shape", "storage")
 

@@ -97,6 +97,7 @@ class Function(Explained):
 
     __name__: str
     noun = "a te.function"
+    offered = ("compiled", "graph", "signature", "strict")
     habits = dict.fromkeys(("grad", "gradient", "backward", "vjp"), "te.gradients(loss, variables) inside of it gives gradients")
 
     def __init__(

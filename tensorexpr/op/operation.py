@@ -82,6 +82,7 @@ class Op(Explained, Bound, Entered):
     """
 
     noun = "an op"
+    offered = ("compile", "location", "name", "parameters", "sharding", "static", "trace")
     habits: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(
             ("grad", "gradient", "backward", "vjp"), "te.vjp(op) is the op that gives its gradients, te.grad(op) that of a loss"

@@ -163,7 +163,7 @@ def test_tables_that_no_compiler_writes_and_code_that_is_none(bundle: Path, tmp_
         assert re.search(rf"bundle\.json: expected a table as the compiler writes it, got another one \({error}: .*\)", told)
     deep = b'"functions": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
     told = damaged(bundle, tmp_path / "c", "bundle.json", f'{{"sha256": "{hashlib.sha256(deep).hexdigest()}",\n'.encode() + deep)
-    assert "bundle.json: expected a table as the compiler writes it, got another one (RecursionError: maximum recursion depth" in told
+    assert "bundle.json: expected a table as the compiler writes it, got another one (RecursionError: " in told
     code = (bundle / "libmodel.so").read_bytes().replace(b"\x7fELF", b"text", 1)
     files = {**table["files"], "libmodel.so": {"bytes": len(code), "sha256": hashlib.sha256(code).hexdigest()}}
     (tmp_path / "c" / "bundle.json").write_bytes(table_file({**table, "files": files}))

@@ -19,7 +19,7 @@ import numpy as np
 from tensorexpr import dtypes
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import DefinitionError, user_location
-from tensorexpr.hints import unknown_name
+from tensorexpr.hints import Offering, unknown_name
 from tensorexpr.ir import Apply, Cast, Const, Expr, Size
 from tensorexpr.language.core import habits, promotions
 from tensorexpr.language.core.operators import Operators
@@ -38,7 +38,7 @@ Weak = bool | int | float
 """A Python number: its kind counts in promotion, its width does not."""
 
 
-class Scalar(Operators):
+class Scalar(Operators, Offering):
     """One value of the language: `expr` is its IR, `dtype` its element type, `sources` the tensors it reads. A `weak` one stands for a
     Python number that is known as the program runs: made of sizes and numbers.
 
@@ -46,6 +46,7 @@ class Scalar(Operators):
     """
 
     __slots__ = ("expr", "sources", "weak")
+    offered = ("dtype",)
 
     def __init__(self, expr: Expr, sources: Sources = NO_SOURCES, weak: bool = False) -> None:
         self.expr = expr
@@ -146,7 +147,7 @@ class Scalar(Operators):
         def __getattr__(self, name: str) -> Any:
             if name.startswith("_"):  # what Python and NumPy look for
                 raise AttributeError(name)
-            raise unknown_name(f"the scalar {self!r}", name, ("dtype",), habits.of_scalar(repr(self), name))
+            raise unknown_name(f"the scalar {self!r}", name, self.offered, habits.of_scalar(repr(self), name))
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
         raise _refusal(

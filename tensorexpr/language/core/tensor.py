@@ -20,8 +20,8 @@ import numpy as np
 from tensorexpr import dtypes
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import DefinitionError, Location, user_location
+from tensorexpr.hints import Offering, made_by, unknown_name
 from tensorexpr.hints import checked as checked_call
-from tensorexpr.hints import made_by, unknown_name
 from tensorexpr.ir import Access, Apply, Cast, Const, Definition, Expr, Index, Input, Program, Size, TensorType, const
 from tensorexpr.language.core import borders, habits
 from tensorexpr.language.core.renaming import index_names, local_names, renamed
@@ -93,7 +93,7 @@ def identifier(name: object, what: str) -> str:
     return name
 
 
-class Tensor:
+class Tensor(Offering):
     """A tensor of the language, by identity.
 
     `shape` holds a Python int for every concrete extent and a scalar for every symbolic one; `dtype`, `ndim`, `name` as
@@ -111,6 +111,8 @@ class Tensor:
     >>> A.shape, A.ndim, A.dtype == te.float32
     ((2, 3), 2, True)
     """
+
+    offered = ("shape", "dtype", "ndim", "name", "read", "location")
 
     __slots__ = (
         "__weakref__", "_shape", "component", "data", "definition", "dtype", "extents", "frames", "initial", "key", "location", "name",
@@ -294,7 +296,7 @@ class Tensor:
         def __getattr__(self, name: str) -> Any:
             if name.startswith("_"):  # what Python and NumPy look for
                 raise AttributeError(name)
-            raise unknown_name(f"the tensor {self.name}", name, _ATTRIBUTES, habits.of_tensor(self, name))
+            raise unknown_name(f"the tensor {self.name}", name, self.offered, habits.of_tensor(self, name))
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if function in (np.shape, np.ndim) and args == (self,):
@@ -314,10 +316,6 @@ class Tensor:
             location=user_location(),
             hint=habits.whole(self, what),
         )
-
-
-_ATTRIBUTES = ("shape", "dtype", "ndim", "name", "read")
-"""What users read of a tensor."""
 
 
 def _arithmetic(name: str, symbol: str, reflected: bool = False) -> Any:
