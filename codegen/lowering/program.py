@@ -22,11 +22,9 @@ from tensorexpr.codegen.lowering.kernels.literals import with_folded_literals
 from tensorexpr.codegen.lowering.kernels.merging import merged
 from tensorexpr.codegen.lowering.kernels.quotients import with_quotients
 from tensorexpr.codegen.lowering.kernels.reuse import with_shared_slots
-from tensorexpr.codegen.lowering.kernels.tiled import with_tiles
 from tensorexpr.codegen.lowering.kernels.tiles import cut_at_borders
 from tensorexpr.codegen.lowering.kernels.together import run_together
 from tensorexpr.codegen.lowering.kernels.unswitch import unswitched
-from tensorexpr.codegen.lowering.kernels.zeros import with_zeros_once
 from tensorexpr.codegen.lowering.scatters.digits import WORDS, Digits, behind, digits_of, sorted_by_digits, without_keys
 from tensorexpr.codegen.lowering.scatters.holding import Holding, is_held
 from tensorexpr.codegen.lowering.scatters.sorting import NO_KEY, Blocks, Sorting, flat, unflattened, width_of
@@ -199,10 +197,8 @@ class _Lowering(Scans):
                 yield "cut_at_borders", _each_body(cut_at_borders)
                 yield "unswitched", _each_body(unswitched)
                 yield "cut_along", _each_body(cut_along)
-                yield "with_zeros_once", _each_body(lambda block: with_zeros_once(block, self.names.fresh))
             yield "cut_borders", _each(cut_borders)
             if not self.state.target.is_gpu:
-                yield "with_tiles", _each_body(lambda block: with_tiles(block, self.names.fresh))
                 yield "with_folded_literals", _each(with_folded_literals)
                 shapes = self.known_shapes(parameters)
                 yield "at_positions", _each(lambda kernel: at_positions(kernel, shapes))

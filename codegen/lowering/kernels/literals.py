@@ -3,47 +3,19 @@
 for k in range(minimum(0, 48), 8):                 for k in range(0, 8):
     if 3 < 4:                              -->         ...
         ...
-
-Integers that are kept in a narrow type are compared with literals as they are kept, and not made wider only to be made narrow again.
 """
 
 from __future__ import annotations
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.nest import Ahead, Alloc, Block, Check, For, If, Kernel, Stmt, Store
-from tensorexpr.ir import FALSE, TRUE, Apply, Cast, Const, Expr, apply
+from tensorexpr.ir import FALSE, TRUE, Apply, Const, Expr
 from tensorexpr.records import replace
-from tensorexpr.rewrite import RuleSet, on
+from tensorexpr.rewrite import RuleSet
 from tensorexpr.simplify.rules.common import choose_branch, fold_constants, logic_units
 from tensorexpr.traversal import bottom_up, walk
 
-
-@on("eq", "ne", "lt", "le", "gt", "ge")
-def compare_narrow(expr: Expr) -> Expr | None:
-    """i64(x) == c -> x == c, where c is a literal that the narrower type of x holds; other comparisons alike"""
-    assert isinstance(expr, Apply)
-    wide, c = expr.args
-    if not isinstance(wide, Cast) or not isinstance(c, Const) or not _is_widening(wide):
-        return None
-    x = wide.arg
-    return apply(expr.op.name, x, Const(c.value, x.dtype)) if int(x.dtype.least) <= int(c.value) <= int(x.dtype.greatest) else None
-
-
-@on("cast")
-def cast_at_once(expr: Expr) -> Expr | None:
-    """i8(i64(x)) -> i8(x), where x is an integer of a narrower type than i64"""
-    assert isinstance(expr, Cast)
-    wide = expr.arg
-    if not expr.dtype.is_integer or not isinstance(wide, Cast) or not _is_widening(wide):
-        return None
-    return wide.arg if wide.arg.dtype is expr.dtype else Cast(expr.dtype, wide.arg)
-
-
-def _is_widening(cast: Cast) -> bool:
-    return cast.dtype is dtypes.int64 and cast.arg.dtype.is_integer and cast.arg.dtype.bits < dtypes.int64.bits
-
-
-_RULES = RuleSet((fold_constants, logic_units, choose_branch, compare_narrow, cast_at_once))
+_RULES = RuleSet((fold_constants, logic_units, choose_branch))
 
 
 def with_folded_literals(kernel: Kernel) -> Kernel:
@@ -78,17 +50,11 @@ def _folded(expr: Expr) -> Expr:
 
 
 def _is_foldable(node: Expr) -> bool:
-    """Whether an operation on integers has literals alone, or one on conditions a literal; or an integer is made wider for nothing."""
-    if isinstance(node, Cast):
-        return cast_at_once(node) is not None
+    """Whether an operation on integers has literals alone, or one on conditions a literal."""
     if not isinstance(node, Apply) or node.args[0].dtype not in (dtypes.int64, dtypes.bool_):
         return False
-    if all(isinstance(a, Const) for a in node.args) or TRUE in node.args or FALSE in node.args:
-        return True
-    return isinstance(node.args[0], Cast) and _is_widening(node.args[0])
+    return all(isinstance(a, Const) for a in node.args) or TRUE in node.args or FALSE in node.args
 
 
 def _without_literals(node: Expr) -> Expr:
-    if not isinstance(node, Cast) and (not isinstance(node, Apply) or node.args[0].dtype not in (dtypes.int64, dtypes.bool_)):
-        return node
-    return _RULES.step(node) or node
+    return node if not isinstance(node, Apply) or node.args[0].dtype not in (dtypes.int64, dtypes.bool_) else _RULES.step(node) or node

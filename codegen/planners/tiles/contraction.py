@@ -12,14 +12,12 @@ tile that the registers hold, the model counts
     afar      planes that come from beyond the second level, a page or more apart: they are gone through outermost or innermost, and each
               step to the next one waits for all rows at once
     waste     lanes and rows computed beyond the extents
-    outside   products with zero beyond a border, which rows that have the same border share
     results   stores across lanes: squares of them are turned around in registers where rows lie side by side, else single
               elements are stored, which costs most where they fall on one place of the first level
 
 and takes the least per product, unless the loops that the definition would have without a plan (`planners.tiles.loops`) cost less in the
 same cycles: lanes along a short or tested axis, or along the reduction, need no copy and store next to each other. Blocks follow from the
-caches: the panel of one block of lanes runs over as many rows as the second level holds; where a reduction is so long that a panel
-does not fit, its outer loop stands around more tiles, whose accumulators wait in the first level. Nothing here knows a kernel by name.
+caches: the panel of one block of lanes runs over as many rows as the second level holds. Nothing here knows a kernel by name.
 """
 
 from __future__ import annotations
@@ -218,8 +216,7 @@ class Model(Cycles):
         )
         lengths, counts = tuple(sorted(self.lengths.items())), tuple(sorted(planner.counts.items()))
         store = tuple(sorted(planner.store.strides.items()))
-        tests = tuple(self.tests)
-        whole = (self.target, self.lanes, planner.dtype, self.all_points, tuple(self.reduction), tests)
+        whole = (self.target, self.lanes, planner.dtype, self.all_points, tuple(self.reduction))
         return (*whole, axes, reads, lengths, counts, store)
 
     def _plans(self) -> Iterator[Plan]:
@@ -249,19 +246,17 @@ class Model(Cycles):
                 if rows * vectors + vectors + 1 > self.target.registers:
                     break
                 tiles.append((vectors, rows))
-        outside = max((self._outside(row.index, a) for a in self.reduction), default=0.0)
         found: list[list[Plan]] = []
         for vectors, rows in reversed(tiles):
             waste = rounded(width, vectors * self.lanes) * rounded(height, rows) * borders * near
             results = self._results(vector.index, vectors, row.index, rows)
-            least = max(rows * vectors / self.target.multiplies, float(LATENCY)) * (1 - outside * (1 - 1 / rows))
+            least = max(rows * vectors / self.target.multiplies, float(LATENCY))
             plans: list[Plan] = []
             for copied, copies in choices:
                 if not self.every and least / (rows * vectors) * waste + results + copies > ALIKE * self.least:
                     continue
                 for order, window in self._orders(vectors, row.index, rows, copied):
                     step = self._step(vector.index, vectors, row.index, rows, copied, order, window)
-                    step *= 1 - self._outside(row.index, order[-1]) * (1 - 1 / rows)
                     cost = step / (rows * vectors) * waste + results + copies
                     self.least = min(self.least, cost)
                     moved = order is not self.reduction

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import product
 from math import ceil, inf, prod
 
 from tensorexpr.codegen.planners.tiles.loops import Planner
@@ -11,9 +10,7 @@ from tensorexpr.codegen.schedule.analysis.state import definition_named
 from tensorexpr.codegen.schedule.analysis.strides import Reach
 from tensorexpr.codegen.schedule.analysis.work import length
 from tensorexpr.codegen.schedule.legal.orders import plain_inside, tested_axes
-from tensorexpr.ir import Apply, Const, Define, Expr, apply, conjuncts
-from tensorexpr.regions import affine_of
-from tensorexpr.traversal import free_names, walk
+from tensorexpr.ir import Const, Define
 
 LINE_BYTES = 64
 PAGE = 4096
@@ -66,9 +63,6 @@ AWAY = 2.0
 """Cycles of an accumulator that waits in memory until those of the other residue classes are there, with which it is stored."""
 MOST_UNROLLED = 64
 """Multiplications of all steps of a window, which are written out one after the other."""
-COMPARED = ("lt", "le", "gt", "ge")
-MOST_COUNTED = 1 << 10
-"""Points of a test up to which those are counted at which it holds."""
 TOGETHER = 10.0
 """Cycles for adding up the lanes of an accumulator."""
 
@@ -90,9 +84,6 @@ class Cycles:
         self.points = prod(self.lengths[a.index] for a in planner.parts.axes)
         whole = definition_named(planner.state.program, planner.stage.name)
         self.all_points = prod(map(length, whole.axes)) if isinstance(whole, Define) else self.points
-        found = (n for m in self.group.members for v in m.values for n in walk(v) if isinstance(n, Apply) and n.op.name == "where")
-        self.tests = [t for n in found if not planner.counts and n.args[2] == Const(0.0, n.dtype) for t in conjuncts(n.args[0])]
-        self.outside: dict[tuple[str, str], float] = {}
         self.constants = {c.name for c in planner.state.program.constants}
 
     def _window(self, vectors: int, row: str, rows: int, copied: tuple[Reach, ...]) -> str | None:
@@ -202,28 +193,6 @@ class Cycles:
     def _beside(self, loads: float, memory: float) -> float:
         """Cycles that loads and memory cost beside arithmetic: the longer that takes, the more loads hide behind it."""
         return BESIDE * loads * self.target.multiplies / MULTIPLIES + HIDDEN * memory
-
-    def _outside(self, row: str, inner: str) -> float:
-        """The part of the products that are with zero for all rows at once, as tests say that do not change along the innermost axis:
-        beyond the borders of an image (`lowering.zeros` sums them once)."""
-        known = self.outside.get((row, inner))
-        if known is None:
-            tests = (t for t in self.tests if row not in free_names(t) and inner not in free_names(t))
-            known = self.outside[row, inner] = 1 - prod(map(self._share, tests))
-        return known
-
-    def _share(self, test: Expr) -> float:
-        """At how many of its points a comparison holds, in parts of all; 1 where they are too many, or more than indices decides."""
-        names = [n for n in free_names(test) if n in self.lengths]
-        if not isinstance(test, Apply) or test.op.name not in COMPARED or prod(self.lengths[n] for n in names) > MOST_COUNTED:
-            return 1.0
-        left, right = test.args if test.op.name in ("gt", "ge") else reversed(test.args)
-        form = affine_of(apply("sub", left, right)) if left.dtype.is_integer and right.dtype.is_integer else None
-        if form is None or set(form.names()) - set(names):
-            return 1.0
-        least = 0 if test.op.name in ("lt", "gt") else -1
-        values = [sum(at, form.constant) for at in product(*([form.coefficient(n) * k for k in range(self.lengths[n])] for n in names))]
-        return sum(v > least for v in values) / len(values)
 
     def _fresh(self, r: Reach, rows: int, inner: list[str]) -> float:
         """How likely the steps along inner axes of the reduction are the first to touch lines of an operand that come from beyond the

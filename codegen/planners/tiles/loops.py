@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import combinations, pairwise, product
+from itertools import combinations, product
 from math import inf, prod
 
 from tensorexpr.codegen.planners.tiles.classes import split_classes
@@ -25,7 +25,7 @@ from tensorexpr.codegen.schedule.analysis.windows import has_hull, most_points, 
 from tensorexpr.codegen.schedule.analysis.work import arithmetic, group_work, lengths
 from tensorexpr.codegen.schedule.decisions import NO, YES
 from tensorexpr.codegen.schedule.legal.legality import runs_in_lanes
-from tensorexpr.codegen.schedule.legal.orders import SHORT, over_windows, plain_inside, short_inside
+from tensorexpr.codegen.schedule.legal.orders import over_windows, plain_inside
 from tensorexpr.codegen.schedule.legal.placement import part_of
 from tensorexpr.codegen.schedule.schedule import Planned, StageHandle
 from tensorexpr.codegen.target import Target
@@ -75,12 +75,8 @@ class Tile:
     """Axes whose residue classes have loops of their own, each with their number."""
     window: str | None = None
     """The innermost axis of the reduction where its steps share what they read of the rows: they are copied out."""
-    near: bool = False
-    """Whether the operand that rows share stays near anyway, beside others that move along rows and lanes."""
     steps: tuple[str, int] | None = None
     """An axis of the reduction around lanes along it, and how many steps stand side by side: rows of one read what those of another do."""
-    again: tuple[str, ...] = ()
-    """Short axes along which the same elements are read again: their loops may stand inside of the reduction."""
 
     def __str__(self) -> str:
         lanes = f"{self.lanes} {self.vector}" if self.blocks == 1 else f"{self.blocks} x {self.lanes} {self.vector}"
@@ -150,13 +146,8 @@ def _apply(handle: StageHandle, tile: Tile) -> None:
         inner.insert(0, handle.split(*tile.steps, "peel")[1])
         kinds.insert(0, "unroll")
     rest = [x for x in handle.loops if x not in inner and x not in around and x not in within]
-    if tile.rows and tile.vector is not None and tile.blocks == 1 and stage.group_of(tile.vector) is None and not tile.near:
-        rest = _columns_first(handle._stage, rest, tile)
     if tile.rows and tile.vector is not None and stage.group_of(tile.vector) is None:
         rest = plain_inside(handle._stage, rest, frozenset((tile.vector, *dict(tile.rows))), lengths(stage.parts))
-    if tile.again:
-        size = 4 * tile.lanes * tile.blocks * prod(count for _, count in tile.rows)
-        rest = short_inside(handle._stage, rest, tile.again, size, lengths(stage.parts))
     if tile.window in rest and all(handle._stage.group_of(x) is not None for x in rest[rest.index(tile.window) :]):
         rest = [*(x for x in rest if x != tile.window), tile.window]
     first = next((at for at, x in enumerate(rest) if handle._stage.group_of(x) is not None), len(rest))
@@ -168,15 +159,6 @@ def _apply(handle: StageHandle, tile: Tile) -> None:
             handle.unroll(loop)
     if tile.window is not None and tile.window in handle.loops and handle.loops.index(tile.window) == len(handle.loops) - len(inner) - 1:
         handle.unroll(tile.window)
-
-
-def _columns_first(stage: Stage, loops: list[str], tile: Tile) -> list[str]:
-    """Blocks of columns outside of blocks of rows where they stand side by side: the operand that lanes load stays near."""
-    for at, (first, second) in enumerate(pairwise(loops)):
-        is_row = any(stage.axes_of(first) == (row,) for row, _ in tile.rows)
-        if is_row and tile.vector is not None and stage.axes_of(second) == (tile.vector,):
-            return [*loops[:at], second, first, *loops[at + 2 :]]
-    return loops
 
 
 class Planner:
@@ -254,32 +236,9 @@ class Planner:
         return self._complete(vector, [tile for _, _, tile in sorted(found)])
 
     def _complete(self, vector: str, found: list[Tile]) -> list[Tile]:
-        """The tiles with the classes and the short axes that follow from their axes."""
-        again = self.read_again()
-        found = [replace(tile, again=tuple(a for a in again if a not in dict(tile.rows)) if tile.rows else ()) for tile in found]
-        found = [replace(tile, window=written_out(self, tile), near=self._stays_near(vector, dict(tile.rows))) for tile in found]
-        found = [replace(tile, steps=side_by_side(self, tile)) for tile in found]
+        """The tiles with the windows and the classes that follow from their axes."""
+        found = [replace(tile, window=written_out(self, tile), steps=side_by_side(self, tile)) for tile in found]
         return [replace(tile, classes=self._classes(vector, *dict(tile.rows))) for tile in found]
-
-    def _stays_near(self, vector: str, rows: dict[str, int]) -> bool:
-        """Whether all that lanes load and rows share is small, where other reads move along both."""
-        shared = [r for r in self.reads if r.stride(vector) and not any(r.stride(a) for a in rows)]
-        axes = [vector, *(a.index for a in (() if self.main is None else self.main.axes))]
-        size = sum(r.access.dtype.itemsize * prod(self.lengths[a] for a in axes if r.stride(a)) for r in shared)
-        both = any(r.stride(vector) and r.stride(a) for r in self.reads for a in rows)
-        return both and size <= self.target.l1_bytes // 4
-
-    def read_again(self) -> tuple[str, ...]:
-        """Short data axes along which every read stays where it is, or moves among what an axis of the reduction reads."""
-        if self.main is None:
-            return ()
-        found = []
-        for axis in self.data:
-            moving = [r for r in self.reads if r.stride(axis.index)]
-            stays = all(any(_among(r.stride(axis.index), r.stride(a.index)) for a in self.main.axes) for r in moving)
-            if axis.index in self.main.depends and self.lengths[axis.index] <= SHORT and stays and len(moving) < len(self.reads):
-                found.append(axis.index)
-        return tuple(found)
 
     def _classes(self, *axes: str) -> tuple[tuple[str, int], ...]:
         return tuple((axis, count) for axis, count in self.counts.items() if axis in axes or axis in self.tested)

@@ -2,11 +2,10 @@
 
     for j_o in parallel: for i_o: for k: tile        P[j_o] = B[.., j_o]   at j_o, or all of P before the loops
 
-Blocks follow from the caches: the panel of one block of lanes runs over as many rows as the second level holds. Where a reduction is so
-long that a panel does not fit, its outer loop, in blocks for which one does, stands around more tiles, whose accumulators wait in the first
-level. A copy that is large beside what the contraction reads and writes is made in its loops, a panel or a few at a time, which each thread
-keeps in memory of its own (`compute_at`): at the outermost data loop where that is little memory, as long as it is not made again and again
-there. A copy of a constant always stands before the loops: no call makes it (`nest.early`).
+Blocks follow from the caches: the panel of one block of lanes runs over as many rows as the second level holds. A copy that is large beside
+what the contraction reads and writes is made in its loops, a panel or a few at a time, which each thread keeps in memory of its own
+(`compute_at`): at the outermost data loop where that is little memory, as long as it is not made again and again there. A copy of a
+constant always stands before the loops: no call makes it (`nest.early`).
 """
 
 from __future__ import annotations
@@ -19,8 +18,7 @@ from tensorexpr.codegen.planners.tiles.classes import split_classes
 from tensorexpr.codegen.planners.tiles.loops import Tile
 from tensorexpr.codegen.schedule.analysis.state import State
 from tensorexpr.codegen.schedule.analysis.strides import Reach
-from tensorexpr.codegen.schedule.legal.legality import LARGEST_TILE
-from tensorexpr.codegen.schedule.legal.orders import plain_inside, short_inside
+from tensorexpr.codegen.schedule.legal.orders import plain_inside
 from tensorexpr.codegen.schedule.legal.placement import part_of
 from tensorexpr.codegen.schedule.schedule import Planned, StageHandle
 from tensorexpr.errors import ScheduleError
@@ -105,19 +103,7 @@ def apply_plan(
         rows_bytes = sum(_elements(model.planner.shapes[r.access.tensor]) * r.access.dtype.itemsize for r in streamed)
         # Where all that rows read stays in the second level, what lanes read goes by once.
         outer = [*batch, columns, *others, blocks] if rows_bytes <= whole else [*batch, *others[:1], columns, *others[1:], blocks]
-    held: list[str] = []
-    if panel > whole:
-        loops, held = _held(handle, [x for x in outer if x is not None], others, blocks, chosen.rows * lanes * planner.dtype.itemsize)
-        outer = [*loops]
-        steps = stage.extent(reduced[0]) or 1
-        count = -(-steps // -(-steps // max(1, whole // 2 * steps // panel)))
-        if held and (1 < count < steps or len(reduced) == 1):
-            reduced = [*handle.split(reduced[0], count), *reduced[1:]]
-    around = [x for x in (*outer, *around) if x is not None]
-    order = [*around, *reduced[: len(held) and 1], *held, *reduced[len(held) and 1 :]]
-    if not held and any(model.is_far(lanes, r) for r in lane_reads):
-        size = chosen.rows * lanes * planner.dtype.itemsize
-        order = short_inside(handle._stage, order, planner.read_again(), size, lengths)
+    order = [x for x in (*outer, *around, *reduced) if x is not None]
     handle.reorder(*front, *order, *tile)
     if copied is not None:
         handle.unroll(copied)
@@ -197,23 +183,6 @@ def _place_copies(s: Planned, name: str, copies: tuple[str, ...], model: Model, 
         found = found or best is not None
     if not found:
         s.state = before
-
-
-def _held(handle: StageHandle, outer: list[str], others: list[str], blocks: str | None, size: int) -> tuple[list[str], list[str]]:
-    """Loops over tiles that stand inside of the first loop of a reduction, as many as have their accumulators in the first level."""
-    held: list[str] = []
-    for loop in [*others, *([] if blocks is None else [blocks])]:
-        extent = handle._stage.extent(loop)
-        if loop not in outer or not extent:
-            continue
-        count = min(extent, LARGEST_TILE // size)
-        count = -(-extent // -(-extent // count)) if count else 0
-        if count == extent:
-            outer, held, size = [x for x in outer if x != loop], [*held, loop], size * extent
-        elif count > 1 and loop == blocks:
-            far, near = handle.split(loop, count, "guard")
-            outer, held, size = [far if x == loop else x for x in outer], [*held, near], size * count
-    return outer, held
 
 
 def _blocks(handle: StageHandle, axis: str, count: int, packed: bool) -> tuple[str | None, str | None]:

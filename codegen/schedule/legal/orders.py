@@ -8,7 +8,6 @@ out as a whole. Sums and products alone are put in another order (a reassociatio
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import prod
 
 from tensorexpr.codegen.schedule.analysis.reductions import Group, Parts
 from tensorexpr.codegen.schedule.analysis.state import Stage
@@ -52,37 +51,6 @@ def plain_inside(stage: Stage, loops: list[str], inner: frozenset[str], lengths:
         for place, loop in zip([i for i, x in enumerate(order) if x in mine], sorted_, strict=True):
             order[place] = loop
     return order
-
-
-MOST_KEPT = 1 << 14
-"""Bytes of accumulators beside those of the tile in registers: they stay in the first cache."""
-WORTH_KEEPING = 48
-"""Iterations of a reduction for which fetching and storing an accumulator pays."""
-
-
-def short_inside(stage: Stage, loops: list[str], again: tuple[str, ...], tile_bytes: int, lengths: Mapping[str, int]) -> list[str]:
-    """The loops with those of `again` inside of the first loop of the reduction, which then reads the same rows for each of them.
-
-    Taps of a gradient by weights: `[k, c, r, n, y]` becomes `[k, c, n, r, y]`, with an accumulator for each r. The points of
-    one sum are met in the order as before.
-    """
-    data = [x for x in loops if stage.group_of(x) is None]
-    own = [x for x in loops if x not in data]
-    group = stage.group_of(own[0]) if own else None
-    if len(own) < 2 or loops != [*data, *own] or group is None or not all(stage.reduces(x, group) for x in own):
-        return loops
-    inside = prod(lengths[a] for a in dict.fromkeys(a for x in own[1:] for a in stage.axes_of(x)))
-    moved: list[str] = []
-    for loop in reversed(data):
-        count = stage.extent(loop)
-        if loop not in again or count is None:
-            continue
-        if tile_bytes * count <= MOST_KEPT and len(moved) + 1 < len(data):
-            tile_bytes *= count
-            moved.insert(0, loop)
-    if not moved or inside < WORTH_KEEPING:
-        return loops
-    return [*(x for x in data if x not in moved), own[0], *moved, *own[1:]]
 
 
 def over_windows(parts: Parts, group: Group, exprs: tuple[Expr, ...]) -> tuple[Expr, ...]:

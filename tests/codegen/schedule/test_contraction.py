@@ -127,28 +127,6 @@ def test_tiles_fit_the_registers_of_the_machine():
     assert rows * vectors + vectors + 1 <= 16 and rows * vectors >= 8
 
 
-STRIDED = """
-x: f32[8, 56, 56, 64] = input()
-w: f32[3, 3, 64, 64] = input()
-y[n, p, q, k]: f32[8, 28, 28, 64] = sum(
-    where(i + 2 * p >= 1 and j + 2 * q >= 1, x[n, i + 2 * p - 1, j + 2 * q - 1, c], 0.0) * w[i, j, c, k]
-    for i in range(3)
-    for j in range(3)
-    for c in range(64)
-)
-return y
-"""
-
-
-def test_what_a_load_costs_beside_depends_on_how_many_vectors_are_multiplied_in_a_cycle():
-    """Rows along images have the same border, and leave out what lies beyond it. Where multiplications take twice as long, loads hide: more
-    rows by fewer vectors, of which less comes from the second level."""
-    slower = replace(SERVER, l1_bytes=32 << 10, l2_bytes=1 << 20, multiplies=1)
-    assert "s['y'].split('n', 4, 'shift')" in lines(STRIDED, replace(slower, multiplies=2))
-    found = autoschedule(parse_program(STRIDED), slower)
-    assert found["y"].loops[-2:] == ("n", "k_i") and "stage('w', ((3, 32)" in found.as_python()
-
-
 def test_planes_that_come_from_afar_are_gone_through_outermost_and_by_large_tiles():
     """Taps of one plane lie near each other, planes pages apart: a step to the next one waits, and a larger tile has fewer of them."""
     text = """
@@ -162,15 +140,6 @@ return y
     found = autoschedule(parse_program(text), replace(SERVER, l1_bytes=32 << 10, l2_bytes=1 << 20, multiplies=1))
     assert found["y"].loops[-5:] == ("c", "i", "j", "q_i", "k_i")
     assert "s['y'].split('q', 14, " in found.as_python() and "s['y'].unroll('j')" not in found.as_python()
-
-
-def test_a_long_reduction_has_tiles_inside_of_its_first_loop(monkeypatch):
-    monkeypatch.setattr(auto_contraction, "LEAST_WORK", 1 << 12)
-    small = Target("test", vector_bits=512, registers=32, cores=2, l1_bytes=4 << 10, l2_bytes=16 << 10)
-    s = autoschedule(parse_program(WEIGHTS_GRADIENT), small)
-    loops = s["w"].loops
-    assert loops.index("n") < loops.index("i") < loops.index("z")
-    assert_means(s)
 
 
 @pytest.mark.parametrize(
