@@ -416,8 +416,9 @@ def _store_every_other(b: Builder, binding: Binding, offset: Value, value: Value
         b.line(f"call void @llvm.masked.store.{mangle(spread)}.p0({spread.typed}, ptr align {binding.align} {pointer}, {on.typed})")
 
 
-def store_interleaved(b: Builder, binding: Binding, offset: Value, values: list[Value], lanes: int) -> None:
-    """Writes as many values as the lanes of `offset` are apart, each one element behind the one before: vectors without gaps."""
+def store_interleaved(b: Builder, binding: Binding, offset: Value, values: list[Value], lanes: int, mask: Value | None) -> None:
+    """Writes as many values as the lanes of `offset` are apart, each one element behind the one before, in every lane that `mask` has:
+    vectors without gaps."""
     parts = [_fenced(b, to_memory(b, b.vector(value, lanes), binding.dtype)) for value in values]
     element, count = parts[0].type, len(parts)
     width = lanes
@@ -432,7 +433,13 @@ def store_interleaved(b: Builder, binding: Binding, offset: Value, values: list[
         order = ", ".join(f"i32 {pick}" for pick in picks)
         value = b.emit(f"shufflevector {whole.typed}, {whole.full_type} poison, <{lanes} x i32> <{order}>", element, lanes)
         start = b.add(offset.base, piece * lanes)
-        put(b, binding, _address(b, binding, start, True), start, value)
+        pointer = _address(b, binding, start, mask is None)
+        if mask is None:
+            put(b, binding, pointer, start, value)
+            continue
+        active, order = b.vector(mask, lanes), ", ".join(f"i32 {(piece * lanes + lane) // count}" for lane in range(lanes))
+        on = b.emit(f"shufflevector {active.typed}, {active.full_type} zeroinitializer, <{lanes} x i32> <{order}>", "i1", lanes)
+        b.line(f"call void @llvm.masked.store.{mangle(value)}.p0({value.typed}, ptr align {binding.align} {pointer}, {on.typed})")
 
 
 def _fenced(b: Builder, value: Value) -> Value:

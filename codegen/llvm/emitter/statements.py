@@ -58,7 +58,7 @@ class Statements(Expressions):
         if body:
             emit_squares.fetched(self, body)
         while done < len(body):
-            together = () if self.lanes == 1 or self.mask is not None else side_by_side(body[done:])
+            together = () if self.lanes == 1 else side_by_side(body[done:])
             if len(together) > 1 and self._store_together(together):
                 done += len(together)
                 continue
@@ -104,7 +104,7 @@ class Statements(Expressions):
         if binding.lanes > 1 or offset.stride != len(stores):
             return False
         self.epoch += 1
-        emit_memory.store_interleaved(self.b, binding, offset, [self.expr(s.value) for s in stores], self.lanes)
+        emit_memory.store_interleaved(self.b, binding, offset, [self.expr(s.value) for s in stores], self.lanes, self.mask)
         return True
 
     def _alloc(self, s: Alloc) -> None:

@@ -54,6 +54,23 @@ def test_stores_leave_what_lies_between(dtype, lanes, masked):
     assert np.array_equal(got[::2], first) and np.array_equal(got[1::2], second[: lanes - 1])
 
 
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+@pytest.mark.parametrize("count", [2, 3, 5])
+@pytest.mark.parametrize("first", [0, 1])
+def test_stores_side_by_side_touch_the_lanes_of_a_mask(dtype, lanes, count, first):
+    sources, target = [buffer(f"S{k}", dtype, lanes) for k in range(count)], buffer("T", dtype, lanes * count)
+    clear = loop("j", lanes * count, write(target, [Index("j")], Const(dtype.numpy.type(1), dtype)))
+    puts = (write(target, [apply("add", apply("mul", i, const(count)), const(k))], read(s, i)) for k, s in enumerate(sources))
+    inside = If(apply("ge", i, const(first)), (If(apply("lt", i, const(lanes - 1)), tuple(puts)),))
+    made = nest([*sources, target], [target], (clear, loop("i", lanes, inside, kind="vectorize")))
+    assert "scatter" not in emit(made, host())
+    given = {s.name: (np.arange(lanes) % (k + 2)).astype(dtype.numpy) for k, s in enumerate(sources)}
+    expected = np.ones((lanes, count), dtype.numpy)
+    expected[first : lanes - 1] = np.stack(list(given.values()), 1)[first : lanes - 1]
+    np.testing.assert_array_equal(run(made, given)["T"].reshape(lanes, count), expected)
+
+
 @pytest.mark.parametrize("condition", [True, False])
 @pytest.mark.parametrize("step", [0, 1, 2])
 def test_loads_under_a_scalar_condition_do_not_jump(condition, step):
