@@ -67,6 +67,11 @@ def test_sums_over_segments_of_few_points_are_scatters(name: str) -> None:
             np.testing.assert_array_equal(one, other)
 
 
+def test_a_sum_that_is_all_of_a_definition_is_sent_there() -> None:
+    found = with_sums_by_place(simplify(parse_program(HEAD + SUMS["keys that are few"])))
+    assert [d.name for d in found.definitions if isinstance(d, Scatter)] == ["y"] and len(found.definitions) == 1
+
+
 @pytest.mark.parametrize("name", KEPT)
 def test_other_sums_stay(name: str) -> None:
     program = simplify(parse_program(HEAD + KEPT[name]))

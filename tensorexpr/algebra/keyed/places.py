@@ -67,8 +67,9 @@ def _with_sums_sent(program: Program, plans: Mapping[str, Segments]) -> Program:
                 if (value := _at_points(e, plan, keys)) is not None:
                     key = (plan.name, value)
                     if key not in made:
+                        is_all = e == d.value and [(Index(a.index), a.stop) for a in d.axes] == list(zip(keys, plan.extents, strict=True))
                         made[key] = Scatter(
-                            fresh_name(f"{d.name}_places", taken),
+                            d.name if is_all else fresh_name(f"{d.name}_places", taken),
                             TensorType(plan.extents, e.dtype),
                             plan.axes,
                             plan.keys,
@@ -80,7 +81,8 @@ def _with_sums_sent(program: Program, plans: Mapping[str, Segments]) -> Program:
                     found[e] = Access(made[key].name, keys, e.dtype)
             if found:
                 d = replace(d, value=replaced(d.value, found))
-        definitions.append(d)
+        if not definitions or definitions[-1].results[0][0] != d.results[0][0]:  # what a scatter is as a whole
+            definitions.append(d)
     if not made:
         return program
     return simplify_indices(remove_dead_definitions(replace(program, definitions=tuple(definitions))))
