@@ -26,10 +26,10 @@ from typing import NamedTuple
 
 from tensorexpr import dtypes
 from tensorexpr.bounds import PROVED, check_access
+from tensorexpr.codegen.facts.winners import beaten_by_all, wins
 from tensorexpr.codegen.lowering.context.arithmetic import ONE, ZERO, add, sub
 from tensorexpr.codegen.lowering.scatters.sorting import NO_KEY, Sorting, flat
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, CheckSite, For, If, Kernel, LoopNest, Stmt, Store
-from tensorexpr.codegen.nest.winners import beaten_by_all, wins
 from tensorexpr.dtypes import DType, accumulator
 from tensorexpr.errors import Location
 from tensorexpr.interpret import identity_of

@@ -22,6 +22,7 @@ from tensorexpr.codegen.handle import Schedule
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest, Store
 from tensorexpr.codegen.nest.absorb import absorbed
+from tensorexpr.codegen.nest.batches import batched
 from tensorexpr.codegen.nest.order import sparing
 from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.nest_proofs import Verdict, prove
@@ -199,7 +200,7 @@ def _whole(program: Program, target: Target, plain: Callable[[], Program], searc
 
 def _sparing(nest: LoopNest, target: Target) -> LoopNest:
     """The nest as it needs less memory at once."""
-    return sparing(nest if target.is_gpu else absorbed(nest))
+    return sparing(nest if target.is_gpu else batched(absorbed(nest), target.l2_bytes, target.cores))
 
 
 def _by_default(program: Program, target: Target, searching: bool, ahead: Callable[[LoopNest], None]) -> Stages:

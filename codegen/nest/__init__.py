@@ -2,7 +2,8 @@
 
 `program` is the representation, `text` and `parse` write and read it, `verify` is what every nest satisfies, `interpret` runs one
 naively (the oracle of schedules, lowering and emitters), `walks` goes through statements, `names` renames buffers and loops, `order`
-puts kernels where they need less memory, `early` takes apart what is made of constants once, `picture` draws one for notebooks.
+puts kernels where they need less memory, `absorb` and `batches` leave out what lies between them, `early` takes apart what is made of
+constants once, `picture` draws one for notebooks.
 """
 
 from tensorexpr.codegen.nest.program import (

@@ -14,12 +14,10 @@ from math import prod
 from tensorexpr import dtypes
 from tensorexpr.codegen.planners.gpu.grid import plan_gpu
 from tensorexpr.codegen.planners.programs.again import plan_again
-from tensorexpr.codegen.planners.programs.batches import plan_batches
 from tensorexpr.codegen.planners.programs.crossed import crossed_sums
 from tensorexpr.codegen.planners.programs.flat import share_elementwise
 from tensorexpr.codegen.planners.programs.pairs import pair_terms, plan_nested, sharing
 from tensorexpr.codegen.planners.programs.rows import kept_near, plan_rows
-from tensorexpr.codegen.planners.programs.small import plan_small
 from tensorexpr.codegen.planners.programs.variants import vary
 from tensorexpr.codegen.planners.steps.scatters import plan_scatter, take_scatters_apart
 from tensorexpr.codegen.planners.steps.skewing import skew_scans
@@ -67,9 +65,6 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
     partial_results(s)
     sweep_scans(s)
     shapes = shapes_of(s.state.program)
-    if not isinstance(s.target, Gpu):
-        planned |= plan_batches(s, shapes)
-        planned |= plan_small(s, shapes)
     flat = share_elementwise(s)
     _share_loops(s)
     if isinstance(s.target, Gpu):

@@ -8,6 +8,8 @@ several (`digits`), small integers are `narrow`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import chain
 from math import inf, prod
 
 from tensorexpr.codegen.auto.candidate import Call, Candidate, plain
@@ -218,14 +220,24 @@ def _best(part: Candidate, group: Group, facts: Facts, near: float) -> tuple[Can
     if not ways and (group.beside or group.axis is not None):
         return None
     best: tuple[Candidate, Times] | None = None
-    for way in ways or [part]:
-        made = finished(way, facts)
+    made_of = (finished(way, facts) for way in ways or [part])
+    for made in chain(made_of, _merged_later(part, facts) if group.beside and group.axis is None else ()):
         times = _times(made.nest, facts)
         if best is None or prod(times) < prod(best[1]):
             best = made, times
         if times[0] <= near:
             break
     return best
+
+
+def _merged_later(part: Candidate, facts: Facts) -> Iterator[Candidate]:
+    """The candidate with each kernel tiled by itself, and their outermost loops one afterwards: over a batch each has its own tiles."""
+    made = finished(part, facts)
+    with suppress(ScheduleError):
+        while len(made.nest.kernels) > 1:
+            one, other = (next((s.index for s in k.body if isinstance(s, For)), "") for k in made.nest.kernels[-2:])
+            made = made.then("merge_kernels", len(made.nest.kernels) - 2).then("merge", one, other)
+        yield made
 
 
 def finished(made: Candidate, facts: Facts) -> Candidate:

@@ -16,8 +16,7 @@ from __future__ import annotations
 
 from math import prod
 
-from tensorexpr.codegen.planners.programs.batches import batched
-from tensorexpr.codegen.planners.programs.rows import members_along, plan_rows
+from tensorexpr.codegen.planners.programs.rows import are_near, members_along, plan_rows
 from tensorexpr.codegen.schedule.analysis.state import program_facts
 from tensorexpr.codegen.schedule.analysis.work import arithmetic, bytes_of, has_reduction, lengths
 from tensorexpr.codegen.schedule.legal.placement import part_of
@@ -38,7 +37,7 @@ def plan_again(s: Planned, shapes: dict[str, tuple[Expr, ...]]) -> set[str]:
     of rows; the names of those whose loops are made."""
     large = _large(s)
     readers = _readers(s, large)
-    if len(readers) < 2 or batched(s) & set(readers):
+    if len(readers) < 2 or are_near(s, large):
         return set()
     home = max(readers, key=lambda name: len(_led(s, name) - large))
     led = _led(s, home)

@@ -19,7 +19,6 @@ import heapq
 from collections.abc import Set
 from math import prod
 
-from tensorexpr.codegen.planners.programs.batches import batched
 from tensorexpr.codegen.planners.tiles.contraction import plan_contraction
 from tensorexpr.codegen.planners.tiles.loops import plan
 from tensorexpr.codegen.schedule.analysis.state import accesses_of, definition_named, program_facts
@@ -27,7 +26,7 @@ from tensorexpr.codegen.schedule.analysis.work import ENOUGH_ROWS, bytes_of, has
 from tensorexpr.codegen.schedule.legal.placement import SCRATCH_LIMIT
 from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.errors import ScheduleError
-from tensorexpr.ir import Axis, Const, Define, Definition, Expr, Index
+from tensorexpr.ir import Axis, Const, Define, Definition, Expr, Index, integer
 from tensorexpr.records import record
 from tensorexpr.traversal import free_names
 
@@ -65,14 +64,10 @@ class Chain:
 def plan_rows(s: Planned, shapes: dict[str, tuple[Expr, ...]]) -> set[str]:
     """Computes chains of definitions in blocks of rows of the contraction that they lead to; the names of those whose loops are made."""
     planned: set[str] = set()
-    seen, whole = None, set()
     for definition in reversed(s.state.program.definitions):
         chains = _chains(s, definition)
-        if any(chain.kept for chain in chains):
-            if seen is not s.state:
-                seen, whole = s.state, batched(s)
-            if definition.results[0][0] in whole:
-                continue  # an element of the batch holds what several rows of results need
+        if any(are_near(s, chain.kept) for chain in chains if chain.kept):
+            continue
         paying = [(chain, rows) for chain in chains for rows in _rows(s, chain) if _pays(s, chain, rows)]
         if not chains or not s.decisions.wanted(f"{chains[0].root}: in blocks of rows", bool(paying)):
             continue
@@ -90,6 +85,17 @@ def plan_rows(s: Planned, shapes: dict[str, tuple[Expr, ...]]) -> set[str]:
         else:
             planned |= made
     return planned
+
+
+def are_near(s: Planned, names: Set[str]) -> bool:
+    """Whether definitions go over one batch, of which an element of all of them is small: kernels over it are one (`nest.batches`), and
+    what several rows of results need is near there."""
+    types = s.state.program.types
+    counts = {types[name].shape[:1] for name in names}
+    count = counts.pop() if len(counts) == 1 else ()
+    if not count or not isinstance(count[0], Const) or integer(count[0]) < ENOUGH_ROWS:
+        return False
+    return sum(bytes_of(types[name]) for name in names) <= integer(count[0]) * SCRATCH_LIMIT
 
 
 def kept_near(s: Planned) -> set[str]:

@@ -13,8 +13,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from tensorexpr.codegen.facts.winners import beats, wins
 from tensorexpr.codegen.nest import For, If, LoopNest, Stmt, Store
-from tensorexpr.codegen.nest.winners import beats, wins
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.paths import Path
 from tensorexpr.codegen.rewrites.touched.places import loops_around

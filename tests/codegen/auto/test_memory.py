@@ -18,7 +18,7 @@ from tensorexpr.codegen.nest.parse import parse_nest
 from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.codegen.target import Target
 from tensorexpr.ir import Program
-from tests.codegen.schedule.test_small import products
+from tests.codegen.test_batches import products
 
 TARGET = Target("cpu", 512, 32, 2, 32 << 10, 1 << 20, 64 << 20)
 WIDE_MACHINE = Machine("x86_64-unknown-linux-gnu", "znver4", "+avx512f,+avx512vl", 512)

@@ -1,0 +1,313 @@
+"""Kernels that go through one batch, an element of it at a time: what they share stays in the caches, and of what lies between them there
+is one element for each core.
+
+    def kernel_0() -> p:                            def kernel_0() -> y:
+        for i in parallel(range(0, 32)):                for slot in parallel(range(0, 2)):
+            p[i, ...] = f(x, i)                             for i in range(slot * 16, slot * 16 + 16):
+    def kernel_1() -> y:                     -->                p[slot, ...] = f(x, i)
+        for i in parallel(range(0, 32)):                        y[i, ...] = g(p, slot, i)
+            y[i, ...] = g(p, i)
+
+The gradient of an attention is such a row of kernels: scores, weights and their adjoints are matrices of each head, and no head asks for
+what is of another. Two kernels are one where their outermost loops go over one range, and whatever one of them writes and the other touches
+is only touched at the loop's own index, always along the same axis: then an iteration needs nothing of another one. Kernels between them
+stay in front or come behind where neither side touches what the other writes.
+
+It is done where the two share more than a core's own cache holds, and an element of the batch is small. Values keep their bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+
+from tensorexpr.codegen.nest.names import NestNames
+from tensorexpr.codegen.nest.program import Alloc, Block, Buffer, Check, For, If, Kernel, LoopNest, Stmt, Store
+from tensorexpr.codegen.nest.verify import written
+from tensorexpr.codegen.nest.walks import expressions_of, statements
+from tensorexpr.ir import Access, Apply, Const, Expr, Index, apply, const, integer
+from tensorexpr.records import record, replace
+from tensorexpr.regions import affine_of
+from tensorexpr.traversal import bottom_up, fresh_name, substitute, walk
+
+LEAST = 8
+"""Iterations from which on a batch has work for all cores."""
+MOST_EACH = 1 << 24
+"""Bytes of what lies between kernels for one element, up to which it is near: a share of the last cache."""
+MOST_WORK = 256
+"""Operations per byte of what two kernels share up to which it matters that it goes through memory."""
+MOST_MEMBERS = 16
+"""Kernels of one batch: each is code that is compiled as one."""
+ON_STACK = 1 << 14
+"""Bytes of what an iteration keeps up to which it stands on the stack."""
+MOST_SLOTS = 1 << 22
+"""Bytes of all slots up to which there are two for each core, so that one that is held up gets less to do."""
+
+
+@record(eq=False)
+class _Batch:
+    """A kernel that is one loop over a batch: the loop, that over slots around it, if there is one, its range, the axes along which
+    buffers are touched at the loop's index alone, those that have an element for each slot, what it writes, its operations, and of how
+    many kernels it was made."""
+
+    kernel: Kernel
+    loop: For
+    slots: For | None
+    range: tuple[int, int]
+    own: Mapping[str, frozenset[int]]
+    in_slots: frozenset[str]
+    written: frozenset[str]
+    work: float
+    members: int = 1
+
+    @property
+    def length(self) -> int:
+        return self.range[1] - self.range[0]
+
+
+def batched(nest: LoopNest, near: int, cores: int) -> LoopNest:
+    """The nest with kernels over one batch as one, where they share more than the `near` bytes of a core's own cache."""
+    buffers = {b.name: b for b in (*nest.parameters, *nest.workspace)}
+    sizes = {name: _bytes(b) for name, b in buffers.items()}
+    made: list[Kernel | _Batch] = [_batch(kernel) or kernel for kernel in nest.kernels]
+    while _joined(made, sizes, near):
+        pass
+    if len(made) == len(nest.kernels):
+        return nest
+    users: dict[str, int] = {}
+    for one in made:
+        for name in _kernel(one).buffers:
+            users[name] = users.get(name, 0) + 1
+    private = {b.name: b for b in nest.workspace if users.get(b.name) == 1}
+    kernels: list[Kernel] = []
+    for one in made:
+        if isinstance(one, _Batch) and one.members > 1:
+            kernel, changed = _kept(nest, one, private, cores)
+            buffers |= changed
+            kernels.append(kernel)
+        else:
+            kernels.append(_kernel(one))
+    used = {name for kernel in kernels for name in kernel.buffers}
+    return replace(nest, kernels=tuple(kernels), workspace=tuple(buffers[b.name] for b in nest.workspace if b.name in used))
+
+
+def _kernel(one: Kernel | _Batch) -> Kernel:
+    return one.kernel if isinstance(one, _Batch) else one
+
+
+def _bytes(buffer: Buffer) -> int:
+    """The bytes of a buffer; none where its extents are open."""
+    return buffer.dtype.itemsize * prod(map(integer, buffer.shape)) if all(isinstance(e, Const) for e in buffer.shape) else 0
+
+
+def _batch(kernel: Kernel) -> _Batch | None:
+    """A kernel as a loop over a batch of known length; None where it is something else, or checks data: the first failure is told."""
+    if len(kernel.body) != 1 or any(isinstance(s, Check) for s in statements(kernel.body)):
+        return None
+    loop, slots = kernel.body[0], None
+    if not isinstance(loop, For) or loop.kind != "parallel":
+        return None
+    if len(loop.body) == 1 and isinstance(loop.body[0], For) and _depends(loop.body[0], loop.index):
+        loop, slots = loop.body[0], loop
+    ends = _range(loop, slots)
+    if ends is None or ends[1] - ends[0] < LEAST or any(s.call is not None for s in statements((loop,)) if isinstance(s, For)):
+        return None
+    in_slots = frozenset(name for name, axes in _own(loop.body, slots.index).items() if axes) if slots is not None else frozenset[str]()
+    return _Batch(
+        kernel, loop, slots, ends, _own(loop.body, loop.index), in_slots, frozenset(written(kernel.body)), _work(kernel.body, 1.0)
+    )
+
+
+def _depends(loop: For, index: str) -> bool:
+    return any(node == Index(index) for e in (loop.start, loop.stop) for node in walk(e))
+
+
+def _range(loop: For, slots: For | None) -> tuple[int, int] | None:
+    """The range of all iterations of a loop, those of all slots together."""
+    start, stop = loop.start, loop.stop
+    if slots is not None:
+        if not isinstance(slots.start, Const) or not isinstance(slots.stop, Const):
+            return None
+        start = substitute(start, {slots.index: slots.start})
+        stop = substitute(stop, {slots.index: const(integer(slots.stop) - 1)})
+    first, last = affine_of(start), affine_of(stop)
+    if first is None or last is None or first.terms or last.terms:
+        return None
+    return int(first.constant), int(last.constant)
+
+
+def _own(body: Block, index: str) -> dict[str, frozenset[int]]:
+    """The axes of each buffer along which statements touch it at an index alone."""
+    found: dict[str, frozenset[int]] = {}
+    local = {s.buffer.name for s in statements(body) if isinstance(s, Alloc)}
+    for s in statements(body):
+        touched = [n for e in expressions_of(s) for n in walk(e) if isinstance(n, Access)]
+        for name, indices in (*((a.tensor, a.indices) for a in touched), *(((s.buffer, s.indices),) if isinstance(s, Store) else ())):
+            if name not in local:
+                axes = frozenset(axis for axis, e in enumerate(indices) if e == Index(index))
+                found[name] = found.get(name, axes) & axes
+    return found
+
+
+def _work(block: Block, often: float) -> float:
+    """Operations on elements, over all iterations."""
+    count = 0.0
+    for s in block:
+        match s:
+            case For():
+                known = isinstance(s.start, Const) and isinstance(s.stop, Const)
+                ends = (integer(s.start), integer(s.stop)) if known else _range(s, None) or (0, LEAST)
+                count += _work(s.body, often * max(0, ends[1] - ends[0]))
+            case Alloc():
+                count += _work(s.body, often)
+            case If():
+                count += _work((*s.then, *s.otherwise), often)
+            case Store():
+                count += often * sum(1 for node in walk(s.value) if isinstance(node, Apply) and node.dtype.is_float)
+    return count
+
+
+# ------------------------------------------------------------------------------------------------------------------ joining
+
+
+def _joined(made: list[Kernel | _Batch], sizes: Mapping[str, int], near: int) -> bool:
+    """Joins the first two kernels that may be one and share enough, where there are two: each with the nearest one before it."""
+    for end in range(1, len(made)):
+        for at in range(end - 1, -1, -1):
+            host, last = made[at], made[end]
+            if not isinstance(host, _Batch) or not isinstance(last, _Batch):
+                continue
+            if not _go_together(host, last) or not _pays(host, last, sizes, near):
+                continue
+            between = [_kernel(one) for one in made[at + 1 : end]]
+            for moved, to in ((end, at), (at, end)):
+                if all(_independent(_kernel(made[moved]), k) for k in between):
+                    made[to] = _one(host, last)
+                    del made[moved]
+                    return True
+    return False
+
+
+def _independent(one: Kernel, other: Kernel) -> bool:
+    """Whether neither of two kernels touches what the other one writes."""
+    return written(one.body).isdisjoint(other.buffers) and written(other.body).isdisjoint(one.buffers)
+
+
+def _go_together(host: _Batch, last: _Batch) -> bool:
+    """Whether an iteration of one kernel needs nothing that another iteration of the other one makes, or changes."""
+    if host.range != last.range or host.members + last.members > MOST_MEMBERS:
+        return False
+    if host.slots is not None and last.slots is not None:
+        names = {last.slots.index: Index(host.slots.index)}
+        if host.slots.stop != last.slots.stop or substitute(last.loop.start, names) != host.loop.start:
+            return False
+    both = host.own.keys() & last.own.keys()
+    return all(host.own[name] & last.own[name] for name in both & (host.written | last.written))
+
+
+def _pays(host: _Batch, last: _Batch, sizes: Mapping[str, int], near: int) -> bool:
+    """Whether what both touch is more than the near cache holds, that of one iteration is not, and it is waited for."""
+    both = [name for name in host.own.keys() & last.own.keys() if host.own[name] & last.own[name]]
+    shared = sum(sizes[name] for name in both)
+    every = (host.own.keys() | last.own.keys()) - host.in_slots - last.in_slots
+    apart = {name for name in every if host.own.get(name, last.own.get(name)) and last.own.get(name, host.own.get(name))}
+    each = sum(sizes[name] // host.length for name in apart)
+    each += sum(sizes[name] // integer(k.slots.stop) for k in (host, last) if k.slots is not None for name in k.in_slots)
+    common = sum(sizes[name] for name in every - apart)
+    return near < shared and each <= MOST_EACH and 2 * common <= near and min(host.work, last.work) <= MOST_WORK * shared
+
+
+def _one(host: _Batch, last: _Batch) -> _Batch:
+    """Two kernels as one."""
+    taken = {s.index for k in (host, last) for s in statements(k.loop.body) if isinstance(s, For)}
+    index = fresh_name(host.loop.index, taken)
+    around = host.slots or last.slots
+    slot = None if around is None else fresh_name(around.index, {*taken, index})
+    bodies = (_renamed(k, index, slot) for k in (host, last))
+    loop = replace((host if host.slots or not last.slots else last).loop, index=index, body=tuple(s for body in bodies for s in body))
+    if around is not None and slot is not None:
+        old = {around.index: Index(slot)}
+        loop = replace(loop, start=substitute(loop.start, old), stop=substitute(loop.stop, old))
+        around = replace(around, index=slot, body=(loop,))
+    names = dict.fromkeys((*host.kernel.name.split(" "), *last.kernel.name.split(" ")))
+    kernel = Kernel(" ".join(names), (loop if around is None else around,))
+    own = {n: host.own.get(n, last.own.get(n, frozenset())) & last.own.get(n, host.own.get(n, frozenset())) for n in (*host.own, *last.own)}
+    in_slots, wrote, work = host.in_slots | last.in_slots, host.written | last.written, host.work + last.work
+    return _Batch(kernel, loop, around, host.range, own, in_slots, wrote, work, host.members + last.members)
+
+
+def _renamed(one: _Batch, index: str, slot: str | None) -> Block:
+    """The body of a batch's loop under other names of its loops."""
+    names = {one.loop.index: index} | ({one.slots.index: slot} if one.slots is not None and slot is not None else {})
+    if all(old == new for old, new in names.items()):
+        return one.loop.body
+    own = {s.buffer.name for s in statements(one.loop.body) if isinstance(s, Alloc)}
+    return NestNames({name: name for name in (*one.kernel.buffers, *own)}, names, 0).block(one.loop.body)
+
+
+# ------------------------------------------------------------------------------------------------------- what lies between
+
+
+def _kept(nest: LoopNest, one: _Batch, private: Mapping[str, Buffer], cores: int) -> tuple[Kernel, dict[str, Buffer]]:
+    """The kernel with one element, for each core, of each buffer that it alone uses, and the buffers that changed."""
+    loop, slots, changed = one.loop, one.slots, {}
+    mine = {name: min(axes) for name, axes in one.own.items() if axes and name in private and _bytes(private[name])}
+    small = {name for name in mine if _bytes(private[name]) <= one.length * ON_STACK}
+    each = sum(_bytes(private[name]) // one.length for name in mine if name not in small)
+    if each and slots is None:
+        count = cores if 2 * cores * each > MOST_SLOTS else 2 * cores
+        taken = {s.index for s in statements((loop,)) if isinstance(s, For)}
+        index = fresh_name("slot", {*taken, *nest.sizes, *(b.name for b in (*nest.parameters, *nest.workspace))})
+        start, stop = (_share(one, index, count, further) for further in (0, 1))
+        loop = replace(loop, start=start, stop=stop, kind="serial")
+        slots = For(index, const(0), const(count), (loop,), "parallel")
+    body = loop.body
+    for name, axis in mine.items():
+        shape = (*private[name].shape[:axis], *private[name].shape[axis + 1 :])
+        first: tuple[Expr, ...] = ()
+        if name not in small:
+            assert slots is not None
+            first, shape = (Index(slots.index),), (slots.stop, *shape)
+            changed[name] = replace(private[name], shape=shape)
+        body = tuple(_placed(s, name, axis, first) for s in body)
+        if name in small:
+            body = (Alloc(replace(private[name], shape=shape, memory="local"), body),)
+    loop = replace(loop, body=body)
+    return replace(one.kernel, body=(loop if slots is None else replace(slots, body=(loop,)),)), changed
+
+
+def _share(one: _Batch, index: str, count: int, further: int) -> Expr:
+    """Where the share of a slot, or of one so much further, begins."""
+    slot = apply("add", Index(index), const(further)) if further else Index(index)
+    if one.length % count == 0:
+        found = apply("mul", slot, const(one.length // count))
+    else:
+        found = apply("floordiv", apply("mul", slot, const(one.length)), const(count))
+    return apply("add", found, const(one.range[0])) if one.range[0] else found
+
+
+def _placed(s: Stmt, buffer: str, axis: int, first: Sequence[Expr]) -> Stmt:
+    """A statement with other places in a buffer: without an axis, with others in front."""
+
+    def place(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return (*first, *indices[:axis], *indices[axis + 1 :])
+
+    def visit(node: Expr) -> Expr:
+        return replace(node, indices=place(node.indices)) if isinstance(node, Access) and node.tensor == buffer else node
+
+    def changed(e: Expr) -> Expr:
+        return bottom_up(e, visit)
+
+    match s:
+        case For():
+            body = tuple(_placed(x, buffer, axis, first) for x in s.body)
+            return replace(s, start=changed(s.start), stop=changed(s.stop), body=body)
+        case Alloc():
+            return replace(s, body=tuple(_placed(x, buffer, axis, first) for x in s.body))
+        case If():
+            then, otherwise = (tuple(_placed(x, buffer, axis, first) for x in block) for block in (s.then, s.otherwise))
+            return replace(s, condition=changed(s.condition), then=then, otherwise=otherwise)
+        case Store():
+            indices = tuple(map(changed, s.indices))
+            return replace(s, indices=place(indices) if s.buffer == buffer else indices, value=changed(s.value))
+    return s
