@@ -2,7 +2,8 @@
 
 Every kernel is a loop that is run for some tens of thousands of iterations, several times over; the least time counts, since whatever
 disturbs a measurement makes it longer. Kernels that read memory go through as many bytes as a level and no smaller one holds. It takes
-about a second. Figures are rounded to two digits, so that what is chosen by them is the same on machines of one kind.
+about a second. Figures are rounded to two digits, so that what is chosen by them is the same on machines of one kind. Nothing is measured
+while much else runs, and nothing is kept that no machine is known to have (`is_sane`): the next process measures then.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import pairwise
 from math import floor, log10
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,13 @@ PIECE = 1 << 20
 MEMORY = 192 << 20
 """Bytes that no cache is counted on to hold; where the last level is known to be larger, it is shared, and others fill it."""
 
+BUSY = 1.5
+"""Threads that are ready to run, for each core, from which on nothing is measured."""
+FAR = 16.0
+"""How many times as long as on the shipped machine an instruction or a line may take, or as short: 64-bit divisions differ by 10."""
+DISORDER = 0.6
+"""The time of a line in parts of that from a nearer level at least: levels that are about as fast are measured in either order."""
+
 _SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
 _WAYS = 12
 """Chains side by side: more than any latency times throughput of current cores."""
@@ -54,7 +63,8 @@ _LOADED, _STORED = _PLACE + "  %x = load volatile float, ptr %p, align 4", _PLAC
 @cache
 def facts_here() -> Facts:
     """The facts of this machine: kept ones, else measured and kept; shipped ones where TENSOREXPR_MEASURE is 0, or nothing is kept: each
-    process would measure other figures, and choose other loops."""
+    process would measure other figures, and choose other loops. Shipped ones for now where the machine is busy, or what was measured is
+    not sane."""
     nearest = shipped(host_target().with_two_cores)
     if os.environ.get("TENSOREXPR_MEASURE", "").strip() == "0" or disk.folder() is None:
         return nearest
@@ -64,9 +74,29 @@ def facts_here() -> Facts:
     if kept is not None:
         values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in kept.about.items()}
         return Facts(**values)
+    if hasattr(os, "getloadavg") and os.getloadavg()[0] > BUSY * (os.cpu_count() or 1):
+        return nearest
     found = measured(nearest, machine)
+    if not is_sane(found, nearest):
+        return nearest
     disk.save(key, disk.Entry(as_dict(found), b""))
     return found
+
+
+def is_sane(found: Facts, nearest: Facts) -> bool:
+    """Whether instructions and lines take about as long as on a shipped machine, and farther lines no less than nearer ones."""
+    others = ("page", "fork", "call", "caches")  # times of the system, and bytes
+    figures, known = ([*_figures(facts, others)] for facts in (found, nearest))
+    levels = [pair for level in (found.lines, found.jumps, found.writes) for pair in pairwise(level)]
+    alike = all(b / FAR <= a <= b * FAR for a, b in zip(figures, known, strict=True))
+    return alike and all(far >= DISORDER * near for near, far in levels)
+
+
+def _figures(facts: Facts, others: tuple[str, ...]) -> Iterator[float]:
+    """The times among facts, one by one."""
+    for name, value in as_dict(facts).items():
+        if name not in others and isinstance(value, float | tuple):
+            yield from value if isinstance(value, tuple) else (value,)
 
 
 def measured(nearest: Facts, machine: Machine) -> Facts:

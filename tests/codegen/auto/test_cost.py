@@ -1,5 +1,7 @@
 """The model of cost: the same for many candidates at once, for splits in the summary and in the nest, and in the order that is certain."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -215,10 +217,23 @@ def test_facts_are_measured_once_and_kept(monkeypatch, tmp_path):
         return replace(nearest, source="measured", load=0.5)
 
     monkeypatch.setattr(measure, "measured", measured)
+    monkeypatch.setattr(measure.os, "getloadavg", lambda: (0.0, 0.0, 0.0), raising=False)
     first = facts_here.__wrapped__()
     assert facts_here.__wrapped__() == first and len(asked) == 1 and first.load == 0.5
     monkeypatch.setenv("TENSOREXPR_MEASURE", "0")
     assert facts_here.__wrapped__().source != "measured"
+
+
+def test_what_a_busy_machine_says_is_not_kept(monkeypatch, tmp_path):
+    monkeypatch.setenv("TENSOREXPR_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv("TENSOREXPR_MEASURE", raising=False)
+    found = [{"load": 50.0}, {"lines": (0.9, 2.1, 0.7)}, {"load": 0.5}]
+    load = [1000.0 * (os.cpu_count() or 1), 0.0, 0.0, 0.0]
+    monkeypatch.setattr(measure, "measured", lambda nearest, machine: replace(nearest, source="measured", **found.pop(0)))
+    monkeypatch.setattr(measure.os, "getloadavg", lambda: (load.pop(0), 0.0, 0.0), raising=False)
+    for left in (3, 2, 1):  # busy, an instruction that takes too long, memory nearer than a cache
+        assert facts_here.__wrapped__().source != "measured" and len(found) == left
+    assert facts_here.__wrapped__().load == 0.5 and facts_here.__wrapped__().load == 0.5 and not found
 
 
 def test_facts_of_this_core_are_in_keeping():
