@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import importlib.metadata
 import logging
 import tomllib
@@ -15,6 +16,7 @@ import tensorexpr as te
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (make test-peers installs it)")
 
 from torch import nn  # noqa: E402
+from torch.multiprocessing.reductions import StorageWeakRef  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
 from tensorexpr.interop.torch import as_torch  # noqa: E402
@@ -343,6 +345,33 @@ def test_memory_of_arguments_is_free_when_the_program_has_run():
     arguments = [torch.randn(4)]
     made[0](arguments)
     assert arguments == [] and made[0]._boxed_call
+
+
+def test_what_was_saved_is_freed_on_the_way_back(monkeypatch):
+    """A deep backward graph is several programs, and none holds what was saved for those before it."""
+    made, held = [], []
+
+    def watched(*given):
+        lowered = lower(*given)
+
+        def call(*tensors):
+            results = lowered.call(*tensors)
+            made.extend([] if made else [StorageWeakRef(one.untyped_storage()) for one in results])
+            held.append(sum(not one.expired() for one in made))
+            return results
+
+        return dataclasses.replace(lowered, call=call)
+
+    monkeypatch.setattr("tensorexpr.interop.torch.backend.regions.lower", watched)
+    network = nn.Sequential(*(layer for _ in range(8) for layer in (nn.Linear(64, 64), nn.GELU())))
+    ours, x = copy.deepcopy(network), torch.randn(4096, 64)
+    network(x).square().sum().backward()
+    compiled(ours)(x).square().sum().backward()
+    for one, other in zip(ours.parameters(), network.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad, rtol=1e-4, atol=1e-3)
+    assert len(held) > 5
+    assert held == sorted(held, reverse=True)
+    assert held[-1] <= held[0] // 4
 
 
 def test_the_name_and_the_options():

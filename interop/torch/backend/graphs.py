@@ -34,14 +34,18 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     return {target: rule for target, rule in rules.items() if definition_of(target) is None and seeded not in target.tags}
 
 
-def compile_graph(module: GraphModule, inputs: Sequence[Any], *, strict: bool) -> Callable[[list[Any]], Any]:
-    """A functional graph as a function of one list of arguments, which it empties: nothing is held longer than it is needed."""
+def compile_graph(module: GraphModule, inputs: Sequence[Any], *, strict: bool, saved: Sequence[int] = ()) -> Callable[[list[Any]], Any]:
+    """A functional graph as a function of one list of arguments, which it empties: nothing is held longer than it is needed.
+
+    `saved` are the positions of arguments that were saved for this graph alone.
+    """
     device = _device(inputs)
     for node in module.graph.nodes:
         if node.op == "get_attr" and "val" not in node.meta:
             node.meta["val"] = getattr(module, str(node.target), None)
     drawn(module)
-    made = compiled(module, device, strict)
+    given = [node for node in module.graph.nodes if node.op == "placeholder"]
+    made = compiled(module, device, strict, [given[position] for position in saved])
     run = made.forward
 
     def boxed(arguments: list[Any]) -> Any:
@@ -153,10 +157,11 @@ def through_autograd(module: GraphModule, inputs: Sequence[Any], strict: bool) -
     compile_: Any = functools.partial(compile_graph, strict=strict)
 
     def backward(module: GraphModule, inputs: Sequence[Any]) -> Any:
-        context = TracingContext.try_get()
+        context, saved = TracingContext.try_get(), []
         if context is not None and context.fw_metadata is not None:
+            saved = context.fw_metadata.bw_donated_idxs or []
             context.fw_metadata.bw_donated_idxs = []  # what is saved stays as it is, so that there may be another way back
-        return compile_(module, inputs)
+        return compile_(module, inputs, saved=saved)
 
     later: Any = torch._dynamo.disable(backward, reason="compiles a backward graph")
     found: Callable[..., Any] = aot_module_simplified(

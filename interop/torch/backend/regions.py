@@ -2,8 +2,9 @@
 
 Nodes that have a definition, and do not wait for something that PyTorch has to run first, are one region: one program. A node is
 PyTorch's where it has no definition, where its definition refuses its arguments, or where it draws random numbers or has effects;
-these keep their order. Time goes in turns: PyTorch's nodes at even times, a region at odd ones, each node as early as it can. So a graph
-whose only foreign nodes are draws of random numbers is one program still. The result is a graph again, of calls of regions, views and
+these keep their order. Time goes in turns: PyTorch's nodes at even times, a region at odd ones, each node as early as it can (in a graph
+that is cut for its memory, see `cuts`, not before its part). So a graph whose only foreign nodes are draws of random numbers is one
+program still. The result is a graph again, of calls of regions, views and
 foreign nodes, that torch makes Python of.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import operator
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
@@ -19,6 +21,7 @@ from torch.fx.graph import _BoxedCodeGen
 from torch.fx.node import _side_effectful_functions, map_arg
 
 from tensorexpr.errors import InternalError, TensorExprError, user_location
+from tensorexpr.interop.torch.backend.cuts import steps
 from tensorexpr.interop.torch.backend.lowering import Failures, Lowered, is_view, lower, value_of, why_not
 from tensorexpr.interop.torch.backend.sizes import symbol_of
 from tensorexpr.interop.torch.backend.table import arguments
@@ -51,9 +54,10 @@ def draws(node: Node) -> bool:
 class Plan:
     """When each node runs."""
 
-    def __init__(self, graph: Graph, device: torch.device, failures: Failures) -> None:
+    def __init__(self, graph: Graph, device: torch.device, failures: Failures, steps: Mapping[Node, int]) -> None:
         self.foreign: dict[Node, str] = {}
         self.times: dict[Node, int] = {}
+        self._steps = steps
         self._last = 0
         for node in graph.nodes:
             if node.op in ("placeholder", "get_attr"):
@@ -73,7 +77,7 @@ class Plan:
         ready = max((self.times[source] for source in node.all_input_nodes), default=0)
         effects = has_effects(node)
         if reason is None and not effects:
-            self.times[node] = ready | 1
+            self.times[node] = max(ready, 2 * self._steps.get(node, 0)) | 1
             return
         self.foreign[node] = reason or "order"
         if str(node.target) == "aten.copy_.default":  # what is left of mutations, after everything else
@@ -92,11 +96,15 @@ class Plan:
         return {time: nodes for time, nodes in sorted(found.items())}
 
 
-def compiled(module: GraphModule, device: torch.device, strict: bool) -> GraphModule:
-    """The graph with its regions compiled: a module that takes its arguments in one list, which it empties."""
+def compiled(module: GraphModule, device: torch.device, strict: bool, saved: Collection[Node] = ()) -> GraphModule:
+    """The graph with its regions compiled: a module that takes its arguments in one list, which it empties.
+
+    `saved` are the arguments that are freed when that list is the last to hold them.
+    """
     failures: Failures = {}
+    cut = steps(module.graph, saved, _root)
     while True:
-        plan = Plan(module.graph, device, failures)
+        plan = Plan(module.graph, device, failures, cut)
         known = len(failures)
         made = _Graph(module, plan, device, failures)
         if len(failures) == known:

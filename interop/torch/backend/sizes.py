@@ -87,7 +87,8 @@ def symbol_of(value: Any) -> str | None:
     return None
 
 
-def _hint(value: Any) -> int:
+def hint(value: Any) -> int:
+    """An extent as it was when the graph was traced; a large one where that is not known."""
     if isinstance(value, torch.SymInt):
         return int(value.node.hint) if value.node.has_hint() else 1 << 30
     return int(value)
@@ -112,7 +113,7 @@ class Memory:
         if _dense(value.shape, strides, [k for k in axes if not is_one(shape[k])]) or any(isinstance(n, int) and n == 0 for n in shape):
             return cls(shape, axes)
         stretched = [k for k in axes if isinstance(strides[k], int) and strides[k] == 0 and not is_one(shape[k])]
-        order = sorted((k for k in axes if not is_one(shape[k]) and k not in stretched), key=lambda k: (-_hint(strides[k]), k))
+        order = sorted((k for k in axes if not is_one(shape[k]) and k not in stretched), key=lambda k: (-hint(strides[k]), k))
         return cls(shape, order, stretched) if _dense(value.shape, strides, order) else None
 
     @property
