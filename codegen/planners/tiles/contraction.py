@@ -30,7 +30,7 @@ from tensorexpr.codegen.memo import Memo
 from tensorexpr.codegen.planners.tiles.copies import plan_copy
 from tensorexpr.codegen.planners.tiles.cycles import LATENCY, Cycles, rounded
 from tensorexpr.codegen.planners.tiles.loops import Planner
-from tensorexpr.codegen.planners.tiles.tiles import LARGE, apply_plan, sizes
+from tensorexpr.codegen.planners.tiles.tiles import apply_plan
 from tensorexpr.codegen.schedule.analysis.boxes import reads_tensors
 from tensorexpr.codegen.schedule.analysis.reductions import Group
 from tensorexpr.codegen.schedule.analysis.residues import classes
@@ -119,10 +119,10 @@ def plan_contraction(
     model.placed.update(near)
     if not model.is_contraction():
         return False
-    plans = _in_order(model.plans(), model)
+    plans = _in_order(model.plans())
     if not plans or model.plain_cost() * DOUBT < plans[0].cost or not schedule.decisions.wanted(f"{name}: planned as a contraction"):
         return False
-    others = schedule.decisions.ranked(f"{name}: contraction", plans[:1], others=lambda: _in_order(model.plans(every=True), model)[1:])
+    others = schedule.decisions.ranked(f"{name}: contraction", plans[:1], others=lambda: _in_order(model.plans(every=True))[1:])
     for made in others:
         before, known = schedule.state, dict(shapes)
         try:
@@ -152,18 +152,14 @@ def _reads_within(group: Group, data: tuple[Axis, ...], shapes: dict[str, tuple[
     )
 
 
-def _in_order(plans: list[Plan], model: Model) -> list[Plan]:
-    """Plans by their costs. Of those that cost alike one goes first without a copy of the rows' operand, which is kept as a whole while
-    all panels of lanes meet it. Of windows that cost alike the one that loads least goes first: what several of their steps share is loaded
+def _in_order(plans: list[Plan]) -> list[Plan]:
+    """Plans by their costs. Of windows that cost alike the one that loads least goes first: what several of their steps share is loaded
     by instructions of their own, so a tile of few vectors has more of them than products to hide behind."""
     found = sorted(plans, key=lambda made: made.cost)
-    alike = [made for made in found if made.cost <= ALIKE * found[0].cost]
     first = found[0] if found else None
     if first is not None and first.window is not None:
-        alike = [made for made in alike if (made.window, made.copied) == (first.window, first.copied)]
+        alike = [made for made in found if made.cost <= ALIKE * first.cost and (made.window, made.copied) == (first.window, first.copied)]
         first = min(alike, key=lambda made: 1 / made.rows + 1 / made.vectors)
-    elif first is not None and model.keeps_large(first):
-        first = next((made for made in alike if made.window is None and not model.keeps_large(made)), first)
     return found if first is None else [first, *(made for made in found if made is not first)]
 
 
@@ -277,11 +273,6 @@ class Model(Cycles):
         tensor = r.access.tensor
         once = sum(tensor == other.access.tensor for other in self.reads) == 1 and tensor not in self.placed
         return once and all(isinstance(e, Const) for e in self.planner.shapes[tensor]) and _place(r.access, axis) is not None
-
-    def keeps_large(self, made: Plan) -> bool:
-        """Whether a plan has a copy of what its rows read, large beside what the contraction reads and writes."""
-        rows = (self._elements(r) * r.access.dtype.itemsize for r in made.copied if not r.stride(made.vector))
-        return sum(rows) * LARGE > sum(sizes(self))
 
     # --------------------------------------------------------------------------------------------------------- layouts
 

@@ -113,10 +113,10 @@ def apply_plan(
         handle.vectorize(lane)
     if inside:
         made = tuple(copy for copy, r in zip(copies, chosen.copied, strict=True) if r.access.tensor not in model.constants)
-        _place_copies(schedule, name, made, model, sum(sizes(model)) // LARGE)
+        _place_copies(schedule, name, made, model, sum(_sizes(model)) // LARGE)
 
 
-def sizes(model: Model) -> list[int]:
+def _sizes(model: Model) -> list[int]:
     """Bytes of the tensors that a contraction reads, each once, and of its result."""
     shapes = {r.access.tensor: (model.planner.shapes[r.access.tensor], r.access.dtype) for r in model.reads}
     return [_elements(shape) * dtype.itemsize for shape, dtype in shapes.values()] + [model.all_points * model.planner.dtype.itemsize]
@@ -126,7 +126,7 @@ def _are_large(chosen: Plan, model: Model) -> bool:
     """Whether the copies of a plan that each call makes are large beside what the contraction reads and writes."""
     made = (r for r in chosen.copied if r.access.tensor not in model.constants)
     copied = sum(_elements(model.planner.shapes[r.access.tensor]) * r.access.dtype.itemsize for r in made)
-    return copied * LARGE > sum(sizes(model))
+    return copied * LARGE > sum(_sizes(model))
 
 
 def _elements(shape: tuple[Expr, ...]) -> int:
