@@ -24,7 +24,7 @@ from tensorexpr.algebra.layouts.turned import with_axes_turned
 from tensorexpr.algebra.logarithms import without_logarithms
 from tensorexpr.algebra.products import with_products_apart
 from tensorexpr.algebra.recurrences import share_terms, with_recurrences
-from tensorexpr.algebra.sums import with_narrow_sums
+from tensorexpr.algebra.sums import with_narrow_factors, with_narrow_sums
 from tensorexpr.algebra.supports import narrowed_to, supports_of, with_supports
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "supports_of",
     "with_copies_read",
     "with_axes_turned",
+    "with_narrow_factors",
     "with_narrow_sums",
     "with_products_apart",
     "with_recurrences",

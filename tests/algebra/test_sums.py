@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr.algebra import with_narrow_sums
+from tensorexpr.algebra import with_narrow_factors, with_narrow_sums
 from tensorexpr.algebra.sums import bounds
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Define
@@ -32,6 +32,44 @@ def test_integers_are_added_in_32_bits_where_no_sum_leaves_them(terms: int, narr
     # The least product is -128 * 127, the greatest 128 * 128 = 2**14: 2**17 of them are 2**31, one more than fits.
     found = suited(INTEGERS.replace("K", str(terms)))
     assert ("i64(sum(i32(a[i, k]) * i32(b[k, j])" in found) is narrow, found
+
+
+FACTORS = {
+    "both": ("(i32(a[i, k]) - 7) * (i32(b[j, k]) + 100)", True),
+    "one": ("i32(b[j, k]) * (i32(a[i, k]) + 5)", True),
+    "by channel": ("(i32(a[i, k]) - i32(y[i])) * (i32(b[j, k]) - i32(y[k]))", True),
+    "none": ("i32(a[i, k]) * i32(b[j, k])", False),
+    "too wide": ("(i32(a[i, k]) * 300) * i32(b[j, k])", False),
+    "points of a window": ("(i32(a[i, k + i]) - 7) * i32(b[j, k])", False),
+}
+
+
+@pytest.mark.parametrize("name", FACTORS)
+def test_computed_factors_of_products_are_definitions_of_16_bits(name: str) -> None:
+    value, made = FACTORS[name]
+    text = (
+        "a: u8[20, 50] = input()\nb: i8[18, 30] = input()\ny: u8[30] = input()\n"
+        f"c[i, j]: i32[20, 18] = 3 * sum({value} for k in range(30))\nreturn c\n"
+    )
+    program = simplify(parse_program(text))
+    found = with_narrow_factors(program)
+    assert (found is not program) is made and (not made or print_program(found).count("]: i16[") == 2)
+    rng = np.random.default_rng(0)
+    arrays = {}
+    for t in program.inputs:
+        shape = tuple(int(e.value) for e in t.type.shape)
+        arrays[t.name] = rng.integers(int(t.type.dtype.least), int(t.type.dtype.greatest) + 1, shape).astype(t.type.dtype.numpy)
+    (before,), (after,) = (tuple(evaluate_program(p, arrays).values()) for p in (program, found))
+    np.testing.assert_array_equal(before, after)
+
+
+def test_products_with_zero_points_are_exact() -> None:
+    a, b = te.placeholder((37, 130), "uint8", name="a"), te.placeholder((50, 130), "int8", name="b")
+    c = te.compute((37, 50), lambda i, j: te.sum(lambda k: (te.cast(a[i, k], "int32") - 7) * (te.cast(b[j, k], "int32") - 3), 130))
+    rng = np.random.default_rng(0)
+    one, other = rng.integers(0, 256, (37, 130)).astype(np.uint8), rng.integers(-128, 128, (50, 130)).astype(np.int8)
+    expected = (one.astype(np.int64) - 7) @ (other.astype(np.int64) - 3).T
+    np.testing.assert_array_equal(te.build(c, [a, b])(one, other), expected)
 
 
 @pytest.mark.parametrize("value, expected", [

@@ -16,6 +16,7 @@ from tensorexpr.ir import (
     Access,
     Apply,
     Axis,
+    Cast,
     Const,
     Define,
     Definition,
@@ -91,6 +92,8 @@ def evaluated(value: Expr) -> Iterator[Expr]:
     if isinstance(value, Apply):
         for part in value.args[:1] if value.op.name == "where" else value.args:
             yield from evaluated(part)
+    elif isinstance(value, Cast):
+        yield from evaluated(value.arg)
 
 
 def _keyed(e: Reduce, around: tuple[Axis, ...]) -> Keyed | None:
