@@ -21,7 +21,6 @@ from tensorexpr.codegen.lowering.kernels.cutting import cut_along
 from tensorexpr.codegen.lowering.kernels.literals import with_folded_literals
 from tensorexpr.codegen.lowering.kernels.merging import merged
 from tensorexpr.codegen.lowering.kernels.quotients import with_quotients
-from tensorexpr.codegen.lowering.kernels.reuse import with_shared_slots
 from tensorexpr.codegen.lowering.kernels.tiles import cut_at_borders
 from tensorexpr.codegen.lowering.kernels.together import run_together
 from tensorexpr.codegen.lowering.kernels.unswitch import unswitched
@@ -188,8 +187,6 @@ class _Lowering(Scans):
         yield "", list
         if not self.plain and not self.state.target.is_gpu:
             yield "merged", lambda kernels: merged(kernels, [numbers for numbers in self.made.values() if numbers])
-        if self.slots.buffers:
-            yield "with_shared_slots", lambda kernels: with_shared_slots(kernels, {b.name: b for b in self.slots.buffers.values()})
         if not self.plain:
             yield "with_folded_literals", _each(with_folded_literals)
             yield "with_quotients", _each(with_quotients)
