@@ -218,6 +218,31 @@ def test_draws_keep_their_order_between_regions():
         assert torch.equal(state, torch.get_rng_state())
 
 
+@pytest.mark.parametrize(
+    "lying",
+    [lambda x: x, lambda x: x.to(memory_format=torch.channels_last), lambda x: x.transpose(0, 3), lambda x: x[:1].expand(3, -1, -1, -1)],
+)
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda x: F.dropout(x, 0.3),
+        lambda x: F.alpha_dropout(x, 0.3, True),
+        lambda x: x.clone().uniform_(),
+        lambda x: x.clone().normal_(),
+        lambda x: x.clone().exponential_(),
+        torch.rand_like,
+    ],
+)
+def test_draws_are_in_the_order_in_which_a_tensor_lies(draw, lying):
+    x, found = lying(torch.ones(2, 8, 3, 5)), []
+    for function in (draw, compiled(draw)):
+        torch.manual_seed(1)
+        found.append((function(x), torch.rand(1)))
+    (wanted, after), (ours, next_) = found
+    torch.testing.assert_close(ours, wanted)
+    assert ours.stride() == wanted.stride() and torch.equal(next_, after)
+
+
 def test_arguments_that_are_changed_and_results_that_share_memory():
     def f(x, y):
         x.add_(1)

@@ -20,7 +20,7 @@ from torch._guards import TracingContext
 from torch.fx import GraphModule, Node
 
 from tensorexpr.interop.torch.backend.regions import compiled
-from tensorexpr.interop.torch.backend.sizes import symbols_of
+from tensorexpr.interop.torch.backend.sizes import hint, symbols_of
 from tensorexpr.interop.torch.backend.table import definition_of
 
 _ATEN: Any = torch.ops.aten
@@ -75,9 +75,10 @@ def drawn(module: GraphModule) -> None:
             elif node.target in _LIKE:
                 _like(graph, node)
             elif node.target in _FILLED and isinstance(node.args[0], Node):
-                empty = _empty(graph, node.args[0], node.meta["val"].dtype)
-                if empty is not None:
-                    node.args = (empty, *node.args[1:])
+                made = _draw(graph, node.target, node.args[0], node.args[1:], node.meta["val"].dtype)
+                if made is not None:
+                    node.replace_all_uses_with(made)
+                    graph.erase_node(node)
     graph.eliminate_dead_code(lambda node: node.is_impure())
 
 
@@ -103,14 +104,27 @@ def _is(value: Any, extent: torch.SymInt) -> bool:
     return isinstance(value, torch.SymInt) and value.node.expr == extent.node.expr
 
 
-def _empty(graph: torch.fx.Graph, source: Node, type_: torch.dtype) -> Node | None:
-    """An empty tensor of the shape of another."""
+def _draw(graph: torch.fx.Graph, target: Any, source: Node, parameters: Sequence[Any], type_: torch.dtype) -> Node | None:
+    """A draw of the shape of another tensor, in the order in which that lies in memory: so eager mode fills a tensor like it."""
     extents, value = _extents(source), source.meta["val"]
     if extents is None:
         return None
-    made = graph.call_function(_ATEN.empty.memory_format, (extents,), {"dtype": type_, "device": value.device})
-    made.meta["val"] = torch.empty_like(value, dtype=type_, memory_format=torch.contiguous_format)
-    return _for_draws(made)
+    like = torch.empty_like(value, dtype=type_)
+    order = sorted(range(like.ndim), key=lambda axis: (-hint(like.stride(axis)), axis))
+
+    def call(target: Any, fake: Any, *given: Any, **named: Any) -> Node:
+        made = graph.call_function(target, given, named)
+        made.meta["val"] = fake
+        return made
+
+    def seen(node: Node) -> Node:
+        return call(_ATEN.permute.default, like, node, [order.index(axis) for axis in range(like.ndim)]) if order != sorted(order) else node
+
+    stored = like.permute(order)
+    empty = _for_draws(call(_ATEN.empty.memory_format, stored, [extents[axis] for axis in order], dtype=type_, device=value.device))
+    if target is _ATEN.bernoulli.p:  # whose result is contiguous
+        return seen(call(target, stored, empty, *parameters))
+    return call(target, like, seen(empty), *parameters)
 
 
 def _for_draws(node: Node) -> Node:
@@ -136,11 +150,9 @@ def _dropout(graph: torch.fx.Graph, node: Node) -> None:
     train = rest[0] if rest else node.kwargs.get("train")
     if (train is not None and not train) or p == 1 or not isinstance(source, Node):
         return
-    empty = _empty(graph, source, torch.bool)
-    if empty is None:
+    mask = _draw(graph, _ATEN.bernoulli.p, source, (1 - p,), torch.bool)  # type: ignore[operator]  # p is a number in these nodes
+    if mask is None:
         return
-    mask = graph.call_function(_ATEN.bernoulli.p, (empty, 1 - p))  # type: ignore[operator]  # p is a number in these nodes
-    mask.meta["val"] = node.meta["val"][1]
     masked = graph.call_function(_ATEN.native_dropout_backward.default, (source, mask, 1 / (1 - p)))  # type: ignore[operator]  # p is a number in these nodes
     masked.meta["val"] = node.meta["val"][0]
     for user in list(node.users):
