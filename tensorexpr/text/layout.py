@@ -56,9 +56,11 @@ def flat(doc: Doc) -> str:
 
 
 def render(doc: Doc, width: int, indent: int = 0) -> str:
-    """The document in lines of at most `width` columns where its breaks allow it; lines after the first start at `indent`."""
+    """The document in lines of at most `width` columns where its breaks allow it; lines after the first start at `indent`. Time is linear:
+    what a group takes on one line is counted once, from the inside out."""
     parts: list[str] = []
     column = indent
+    columns = _columns(doc)
     stack: list[tuple[int, bool, Doc]] = [(indent, False, doc)]
     while stack:
         depth, broken, item = stack.pop()
@@ -74,13 +76,36 @@ def render(doc: Doc, width: int, indent: int = 0) -> str:
             case Indent(body):
                 stack.append((depth + INDENT, broken, body))
             case Group(body):
-                stack.append((depth, not _fits(width - column, body, stack), body))
+                stack.append((depth, not _fits(width - column - columns[id(item)], stack), body))
     return "".join(parts)
 
 
-def _fits(room: int, body: Doc, rest: list[tuple[int, bool, Doc]]) -> bool:
-    """Whether `body` on one line, and what follows it up to the next certain break, takes at most `room` columns."""
-    todo: list[tuple[bool, Doc]] = [(False, body)]
+def _columns(doc: Doc) -> dict[int, int]:
+    """How many columns each part of a document takes on one line, by identity, but for text and breaks."""
+    order: list[Doc] = []
+    stack = [doc]
+    while stack:  # parts behind what they are part of
+        item = stack.pop()
+        match item:
+            case tuple():
+                stack.extend(item)
+                order.append(item)
+            case Indent(body) | Group(body):
+                stack.append(body)
+                order.append(item)
+    found: dict[int, int] = {}
+
+    def taken(item: Doc) -> int:
+        return len(item) if isinstance(item, str) else len(item.flat) if isinstance(item, Line) else found[id(item)]
+
+    for item in reversed(order):
+        found[id(item)] = sum(map(taken, item)) if isinstance(item, tuple) else taken(item.body)  # type: ignore[union-attr]  # only these
+    return found
+
+
+def _fits(room: int, rest: list[tuple[int, bool, Doc]]) -> bool:
+    """Whether what follows a group, up to the next certain break, takes at most `room` columns."""
+    todo: list[tuple[bool, Doc]] = []
     following = len(rest)
     while room >= 0:
         if not todo:
