@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tensorexpr.autodiff.local.derivatives import cast_to, plus, scalings, widened, widened_operation
+from tensorexpr.autodiff.local.derivatives import added, cast_to, scalings, widened, widened_operation
 from tensorexpr.autodiff.local.products import leave_one_out
 from tensorexpr.autodiff.local.winners import winner_guards
 from tensorexpr.autodiff.local.workspace import Place, Workspace, guarded
@@ -122,10 +122,10 @@ class ExpressionAdjoint:
         if len(place.axes) > self._outer:
             value = self._with_terms(value, place)
         objects = _access_objects(value)
-        adjoints = {value: widened(seed)}
+        adjoints = {value: [widened(seed)]}
         found: list[Contribution] = []
         for node in self._parents_first(value):
-            seed = adjoints.pop(node)
+            seed = added(adjoints.pop(node))
             match node:
                 case Access():
                     found.append(Contribution(node, place.axes, place.guards, seed, tuple((read, ()) for read in objects[node])))
@@ -159,9 +159,8 @@ class ExpressionAdjoint:
         return map_children(node, lambda child: self._with_terms(child, place))
 
     @staticmethod
-    def _receive(adjoints: dict[Expr, Expr], node: Expr, value: Expr) -> None:
-        known = adjoints.get(node)
-        adjoints[node] = value if known is None else plus(known, value)
+    def _receive(adjoints: dict[Expr, list[Expr]], node: Expr, value: Expr) -> None:
+        adjoints.setdefault(node, []).append(value)
 
     def _parents_first(self, value: Expr) -> list[Expr]:
         order: dict[Expr, None] = {}
@@ -258,29 +257,32 @@ def cost(expr: Expr) -> int:
 
 def merged(found: list[Contribution]) -> list[Contribution]:
     """Contributions with one access, one space and one set of guards summed; a guard that only some have becomes a `where`."""
-    result: list[Contribution] = []
+    result: list[tuple[Contribution, list[Expr]]] = []
+    places: dict[object, list[int]] = {}
     for one in found:
-        for at, other in enumerate(result):
-            if one.access == other.access and one.axes == other.axes:
-                joined = _join(other, one)
-                if joined is not None:
-                    result[at] = joined
-                    break
+        alike = places.setdefault((one.access, one.axes), [])
+        for at in alike:
+            joined = _join(*result[at], one)
+            if joined is not None:
+                result[at] = joined
+                break
         else:
-            result.append(one)
-    return result
+            alike.append(len(result))
+            result.append((one, [one.value]))
+    return [one if len(values) == 1 else replace(one, value=added(values)) for one, values in result]
 
 
-def _join(a: Contribution, b: Contribution) -> Contribution | None:
-    """One contribution for two of which one has no guard that the other has not."""
-    if not set(a.guards) <= set(b.guards):
-        a, b = b, a
-    if not set(a.guards) <= set(b.guards):
-        return None
-    extra = [guard for guard in b.guards if guard not in a.guards]
-    zero = Const(0, b.value.dtype)
-    value = guarded(b.value, extra, zero)
-    return replace(a, value=plus(a.value, value), reads=_united(a.reads, _under(b.reads, tuple(extra))))
+def _join(a: Contribution, values: list[Expr], b: Contribution) -> tuple[Contribution, list[Expr]] | None:
+    """One contribution for two of which one has no guard that the other has not, with what is to be added up; a has such `values`."""
+    if set(a.guards) <= set(b.guards):
+        guards = tuple(guard for guard in b.guards if guard not in a.guards)
+        values.append(guarded(b.value, guards, Const(0, b.value.dtype)))
+        return replace(a, reads=_united(a.reads, _under(b.reads, guards))), values
+    if set(b.guards) <= set(a.guards):
+        guards = tuple(guard for guard in a.guards if guard not in b.guards)
+        value = guarded(added(values), guards, Const(0, a.value.dtype))
+        return replace(b, reads=_united(b.reads, _under(a.reads, guards))), [b.value, value]
+    return None
 
 
 def _under(reads: tuple[Read, ...], guards: tuple[Expr, ...]) -> tuple[Read, ...]:

@@ -12,14 +12,17 @@ Derivatives of 16-bit floats are computed in float32, from the operands as they 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, reduce
 
 from tensorexpr.dtypes import DType, accumulator
 from tensorexpr.ir import Apply, Cast, Const, Expr, apply
 from tensorexpr.ops import Op, expand
 
 Scaling = Callable[[Expr, tuple[Expr, ...], Expr], Expr]
+
+MOST_IN_A_ROW = 64
+"""Terms that are added from left to right."""
 
 
 def number(value: float, like: Expr) -> Const:
@@ -56,6 +59,15 @@ def plus(a: Expr, b: Expr) -> Expr:
     if isinstance(b, Apply) and b.op.name == "neg":
         return apply("sub", a, b.args[0])
     return apply("add", a, b)
+
+
+def added(terms: Sequence[Expr]) -> Expr:
+    """The sum from left to right; of very many, as of a value that a thousand terms use, of the sums of both halves: what walks an
+    expression does so by recursion."""
+    if len(terms) > MOST_IN_A_ROW:
+        half = len(terms) // 2
+        return plus(added(terms[:half]), added(terms[half:]))
+    return reduce(plus, terms)
 
 
 def cast_to(expr: Expr, dtype: DType) -> Expr:
