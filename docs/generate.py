@@ -16,6 +16,7 @@ from pathlib import Path
 import tensorexpr as te
 from tensorexpr.autodiff import Gradient
 from tensorexpr.benchmarks import readme
+from tensorexpr.codegen.auto.search.memory import lowered
 from tensorexpr.codegen.cuda.emitter.nest import emit as emit_cuda
 from tensorexpr.codegen.llvm import Machine, emit
 from tensorexpr.codegen.lowering import lower
@@ -96,7 +97,7 @@ def svg(schedule: te.Schedule) -> str:
 def cuda() -> str:
     """The same gradient as a kernel of a GPU."""
     program = simplify(te.program_of(list(gradient()), [W, Y_BAR]))
-    return emit_cuda(lower(autoschedule(program, H200))).text
+    return emit_cuda(lowered(autoschedule(program, H200))).text
 
 
 BLOCKS: dict[str, Callable[[], str]] = {

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import tensorexpr as te
 from tensorexpr import kernels
+from tensorexpr.codegen.auto.search.memory import lowered as lower
 from tensorexpr.codegen.cuda.emitter.nest import emit
-from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.codegen.target import H200

@@ -46,7 +46,7 @@ LAZY = {  # what may be imported inside a function: how a node, a schedule or a 
     ("tensorexpr.graph.modules.module", "tensorexpr.graph.modules.summary"),
     ("tensorexpr.codegen.nest.program", "tensorexpr.codegen.nest.text"),
     ("tensorexpr.codegen.nest.program", "tensorexpr.codegen.nest.picture"),
-    ("tensorexpr.codegen.schedule.schedule", "tensorexpr.codegen.lowering"),
+    ("tensorexpr.codegen.schedule.schedule", "tensorexpr.codegen.auto.search.memory"),
     ("tensorexpr.codegen.schedule.schedule", "tensorexpr.codegen.auto.cost"),
     ("tensorexpr.codegen.compiled.function", "tensorexpr.codegen.bundle.export"),
 }

@@ -200,7 +200,7 @@ class _Lowering(Scans):
                 shapes = self.known_shapes(parameters)
                 yield "at_positions", _each(lambda kernel: at_positions(kernel, shapes))
             regions = [[k for name in group for k in self.made.get(name, ())] for group in side_by_side(self.state)]
-            yield "run_together", lambda kernels: list(run_together(kernels, regions, self.names.fresh))
+            yield "run_together", lambda kernels: list(run_together(kernels, regions, self.names.fresh, self.state.target.is_gpu))
 
     def known_shapes(self, parameters: Sequence[Buffer]) -> dict[str, tuple[int, ...]]:
         """The shapes of what is in the head, where they are numbers."""
@@ -277,8 +277,9 @@ class _Lowering(Scans):
         meet = partial(may_collide, definition, target=self.state.target, owners=stage.owners)
         kept = self.kept_for(stage)
         return Loops(
-            stage, self.names, self.shape, self.read, definition.location, at_root, around, self.shared, hosting, made_in, meet, kept
-        )
+            stage, self.names, self.shape, self.read, definition.location, at_root, around, self.shared, hosting, made_in, meet, kept,
+            self.state.target.is_gpu and at_root and isinstance(definition, Define),
+        )  # fmt: skip
 
     def shape(self, tensor: str) -> tuple[Expr, ...]:
         """The shape of a tensor that can be named where lowering stands."""

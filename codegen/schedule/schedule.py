@@ -90,9 +90,9 @@ class Planned:
         """What the model of cost makes of it, in nanoseconds of one call on one thread; `print` shows why, `.at(threads=..., n=...)` gives
         it on more threads and at other open sizes (without, they are such that the largest argument has a million elements)."""
         from tensorexpr.codegen.auto.cost import cost_of  # noqa: PLC0415 -- the model reads nests, which lowering makes of schedules
-        from tensorexpr.codegen.lowering import lower  # noqa: PLC0415 -- lowering imports schedules
+        from tensorexpr.codegen.auto.search.memory import lowered  # noqa: PLC0415 -- lowering imports schedules
 
-        return cost_of(lower(self), target=self.target)
+        return cost_of(lowered(self), target=self.target)
 
     def copy(self) -> Planned:
         """Another schedule with the same loops."""
@@ -154,18 +154,18 @@ class Planned:
         return hash(self.state)
 
     def __str__(self) -> str:
-        from tensorexpr.codegen.lowering import lower  # noqa: PLC0415 -- lowering imports schedules
+        from tensorexpr.codegen.auto.search.memory import lowered  # noqa: PLC0415 -- lowering imports schedules
 
-        return str(lower(self))
+        return str(lowered(self))
 
     def __repr__(self) -> str:
         return f"<schedule for {self.target.name} of {listed(self.stages)}: {amount(len(self.state.calls), 'call')}>"
 
     def _repr_html_(self) -> str:
-        from tensorexpr.codegen.lowering import lower  # noqa: PLC0415 -- lowering imports schedules
+        from tensorexpr.codegen.auto.search.memory import lowered  # noqa: PLC0415 -- lowering imports schedules
 
         calls = folded("calls", listing(self.as_python()))
-        return page(code(repr(self)), calls, or_reason(lambda: lower(self)._repr_html_()))
+        return page(code(repr(self)), calls, or_reason(lambda: lowered(self)._repr_html_()))
 
     def as_python(self) -> str:
         """The calls that make this schedule from `s = schedule(program)`, one per line."""

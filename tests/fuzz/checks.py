@@ -17,6 +17,7 @@ import numpy as np
 import tensorexpr as te
 from tensorexpr.codegen.auto.machine import ZEN_4
 from tensorexpr.codegen.auto.search import joining, passes, searched
+from tensorexpr.codegen.auto.search.memory import lowered
 from tensorexpr.codegen.compile import build_program
 from tensorexpr.codegen.compiled import versions
 from tensorexpr.codegen.compiled.arguments import address, signature_of, size_sources
@@ -24,7 +25,6 @@ from tensorexpr.codegen.compiled.function import CompiledFunction
 from tensorexpr.codegen.executable import executable_of_schedule
 from tensorexpr.codegen.handle import Schedule
 from tensorexpr.codegen.llvm import set_threads
-from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.codegen.schedule import Planned, schedule
@@ -290,7 +290,7 @@ def check_cuda(program: Program, cases: Sequence[Case], plan: Plan, notes: set[s
     try:
         simple = simplify(program)
         made = autoschedule(simple, H200) if rng.random() < 0.7 else shuffled(schedule(simple, H200), rng)
-        nest = verify_nest(lower(made))
+        nest = verify_nest(lowered(made))
         run = CudaProgram(nest)
         run.kernels  # noqa: B018 -- compiled now
     except Exception as error:

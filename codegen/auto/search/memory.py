@@ -15,6 +15,7 @@ from math import prod
 from tensorexpr.codegen.auto.candidate import Candidate
 from tensorexpr.codegen.auto.moves import move_of
 from tensorexpr.codegen.auto.search.groups import extent_of
+from tensorexpr.codegen.auto.tiles.grids import with_grids
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.lowering.context.arithmetic import constant
 from tensorexpr.codegen.lowering.stage.joining import side_by_side
@@ -23,6 +24,7 @@ from tensorexpr.codegen.nest.walks import expressions_of
 from tensorexpr.codegen.rewrites.expressions import buffers_written, elements_read
 from tensorexpr.codegen.schedule import Planned
 from tensorexpr.codegen.schedule.analysis.work import UNKNOWN_EXTENT, length
+from tensorexpr.codegen.target import Gpu
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Apply, Axis, Expr, Index
 from tensorexpr.records import record, replace
@@ -108,10 +110,12 @@ class _Place:
 
 
 def lowered(planned: Planned) -> LoopNest:
-    """The nest that planners made, with the last words on it; of a GPU as it is."""
+    """The nest that planners made, with the last words on it; of a GPU, threads for what they left without."""
     nest, target = lower(planned), planned.target
+    if isinstance(target, Gpu):
+        return with_grids(nest, target)
     caches = target.l1_bytes, target.l2_bytes, target.last_level
-    if target.is_gpu or _is_near(nest, caches):
+    if _is_near(nest, caches):
         return nest
     memory = _Memory.of(nest, caches)
     parts = [_of_kernel(Candidate(replace(nest, kernels=(kernel,))), kernel, memory).nest for kernel in nest.kernels]

@@ -12,6 +12,7 @@
 | `choose` | structures and sizes by the model of cost |
 | `making` | a tile as rewrites |
 | `bound` | what no nest goes below |
+| `grids` | threads of a GPU for loops over data |
 """
 
 from __future__ import annotations

@@ -59,8 +59,11 @@ class _Member:
         return any(map(_checks, self.kernel.body))
 
 
-def run_together(kernels: Sequence[Kernel], groups: Sequence[Sequence[int]], fresh: Callable[[str], str]) -> tuple[Kernel, ...]:
-    """The kernels with each of some groups (by numbers, in order) as one, as far as they do not wait for each other."""
+def run_together(
+    kernels: Sequence[Kernel], groups: Sequence[Sequence[int]], fresh: Callable[[str], str], marked: bool = False
+) -> tuple[Kernel, ...]:
+    """The kernels with each of some groups (by numbers, in order) as one, as far as they do not wait for each other; with `marked` what
+    is one loop says so as well, for the search that makes threads of it."""
     found = [_Member(k, kernel, frozenset(touched((kernel,))), frozenset(written(kernel.body))) for k, kernel in enumerate(kernels)]
     placed: dict[int, Kernel] = {}
     gone: set[int] = set()
@@ -68,7 +71,7 @@ def run_together(kernels: Sequence[Kernel], groups: Sequence[Sequence[int]], fre
         members = _members(found, [found[k] for k in group])
         if len(members) > 1:
             gone |= {m.number for m in members}
-            placed[members[-1].number] = _region(members, fresh)
+            placed[members[-1].number] = _region(members, fresh, marked)
     return tuple(placed.get(m.number, m.kernel) for m in found if m.number in placed or m.number not in gone)
 
 
@@ -86,7 +89,7 @@ def _members(kernels: Sequence[_Member], group: Sequence[_Member]) -> list[_Memb
     return sorted(taken, key=lambda m: m.number)
 
 
-def _region(members: Sequence[_Member], fresh: Callable[[str], str]) -> Kernel:
+def _region(members: Sequence[_Member], fresh: Callable[[str], str], marked: bool) -> Kernel:
     names = [m.kernel.name for m in members]
     name = " ".join(names) if len(names) <= NAMED else f"{' '.join(names[:NAMED])} and {len(names) - NAMED} more"
     loops: list[Stmt] = _in_step([m.kernel.body[0] for m in members if m.is_loop])
@@ -95,7 +98,7 @@ def _region(members: Sequence[_Member], fresh: Callable[[str], str]) -> Kernel:
         return Kernel(name, alone)
     if alone:
         loops.append(For(fresh("once"), ZERO, ONE, alone, "parallel"))
-    return Kernel(name, tuple(loops), together=len(loops) > 1)
+    return Kernel(name, tuple(loops), together=marked or len(loops) > 1)
 
 
 def _in_step(loops: Sequence[Stmt]) -> list[Stmt]:

@@ -66,6 +66,7 @@ class Loops(Reductions):
         made_in: Mapping[str, str] | None = None,
         may_meet: Callable[[tuple[str, ...]], bool] = lambda axes: False,
         kept: Mapping[str, Kept] | None = None,
+        grid: bool = False,
     ) -> None:
         self.stage = stage
         self.hosting = hosting
@@ -81,6 +82,8 @@ class Loops(Reductions):
         self.around = around
         self.shared = shared
         self.is_parallel = any(kind == "parallel" or kind in GRID or kind in THREADS for _, kind in stage.kinds)
+        self.grid = grid and not hosting and all(kind == "parallel" for _, kind in stage.kinds)
+        """Whether all loops over data are to be those of a grid, which stand right inside of each other."""
 
     # ------------------------------------------------------------------------------------------------------- walking
 
@@ -91,7 +94,8 @@ class Loops(Reductions):
         if within is not None:
             condition, inside, ends = within
             return (ends(self.read(condition), self.nest(loops, inside, task)),)
-        waits = self.is_parallel and self.is_outermost(scope) and loops  # parallel loops stand outside of conditions
+        # Parallel loops stand outside of conditions.
+        waits = loops and ((self.is_parallel and self.is_outermost(scope)) or self.is_in_grid(loops))
         first = () if waits or self.hosting.intersection(loops) else self.tested(loops, scope, task)
         if first:
             rest = replace(task, where=tuple(c for c in task.where if c not in first))
@@ -113,6 +117,10 @@ class Loops(Reductions):
         if group is not None and group.number not in scope.groups:
             return self.reduction(group, loops, scope, task)
         return self.opened(loops, scope, task)
+
+    def is_in_grid(self, loops: tuple[str, ...]) -> bool:
+        """Whether the next loop is one of a grid."""
+        return self.grid and bool(loops) and self.stage.group_of(loops[0]) is None
 
     def tested(self, loops: tuple[str, ...], scope: Scope, task: Task) -> tuple[Expr, ...]:
         """The conditions that are tested here, those on indices together. One that reads data waits for all before it and for loops that
@@ -176,7 +184,7 @@ class Loops(Reductions):
                 pieces = self.pieces(axis.index, parts, loops, scope)
                 if pieces:
                     return tuple(s for piece in pieces for s in self.nest(loops, piece, task))
-        if self.is_parallel and scope.names <= self.around:
+        if (self.is_parallel and scope.names <= self.around) or self.is_in_grid(loops):
             return None
         ready = tuple(c for c in parts if scope.is_ready(c) and self.is_made((c,), loops))
         if not ready or (len(ready) < len(parts) and groups_used(otherwise)):

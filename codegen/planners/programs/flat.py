@@ -9,7 +9,7 @@ measured to be a tenth faster.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from math import prod
 
 from tensorexpr.codegen.schedule.analysis.state import Stage, definition_named, program_facts
@@ -26,10 +26,6 @@ MOST_STREAMS = 16
 """Arrays that one loop goes through: beyond it their pages and cache lines drive each other out."""
 SHORT = 2
 """Vectors of a CPU in a row below which rows are short."""
-PACK = 16
-"""Bytes that a thread of a GPU accesses at once."""
-RESIDENT = 1024
-"""Threads per multiprocessor of a GPU that keep it busy."""
 
 
 def share_elementwise(s: Planned) -> frozenset[str]:
@@ -90,8 +86,10 @@ def elements(definition: Define) -> int:
 
 def one_loop(s: Planned, name: str) -> str:
     """rewrite: [i, j] --> [i_j_o, i_j_i: vectorize], or [i_j]: one loop over all elements, in vectors where they fill one; gives the
-    innermost loop."""
+    innermost loop. On a GPU the loops stay: the search makes threads of them."""
     handle = s[name]
+    if isinstance(s.target, Gpu):
+        return handle.loops[-1]
     loop, *rest = handle.loops
     for inner in rest:
         loop = handle.fuse(loop, inner)
@@ -107,19 +105,9 @@ def _lanes(s: Planned, stage: Stage) -> int:
     """Elements in one vectorized loop."""
     definition = definition_named(s.state.program, stage.name)
     assert isinstance(definition, Define)
-    count, widest = elements(definition), max(n.dtype.itemsize for n in (*_accesses(definition.value), definition.value))
-    if isinstance(s.target, Gpu):
-        lanes = PACK // widest
-        return lanes if count % lanes == 0 and count // lanes >= s.target.cores * RESIDENT else 1
+    count = elements(definition)
     vector = s.target.lanes(definition.value.dtype)
     return next((n * vector for n in range(VECTORS, 0, -1) if n * vector <= count), 1)
-
-
-def _accesses(e: Expr) -> Iterator[Access]:
-    if isinstance(e, Access):
-        yield e
-    for child in children(e):
-        yield from _accesses(child)
 
 
 def _together(s: Planned, table: dict[str, Define], host: Define, fixed: set[str]) -> list[str]:

@@ -4,24 +4,26 @@
         for j in range(0, 8):     -->           y[i_j // 8, i_j % 8] = ...
             y[i, j] = ...
 
-Legal where the inner bounds do not depend on the outer loop, for the order stays. Where the outer loop has more inside, it is taken apart
-first (`distribute`); a copy without the inner loop, such as a tail, stays as it is.
+Legal where the inner bounds do not depend on the outer loop, for the order stays. What is asked of indices between the two is asked in each
+iteration of the one. Where the outer loop has more inside, it is taken apart first (`distribute`); a copy without the inner loop, such as
+a tail, stays as it is. A parallel loop stays parallel, where iterations of the inner one may run in any order as well.
 """
 
 from __future__ import annotations
 
 from tensorexpr.codegen.dependence import dependences
 from tensorexpr.codegen.lowering.context.arithmetic import ZERO, add, constant, floordiv, maximum, mul, sub
-from tensorexpr.codegen.nest import Block, For, LoopNest
-from tensorexpr.codegen.rewrites.expressions import substituted
+from tensorexpr.codegen.nest import Block, For, If, LoopNest
+from tensorexpr.codegen.rewrites.expressions import substituted, under
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.loops.distribute import NotAlone, distributed
+from tensorexpr.codegen.rewrites.loops.order import check_any_order
 from tensorexpr.codegen.rewrites.loops.simplify import decided, simplified
 from tensorexpr.codegen.rewrites.names import chosen
 from tensorexpr.codegen.rewrites.paths import Path, loop_at, loop_paths, put, rewrite_loops
 from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.ir import Expr, Index, apply
-from tensorexpr.traversal import free_names
+from tensorexpr.traversal import free_names, tensors_read
 
 
 def fuse(nest: LoopNest, outer: str, inner: str, name: str | None = None) -> LoopNest:
@@ -57,10 +59,13 @@ def fuse(nest: LoopNest, outer: str, inner: str, name: str | None = None) -> Loo
 
     def together(s: For, path: Path) -> Block | None:
         nonlocal fused
-        if len(s.body) != 1 or not isinstance(s.body[0], For) or s.body[0].index != inner:
+        tests, body = _asked(s.body)
+        if len(body) != 1 or not isinstance(body[0], For) or body[0].index != inner:
             return None
         fused = True
-        return _together(s, s.body[0], made, Facts.at(nest, path))
+        if s.kind == "parallel":
+            check_any_order(nest, inner, "run in parallel")
+        return _together(s, tests, body[0], made, Facts.at(nest, path))
 
     result = rewrite_loops(nest, outer, together)
     if not fused:
@@ -84,9 +89,17 @@ def _apart(nest: LoopNest, outer: str, inner: str) -> LoopNest:
     return nest
 
 
-def _together(s: For, inner: For, name: str, facts: Facts) -> Block:
-    if s.kind != "serial" or inner.kind != "serial":
-        other = s if s.kind != "serial" else inner
+def _asked(block: Block) -> tuple[tuple[Expr, ...], Block]:
+    """The conditions on indices that stand around all of a block, and what they stand around."""
+    found: tuple[Expr, ...] = ()
+    while len(block) == 1 and isinstance(s := block[0], If) and not s.otherwise and not tensors_read(s.condition):
+        found, block = (*found, s.condition), s.then
+    return found, block
+
+
+def _together(s: For, tests: tuple[Expr, ...], inner: For, name: str, facts: Facts) -> Block:
+    if s.kind not in ("serial", "parallel") or inner.kind != "serial":
+        other = s if s.kind not in ("serial", "parallel") else inner
         raise refuse(f"expected serial loops, got {other.kind} {other.index}", other, other.index, "fuse first")
     if s.index in (*free_names(inner.start), *free_names(inner.stop)):
         raise refuse(f"expected bounds of {inner.index} that do not depend on {s.index}", inner, inner.index, "reorder first")
@@ -97,9 +110,9 @@ def _together(s: For, inner: For, name: str, facts: Facts) -> Block:
         high, low = floordiv(place, width), sub(place, mul(floordiv(place, width), inner_length))
     else:
         high, low = apply("floordiv", place, inner_length), apply("mod", place, inner_length)
-    body = substituted(inner.body, {s.index: add(high, s.start), inner.index: add(low, inner.start)})
+    body = substituted(under(tests, inner.body), {s.index: add(high, s.start), inner.index: add(low, inner.start)})
     total = apply("mul", outer_length, inner_length) if width is None else mul(outer_length, inner_length)
-    return simplified((For(name, ZERO, total, body),), facts, ended=False)
+    return simplified((For(name, ZERO, total, body, s.kind),), facts, ended=False)
 
 
 def _length(s: For, facts: Facts) -> Expr:

@@ -103,7 +103,8 @@ def _blocks(s: For, factor: int, tail: str, outer: str, inner: str, facts: Facts
         rest = For(inner, ZERO, sub(length, done), at(done))
         # Without a whole block the loop over them stays, for whom it is that names it next; `simplify` ends it.
         return (blocks,) if facts.is_less(length, done, 0) else (blocks, rest)
-    count = floordiv(add(length, const(factor - 1)), factor)
+    one = facts.is_less(ZERO, length) and facts.is_less(length, const(factor), 0)
+    count = ONE if one else floordiv(add(length, const(factor - 1)), factor)
     if tail == "stride":
         own = floordiv(add(sub(length, Index(inner)), const(factor - 1)), factor)
         return (For(inner, ZERO, minimum(length, const(factor)), (For(outer, ZERO, own, at(begin)),)),)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
+from tensorexpr.codegen.auto.search.memory import lowered as lower
 from tensorexpr.codegen.cuda.nvidia import nvrtc
-from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.codegen.schedule import schedule

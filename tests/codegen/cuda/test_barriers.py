@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from tensorexpr import dtypes
+from tensorexpr.codegen.auto.search.memory import lowered as lower
 from tensorexpr.codegen.cuda.host import HostKernels
-from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Alloc, Block, For
 from tensorexpr.codegen.nest.interpret import run_nest
 from tensorexpr.codegen.nest.verify import verify_nest

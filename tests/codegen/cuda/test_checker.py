@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from tensorexpr import dtypes
+from tensorexpr.codegen.auto.search.memory import lowered as lower
 from tensorexpr.codegen.cuda.emitter.source import Launch, Source
 from tensorexpr.codegen.cuda.host import HostKernels, Memory, compiler
-from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.codegen.target import H200

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.auto.search.memory import lowered as lower
 from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.codegen.schedule import schedule

@@ -2,10 +2,10 @@
 
 import pytest
 
+from tensorexpr.codegen.auto.search.memory import lowered as lower
 from tensorexpr.codegen.cuda.emitter.nest import emit
 from tensorexpr.codegen.cuda.nvidia import nvrtc
 from tensorexpr.codegen.cuda.nvidia.cubin import parameters_of
-from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.codegen.target import H200

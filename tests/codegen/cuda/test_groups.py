@@ -10,10 +10,10 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr import dtypes
+from tensorexpr.codegen.auto.search.memory import lowered as lower
 from tensorexpr.codegen.cuda.emitter.nest import emit
 from tensorexpr.codegen.cuda.emitter.source import Source
 from tensorexpr.codegen.cuda.nvidia import nvrtc, ptx
-from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest.parse import parse_nest
 from tensorexpr.codegen.nest.text import print_nest
 from tensorexpr.codegen.nest.verify import verify_nest

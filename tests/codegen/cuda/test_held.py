@@ -10,10 +10,10 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr import dtypes, kernels
+from tensorexpr.codegen.auto.search.memory import lowered as lower
 from tensorexpr.codegen.cuda.block.held import with_rows
 from tensorexpr.codegen.cuda.emitter.nest import emit
 from tensorexpr.codegen.cuda.nvidia import nvrtc
-from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, If, Stmt
 from tensorexpr.codegen.nest.interpret import run_nest
 from tensorexpr.codegen.nest.verify import verify_nest

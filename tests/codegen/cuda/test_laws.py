@@ -6,8 +6,8 @@ from contextlib import suppress
 import pytest
 
 from tensorexpr import ir
+from tensorexpr.codegen.auto.search.memory import lowered as lower
 from tensorexpr.codegen.cuda.emitter.nest import emit
-from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import GRID, THREADS, LoopNest
 from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.planners import autoschedule

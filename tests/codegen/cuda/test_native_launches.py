@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
+from tensorexpr.codegen.auto.search.memory import lowered as lower
 from tensorexpr.codegen.compiled.gpu_function import GpuFunction
 from tensorexpr.codegen.cuda.emitter.nest import emit
 from tensorexpr.codegen.cuda.emitter.source import Launch
@@ -20,7 +21,6 @@ from tensorexpr.codegen.cuda.launch.plan import Plan, Step, planned
 from tensorexpr.codegen.cuda.launch.run import run_plan, value
 from tensorexpr.codegen.llvm import host, load
 from tensorexpr.codegen.llvm.text.arithmetic import Arithmetic
-from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.errors import InternalError, TargetError

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.auto.search.memory import lowered as lower
 from tensorexpr.codegen.schedule import schedule
 from tensorexpr.codegen.target import H200
 from tensorexpr.interpret import evaluate_program

@@ -12,10 +12,10 @@ from typing import TypeVar
 
 import pytest
 
+from tensorexpr.codegen.auto.search.memory import lowered as lower
 from tensorexpr.codegen.cuda.emitter.nest import emit
 from tensorexpr.codegen.cuda.emitter.source import PRELUDE
 from tensorexpr.codegen.cuda.nvidia import nvrtc, ptx
-from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.codegen.target import H200

@@ -10,9 +10,9 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr import dtypes
+from tensorexpr.codegen.auto.search.memory import lowered as lower
 from tensorexpr.codegen.cuda.emitter.nest import emit
 from tensorexpr.codegen.cuda.nvidia import nvrtc
-from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.lowering.program import lower_state
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.nest.verify import verify_nest

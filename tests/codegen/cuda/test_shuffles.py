@@ -8,12 +8,12 @@ import re
 import numpy as np
 import pytest
 
+from tensorexpr.codegen.auto.search.memory import lowered as lower
 from tensorexpr.codegen.cuda.block import threads
 from tensorexpr.codegen.cuda.block.shuffles import WARP
 from tensorexpr.codegen.cuda.emitter.source import Source
 from tensorexpr.codegen.cuda.host import HostKernels
 from tensorexpr.codegen.cuda.nvidia import nvrtc
-from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.planners import autoschedule

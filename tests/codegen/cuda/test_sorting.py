@@ -7,8 +7,8 @@ import re
 import numpy as np
 import pytest
 
+from tensorexpr.codegen.auto.search.memory import lowered as lower
 from tensorexpr.codegen.cuda.emitter.nest import emit
-from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.lowering.scatters import digits, sorting
 from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.planners import autoschedule

@@ -9,14 +9,13 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr.codegen.auto.gpus import H200 as H200_FACTS
+from tensorexpr.codegen.auto.search.memory import lowered as lower
 from tensorexpr.codegen.cuda.emitter.nest import emit
 from tensorexpr.codegen.cuda.model.report import predictions
 from tensorexpr.codegen.cuda.nvidia import nvrtc
 from tensorexpr.codegen.gpu_code import GpuCode
-from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.planners import autoschedule
-from tensorexpr.codegen.schedule.decisions import Choices, Decisions
 from tensorexpr.codegen.target import H200
 from tensorexpr.parse import parse_program
 from tests.codegen.cuda.device import Program, needs_compiler
@@ -70,7 +69,7 @@ def matrix(m: int, n: int, dtype: str = "f32") -> str:
 def test_results_are_those_of_the_interpreter(text):
     s = autoschedule(parse_program(text), SMALL)
     inputs, made = random_inputs(s.program, 3), Program(verify_nest(lower(s)))
-    assert "_tile" in made.source.text
+    assert "__shared__" in made.source.text
     (want,) = evaluated(s.program, inputs).values()
     for order in (0, 1, 5):
         (got,) = made(inputs, order=order).values()
@@ -83,8 +82,8 @@ def test_open_extents_are_turned_around_too():
     x = te.placeholder((n, m), name="x")
     y = te.compute((m, n), lambda i, j: x[j, i], name="y")
     s = autoschedule(te.program_of([y], [x]), SMALL)
-    assert "cache(" in s.as_python()
     made = Program(verify_nest(lower(s)))
+    assert "__shared__" in made.source.text
     for shape in ((1, 1), (40, 33), (3, 100), (0, 5)):
         data = np.arange(shape[0] * shape[1], dtype=np.float32).reshape(shape)
         (got,) = made({"x": data}, {"n": shape[0], "m": shape[1]}).values()
@@ -102,14 +101,7 @@ def test_open_extents_are_turned_around_too():
     ids=["straight", "short", "both ways", "rows"],
 )
 def test_others_are_not_turned_around(text):
-    s = autoschedule(parse_program(text), SMALL)
-    assert "cache(" not in s.as_python()
-
-
-def test_one_may_ask_for_a_thread_per_point():
-    asked = Decisions(Choices({"y: squares turned around": "no"}))
-    assert "cache(" in autoschedule(parse_program(matrix(512, 512)), SMALL).as_python()
-    assert "cache(" not in autoschedule(parse_program(matrix(512, 512)), SMALL, asked).as_python()
+    assert "__shared__" not in emit(verify_nest(lower(autoschedule(parse_program(text), SMALL)))).text
 
 
 @pytest.mark.skipif(not nvrtc.available(), reason="no NVRTC to compile CUDA kernels")

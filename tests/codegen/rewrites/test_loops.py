@@ -202,6 +202,37 @@ def test_what_would_change_the_result_is_refused(body, rewrite, arguments, messa
     assert message in str(raised.value)
 
 
+TESTED = """
+main(x, y)
+x: parameter(f32[5, 7])
+y: parameter(f32[5, 7], written)
+
+def kernel_0() -> y:
+    for i in range(0, 8):
+        if i < 5:
+            for j in range(0, 7):
+                y[i, j] = x[i, j] + x[0, j]
+"""
+
+
+def test_what_is_asked_between_two_loops_is_asked_in_the_one_of_both():
+    nest = parse_nest(TESTED)
+    made = fuse(nest, "i", "j")
+    assert "for i_j in range(0, 56):" in print_nest(made) and "if i_j // 7 < 5:" in print_nest(made)
+    x = np.arange(35, dtype=np.float32).reshape(5, 7)
+    np.testing.assert_array_equal(run(verify_nest(made), {"x": x})["y"], x + x[0])
+    with pytest.raises(ScheduleError, match="expected j right inside of i, got none there"):
+        fuse(parse_nest(TESTED.replace("i < 5", "x[i % 5, 0] < 9.0 and i < 5")), "i", "j")
+
+
+def test_a_parallel_loop_and_what_may_run_in_any_order_inside_are_one():
+    made = fuse(parallel(parse_nest(TESTED), "i"), "i", "j")
+    assert [s.kind for _, s in walk_nest(made) if isinstance(s, For)] == ["parallel"]
+    summed = TESTED.replace("y[i, j] = x[i, j] + x[0, j]", "y[i, 0] = y[i, 0] + x[i, j]")
+    with pytest.raises(ScheduleError, match="expected iterations of j that may run in parallel in any order"):
+        fuse(parallel(parse_nest(summed), "i"), "i", "j")
+
+
 def test_kinds_around_each_other():
     nest = parse_nest(HEAD + ROWS.replace("0, i)", "0, 64)"))
     cores = parallel(nest, "j")

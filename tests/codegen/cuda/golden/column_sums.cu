@@ -1,9 +1,6 @@
 // Columns in parts.
 // s['y'].split('i', 16, 'peel')
 // s['y'].rfactor('i_o')
-// s['y_parts'].reorder('i_o', 'j', 'i_i')
-// s['y_parts'].fuse('i_o', 'j')
-// s['y_parts'].parallel('i_o_j')
 // s['y'].reorder('j', 'i_o')
 // s['y'].vectorize('i_o')
 // s['y'].parallel('j')

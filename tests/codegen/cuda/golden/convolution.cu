@@ -2,24 +2,6 @@
 // s['w_bar'].split('y', 1, 'peel')
 // s['w_bar'].rfactor('y_o')
 // s['w_bar_parts'].stage('x', (0, 2, 3, 1))
-// s['x_bar'].split('n', 8, 'peel')
-// s['x_bar'].unroll('n_i')
-// s['x_bar'].reorder('n_o', 'c', 'p', 'q', 'k', 'y', 'z', 'n_i')
-// s['x_bar'].fuse('n_o', 'c')
-// s['x_bar'].fuse('n_o_c', 'p')
-// s['x_bar'].fuse('n_o_c_p', 'q')
-// s['x_bar'].parallel('n_o_c_p_q')
-// s['x_staged'].split('a3', 32, 'guard')
-// s['x_staged'].split('a3_i', 32, 'peel')
-// s['x_staged'].split('a3_i_i', 8, 'peel')
-// s['x_staged'].reorder('a0', 'a2', 'a3_o', 'a3_i_o', 'a3_i_i_o', 'a3_i_i_i', 'a1')
-// s['x_staged'].fuse('a3_i_i_i', 'a1')
-// s['x_staged'].unroll('a3_i_i_o')
-// s['x_staged'].vectorize('a3_i_i_i_a1')
-// s['x_staged'].fuse('a0', 'a2')
-// s['x_staged'].fuse('a0_a2', 'a3_o')
-// s['x_staged'].parallel('a0_a2_a3_o')
-// s['x_staged'].cache('x', 'a3_i_o', (0, 1, 2, 3))
 // s['w_bar_parts'].split('k', 32, 'guard')
 // s['w_bar_parts'].split('k_i', 2, 'peel')
 // s['w_bar_parts'].split('c', 2, 'peel')
@@ -36,11 +18,6 @@
 // s['w_bar_parts'].parallel('y_o_r_s_k_o')
 // s['w_bar_parts'].cache('g', 'z_o', (0, 2, 3, 1))
 // s['w_bar_parts'].cache('x_staged', 'z_o', (0, 1, 2, 3))
-// s['w_bar'].reorder('k', 'c', 'r', 's', 'y_o')
-// s['w_bar'].fuse('k', 'c')
-// s['w_bar'].fuse('k_c', 'r')
-// s['w_bar'].fuse('k_c_r', 's')
-// s['w_bar'].parallel('k_c_r_s')
 
 extern "C" __global__ void __launch_bounds__(256) k0_x_bar(
     const float *__restrict__ w,
@@ -73,26 +50,23 @@ extern "C" __global__ void __launch_bounds__(256) k1_x_staged(
     const float *__restrict__ x,
     float *__restrict__ x_staged) {
   const int block = (int)blockIdx.x;
-  __shared__ __align__(16) float x_tile[2][1][32][1][36];
+  __shared__ __align__(16) float x_of[32][36];
   {
-    const int lane = (int)threadIdx.x;
+    const int thread = (int)threadIdx.x;
     #pragma unroll
-    for (int step = 0; step < 4; ++step) {
-      te_copy_async<4>(&x_tile[0][0][step * 8 + lane / 32][(lane + step * 256) / 32 % 1][lane % 32], &x[block * 32 + lane + step * 8712 + block / 66 * 33759 + lane / 32 * 1057 - block / 2 * 31], block / 2 - block / 66 * 33 >= 0 && block / 2 - block / 66 * 33 < 33 && block % 2 * 32 + lane % 32 < 33 ? 4 : 0);
+    for (int x_1_r = 0; x_1_r < 4; ++x_1_r) {
+      if (thread % 32 < te_minimum(32, 33 - block % 2 * 32)) {
+        x_of[x_1_r * 8 + thread / 32][thread % 32] = x[block * 32 + x_1_r * 8712 + thread + block / 66 * 33759 + thread / 32 * 1057 - block / 2 * 31];
+      }
     }
   }
-  te_copies_commit();
-  te_copies_wait_all();
   __syncthreads();
-  te_copies_commit();
-  te_copies_wait_all();
-  __syncthreads();
-  #pragma unroll
-  for (int a3_i_i_o = 0; a3_i_i_o < 4; ++a3_i_i_o) {
-    {
-      const int thread = (int)threadIdx.x;
-      if (a3_i_i_o * 8 + thread / 32 + block % 2 * 32 < 33) {
-        x_staged[block * 528 + thread + a3_i_i_o * 256 + block % 2 * 496] = x_tile[0][0][thread % 32][0][a3_i_i_o * 8 + thread / 32];
+  {
+    const int thread_1 = (int)threadIdx.x;
+    #pragma unroll
+    for (int a3_i_r = 0; a3_i_r < 4; ++a3_i_r) {
+      if (a3_i_r * 8 + thread_1 / 32 + block % 2 * 32 < 33) {
+        x_staged[block * 528 + a3_i_r * 256 + thread_1 + block % 2 * 496] = x_of[thread_1 % 32][a3_i_r * 8 + thread_1 / 32];
       }
     }
   }
@@ -118,21 +92,21 @@ extern "C" __global__ void __launch_bounds__(256) k2_w_bar_parts(
     float g_next[1][4];
     __shared__ __align__(16) float x_staged_tile[2][1][1][15][36];
     {
-      const int lane_1 = (int)threadIdx.x;
-      if (lane_1 < 64) {
+      const int lane = (int)threadIdx.x;
+      if (lane < 64) {
         float t0[4];
-        te_load(t0, &g[lane_1 * 4 + n * 16384 + lane_1 / 2 * 248 + lane_1 / 64 * 8192 + block / 18 * 16 + block % 2 * 8192]);
+        te_load(t0, &g[lane * 4 + n * 16384 + lane / 2 * 248 + lane / 64 * 8192 + block / 18 * 16 + block % 2 * 8192]);
         #pragma unroll
-        for (int part_1 = 0; part_1 < 4; ++part_1) {
-          g_next[0][part_1] = t0[part_1];
+        for (int part = 0; part < 4; ++part) {
+          g_next[0][part] = t0[part];
         }
       }
     }
     __syncthreads();
     {
-      const int lane_2 = (int)threadIdx.x;
-      if (lane_2 < 120) {
-        te_copy_async<16>(&x_staged_tile[0][lane_2 / 8 / 15][lane_2 / 8 / 15 % 1][lane_2 / 8 % 15][lane_2 % 8 * 4], &x_staged[lane_2 * 4 + n * 34848 + lane_2 / 120 * 34368 + block / 2 * 32 + block / 6 * 960 - block / 18 * 1056]);
+      const int lane_1 = (int)threadIdx.x;
+      if (lane_1 < 120) {
+        te_copy_async<16>(&x_staged_tile[0][lane_1 / 8 / 15][lane_1 / 8 / 15 % 1][lane_1 / 8 % 15][lane_1 % 8 * 4], &x_staged[lane_1 * 4 + n * 34848 + lane_1 / 120 * 34368 + block / 2 * 32 + block / 6 * 960 - block / 18 * 1056]);
       }
     }
     te_copies_commit();
@@ -141,32 +115,32 @@ extern "C" __global__ void __launch_bounds__(256) k2_w_bar_parts(
       te_copies_wait_all();
       __syncthreads();
       {
-        const int lane_1 = (int)threadIdx.x;
-        if (lane_1 < 64) {
+        const int lane = (int)threadIdx.x;
+        if (lane < 64) {
           #pragma unroll
-          for (int part_1 = 0; part_1 < 4; ++part_1) {
-            g_tile[lane_1 / 2 / 32][lane_1 / 2 % 1][part_1 + lane_1 % 2 * 4][lane_1 / 2 % 32] = g_next[0][part_1];
+          for (int part = 0; part < 4; ++part) {
+            g_tile[lane / 2 / 32][lane / 2 % 1][part + lane % 2 * 4][lane / 2 % 32] = g_next[0][part];
           }
         }
       }
       if (z_o + 1 < 2) {
         {
-          const int lane_1 = (int)threadIdx.x;
-          if (lane_1 < 64) {
+          const int lane = (int)threadIdx.x;
+          if (lane < 64) {
             float t1[4];
-            te_load(t1, &g[lane_1 * 4 + n * 16384 + z_o * 8 + lane_1 / 2 * 248 + lane_1 / 64 * 8192 + block / 18 * 16 + block % 2 * 8192 + 8]);
+            te_load(t1, &g[lane * 4 + n * 16384 + z_o * 8 + lane / 2 * 248 + lane / 64 * 8192 + block / 18 * 16 + block % 2 * 8192 + 8]);
             #pragma unroll
-            for (int part_1 = 0; part_1 < 4; ++part_1) {
-              g_next[0][part_1] = t1[part_1];
+            for (int part = 0; part < 4; ++part) {
+              g_next[0][part] = t1[part];
             }
           }
         }
       }
       if (z_o + 1 < 2) {
         {
-          const int lane_2 = (int)threadIdx.x;
-          if (lane_2 < 120) {
-            te_copy_async<16>(&x_staged_tile[(z_o + 1) % 2][lane_2 / 8 / 15][lane_2 / 8 / 15 % 1][lane_2 / 8 % 15][lane_2 % 8 * 4], &x_staged[lane_2 * 4 + n * 34848 + z_o * 512 + lane_2 / 120 * 34368 + block / 2 * 32 + block / 6 * 960 - block / 18 * 1056 + 512]);
+          const int lane_1 = (int)threadIdx.x;
+          if (lane_1 < 120) {
+            te_copy_async<16>(&x_staged_tile[(z_o + 1) % 2][lane_1 / 8 / 15][lane_1 / 8 / 15 % 1][lane_1 / 8 % 15][lane_1 % 8 * 4], &x_staged[lane_1 * 4 + n * 34848 + z_o * 512 + lane_1 / 120 * 34368 + block / 2 * 32 + block / 6 * 960 - block / 18 * 1056 + 512]);
           }
         }
       }

@@ -1,9 +1,4 @@
 // Sixteen bytes at a time.
-// s['z'].split('j', 4, 'peel')
-// s['z'].vectorize('j_i')
-// s['z'].reorder('i', 'j_o', 'j_i')
-// s['z'].fuse('i', 'j_o')
-// s['z'].parallel('i_j_o')
 
 extern "C" __global__ void __launch_bounds__(256) k0_z(
     const float *__restrict__ x,

@@ -1,11 +1,5 @@
 // The gradient of a table by rows that data names.
 // s['table_bar'].part('k', 64)
-// s['table_bar_parts'].reorder('p_1', 'd', 'i')
-// s['table_bar_parts'].fuse('p_1', 'd')
-// s['table_bar_parts'].parallel('p_1_d')
-// s['table_bar'].reorder('p', 'd', 'k_1', 'p_1', 'k_2')
-// s['table_bar'].fuse('p', 'd')
-// s['table_bar'].parallel('p_d')
 
 extern "C" __global__ void __launch_bounds__(256) k0_table_offsets_table_order(
     int64_t *__restrict__ table_offsets_keys) {

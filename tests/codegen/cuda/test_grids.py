@@ -1,0 +1,102 @@
+"""Threads for loops over data, by the search: the values of the interpreter without races, and what a thread or a block does of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tensorexpr.codegen.auto.search.memory import lowered
+from tensorexpr.codegen.cuda.emitter.nest import emit
+from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.nest.verify import verify_nest
+from tensorexpr.codegen.nest_proofs import prove
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.schedule import schedule
+from tensorexpr.codegen.target import H200
+from tensorexpr.interpret import evaluate_program
+from tensorexpr.parse import parse_program
+from tensorexpr.simplify import simplify
+from tests.codegen.cuda.device import Program, needs_compiler
+from tests.random_programs import random_inputs
+
+SMALL = replace(H200, cores=1)
+SHORT_ROWS = """
+x: f32[640, 7] = input()
+y: f32[640, 7] = input()
+z[i, j]: f32[640, 7] = x[i, j] * y[i, j] + 1.0
+return z
+"""
+BORDERS = """
+x: f32[64, 64] = input()
+y[i, j]: f32[64, 64] = where(i >= 1 and i < 63, where(j >= 1 and j < 63, x[i - 1, j] + x[i + 1, j] + x[i, j - 1], 0.0), x[i, j])
+return y
+"""
+PIECES = """
+x: f32[20, 16] = input()
+y[i, j]: f32[24, 16] = where(i < 20, sum(x[i, k] for k in range(16)), max(x[j, k] for k in range(16)))
+return y
+"""
+GATHER = """
+x: f32[30, 64] = input()
+p: i64[40] = input()
+y[i, j]: f32[40, 64] = x[p[i], j]
+return y
+"""
+SUMS = """
+x: f32[40, 30] = input()
+w: f32[16, 40] = input()
+y[k, j]: f32[16, 30] = sum(x[i, j] * w[k, i] for i in range(40))
+return y
+"""
+BESIDE = """
+x: f32[64, 64] = input()
+w: f32[8, 3] = input()
+y[i, j]: f32[64, 64] = x[j, i] * 2.0
+v[i]: f32[64] = x[i, 0] + 1.0
+u[i, j]: f32[3, 8] = w[j, i]
+return y, v, u
+"""
+PROGRAMS = {"short rows": SHORT_ROWS, "borders": BORDERS, "pieces": PIECES, "gather": GATHER, "sums": SUMS, "beside": BESIDE}
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_results_are_those_of_the_interpreter(name: str) -> None:
+    s = autoschedule(simplify(parse_program(PROGRAMS[name])), SMALL)
+    nest = verify_nest(lowered(s))
+    assert prove(nest, launched=True).refuted == ()
+    inputs, made = random_inputs(s.program, 3), Program(nest)
+    if name == "gather":
+        inputs = {**inputs, "p": np.arange(40) % 30}
+    want = evaluate_program(s.program, inputs)
+    for order in (0, 1, 5):
+        for output, array in made(inputs, order=order).items():
+            np.testing.assert_allclose(array, want[output], rtol=1e-5, atol=1e-5)
+
+
+def launched(text: str) -> str:
+    return emit(verify_nest(lowered(autoschedule(simplify(parse_program(text)), SMALL)))).text
+
+
+def test_neighbors_go_across_short_rows() -> None:
+    text = launched(SHORT_ROWS)
+    assert "te_store(&z[" in text and "te_load" in text
+
+
+def test_what_a_thread_loads_is_used_for_several_rows() -> None:
+    assert "y_sum[2]" in launched(SUMS)
+
+
+def test_a_block_is_a_kernel_of_its_own() -> None:
+    """What runs together are threads; a square that a block turns around stands beside."""
+    kernels = emit(verify_nest(lowered(autoschedule(simplify(parse_program(BESIDE)), SMALL)))).launches
+    assert [launch.buffers for launch in kernels] == [("x", "y"), ("x", "w", "v", "u")] or len(kernels) == 2
+    assert sum("__shared__" in part for part in launched(BESIDE).split('extern "C"')) == 1
+
+
+def test_what_a_schedule_says_stays() -> None:
+    s = schedule(simplify(parse_program(SHORT_ROWS)), SMALL)
+    s["z"].parallel("i")
+    assert lowered(s) == lower(s)
