@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 import tensorexpr as te
 from tensorexpr.benchmarks.samples.sample import Given, Sample
 
@@ -316,3 +318,49 @@ def _covariance() -> dict[str, Body]:
         return te.compute((64, 64), lambda a, b: te.sum(lambda i: c[a, i] * c[b, i], 2048) / 2048)
 
     return {"centered": centered, "inline": inline, "turned": turned}
+
+
+@_family("space to depth", (3, 240, 252, 5))
+def _space_to_depth() -> dict[str, Body]:
+    def six_axes(x: te.Tensor) -> te.Tensor:
+        y = te.compute((3, 120, 126, 5, 2, 2), lambda n, i, j, c, p, q: x[n, 2 * i + p, 2 * j + q, c])
+        return te.compute((3, 120, 126, 20), lambda n, i, j, c: y[n, i, j, c // 4, c // 2 % 2, c % 2])
+
+    return {
+        "digits": lambda x: te.compute((3, 120, 126, 20), lambda n, i, j, c: x[n, 2 * i + c // 2 % 2, 2 * j + c % 2, c // 4]),
+        "six axes": six_axes,
+    }
+
+
+@_family("zero points", Given((203, 640), np.arange(256, dtype=np.uint8)), Given((320, 640), np.arange(-128, 127, dtype=np.int8)))
+def _zero_points() -> dict[str, Body]:
+    def wide(x: te.Tensor, i: Any, k: Any) -> Any:
+        return te.cast(x[i, k], "int32")
+
+    def centered(a: te.Tensor, b: te.Tensor) -> te.Tensor:
+        return te.compute((203, 320), lambda i, j: te.sum(lambda k: (wide(a, i, k) - 7) * (wide(b, j, k) - 3), 640))
+
+    def expanded(a: te.Tensor, b: te.Tensor) -> te.Tensor:
+        one, other = (_rows(x, lambda i, k, x=x: wide(x, i, k)) for x in (a, b))
+        both = te.compute((203, 320), lambda i, j: te.sum(lambda k: wide(a, i, k) * wide(b, j, k), 640))
+        return te.compute((203, 320), lambda i, j: both[i, j] - 3 * one[i] - 7 * other[j] + 21 * 640)
+
+    return {"centered": centered, "expanded": expanded}
+
+
+@_family("scores of pairs", (3000,), Given((50000,), (0, 3000)), Given((50000,), (0, 3000)))
+def _pairs() -> dict[str, Body]:
+    def read(s: te.Tensor, at: te.Tensor) -> te.Tensor:
+        return _like(at, lambda n: s[te.clip(at[n], 0, 2999)])
+
+    def named(s: te.Tensor, a: te.Tensor, b: te.Tensor) -> te.Tensor:
+        one, other = read(s, a), read(s, b)
+        return te.compute((), lambda: te.sum(lambda n: te.log1p(te.exp(other[n] - one[n])), 50000) / 50000)
+
+    def inline(s: te.Tensor, a: te.Tensor, b: te.Tensor) -> te.Tensor:
+        def term(n: Any) -> Any:
+            return te.log1p(te.exp(s[te.clip(b[n], 0, 2999)] - s[te.clip(a[n], 0, 2999)]))
+
+        return te.compute((), lambda: te.sum(term, 50000) / 50000)
+
+    return {"named": named, "inline": inline}
