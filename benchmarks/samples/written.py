@@ -341,7 +341,7 @@ def _zero_points() -> dict[str, Body]:
         return te.compute((203, 320), lambda i, j: te.sum(lambda k: (wide(a, i, k) - 7) * (wide(b, j, k) - 3), 640))
 
     def expanded(a: te.Tensor, b: te.Tensor) -> te.Tensor:
-        one, other = (_rows(x, lambda i, k, x=x: wide(x, i, k)) for x in (a, b))
+        one, other = _rows(a, lambda i, k: wide(a, i, k)), _rows(b, lambda j, k: wide(b, j, k))
         both = te.compute((203, 320), lambda i, j: te.sum(lambda k: wide(a, i, k) * wide(b, j, k), 640))
         return te.compute((203, 320), lambda i, j: both[i, j] - 3 * one[i] - 7 * other[j] + 21 * 640)
 

@@ -66,13 +66,16 @@ def with_narrow_factors(program: Program) -> Program:
     definitions: list[Definition] = []
     for d in program.definitions:
         found: dict[Expr, Expr] = {}
-        for e in evaluated(d.value) if isinstance(d, Define) and all(map(is_plain, d.axes)) else ():
-            factors = _computed_factors(e, d.axes) if isinstance(e, Reduce) else []
-            for factor, axes in factors:
-                part = Define(fresh_name(f"{d.name}_factor", taken), axes, _cast(dtypes.int16, factor), d.location)
-                definitions.append(part)
-                found[factor] = Cast(dtypes.int32, Access(part.name, tuple(Index(a.index) for a in axes), dtypes.int16))
-        definitions.append(replace(d, value=replaced(d.value, found)) if found and isinstance(d, Define) else d)
+        if isinstance(d, Define) and all(map(is_plain, d.axes)):
+            for e in dict.fromkeys(evaluated(d.value)):
+                for factor, axes in _computed_factors(e, d.axes) if isinstance(e, Reduce) else ():
+                    if factor in found:
+                        continue
+                    part = Define(fresh_name(f"{d.name}_factor", taken), axes, _cast(dtypes.int16, factor), d.location)
+                    definitions.append(part)
+                    found[factor] = Cast(dtypes.int32, Access(part.name, tuple(Index(a.index) for a in axes), dtypes.int16))
+            d = replace(d, value=replaced(d.value, found)) if found else d
+        definitions.append(d)
     return program if len(definitions) == len(program.definitions) else replace(program, definitions=tuple(definitions))
 
 

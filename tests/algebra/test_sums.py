@@ -63,6 +63,12 @@ def test_computed_factors_of_products_are_definitions_of_16_bits(name: str) -> N
     np.testing.assert_array_equal(before, after)
 
 
+def test_a_factor_of_two_sums_is_one_definition() -> None:
+    sums = "sum((i32(a[i, k]) - 7) * i32(b[j, k]) for k in range(30))", "sum((i32(a[i, k]) - 7) * (i32(b[j, k]) - 1) for k in range(30))"
+    text = f"a: u8[20, 30] = input()\nb: i8[18, 30] = input()\nc[i, j]: i32[20, 18] = {sums[0]} * {sums[1]}\nreturn c\n"
+    assert print_program(with_narrow_factors(simplify(parse_program(text)))).count("]: i16[") == 3
+
+
 def test_products_with_zero_points_are_exact() -> None:
     a, b = te.placeholder((37, 130), "uint8", name="a"), te.placeholder((50, 130), "int8", name="b")
     c = te.compute((37, 50), lambda i, j: te.sum(lambda k: (te.cast(a[i, k], "int32") - 7) * (te.cast(b[j, k], "int32") - 3), 130))
