@@ -18,6 +18,7 @@ It is done where the two share more than a core's own cache holds, and an elemen
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import prod
 
@@ -69,9 +70,14 @@ def batched(nest: LoopNest, near: int, cores: int) -> LoopNest:
     """The nest with kernels over one batch as one, where they share more than the `near` bytes of a core's own cache."""
     buffers = {b.name: b for b in (*nest.parameters, *nest.workspace)}
     sizes = {name: _bytes(b) for name, b in buffers.items()}
-    made: list[Kernel | _Batch] = [_batch(kernel) or kernel for kernel in nest.kernels]
-    while _joined(made, sizes, near):
-        pass
+    large = [k for k in nest.kernels if sum(sizes.get(name, 0) for name in k.buffers) > near]
+    over = {k: found[2] for k in large if (found := _over_batch(k)) is not None}
+    ranges: Counter[tuple[int, int] | None] = Counter(over.values())
+    made: list[Kernel | _Batch] = [(_batch(k) if ranges[over.get(k)] > 1 else None) or k for k in nest.kernels]
+    wrote: dict[Kernel, set[str]] = {}
+    start: int | None = 1
+    while start is not None:
+        start = _joined(made, start, sizes, near, wrote)
     if len(made) == len(nest.kernels):
         return nest
     users: dict[str, int] = {}
@@ -100,22 +106,27 @@ def _bytes(buffer: Buffer) -> int:
     return buffer.dtype.itemsize * prod(map(integer, buffer.shape)) if all(isinstance(e, Const) for e in buffer.shape) else 0
 
 
-def _batch(kernel: Kernel) -> _Batch | None:
-    """A kernel as a loop over a batch of known length; None where it is something else, or checks data: the first failure is told."""
-    if len(kernel.body) != 1 or any(isinstance(s, Check) for s in statements(kernel.body)):
-        return None
-    loop, slots = kernel.body[0], None
+def _over_batch(kernel: Kernel) -> tuple[For, For | None, tuple[int, int]] | None:
+    """The loop over a batch that is all of a kernel, that over slots around it, and the range of both; None where it is something else."""
+    loop, slots = kernel.body[0] if len(kernel.body) == 1 else None, None
     if not isinstance(loop, For) or loop.kind != "parallel":
         return None
     if len(loop.body) == 1 and isinstance(loop.body[0], For) and _depends(loop.body[0], loop.index):
         loop, slots = loop.body[0], loop
     ends = _range(loop, slots)
-    if ends is None or ends[1] - ends[0] < LEAST or any(s.call is not None for s in statements((loop,)) if isinstance(s, For)):
+    return None if ends is None or ends[1] - ends[0] < LEAST else (loop, slots, ends)
+
+
+def _batch(kernel: Kernel) -> _Batch | None:
+    """A kernel over a batch; None where it calls instructions, or checks data: the first failure is told."""
+    found = _over_batch(kernel)
+    inside = tuple(statements(kernel.body))
+    if found is None or any(isinstance(s, Check) or (isinstance(s, For) and s.call is not None) for s in inside):
         return None
+    loop, slots, ends = found
     in_slots = frozenset(name for name, axes in _own(loop.body, slots.index).items() if axes) if slots is not None else frozenset[str]()
-    return _Batch(
-        kernel, loop, slots, ends, _own(loop.body, loop.index), in_slots, frozenset(written(kernel.body)), _work(kernel.body, 1.0)
-    )
+    wrote, work = frozenset(written(kernel.body)), _work(kernel.body, 1.0)
+    return _Batch(kernel, loop, slots, ends, _own(loop.body, loop.index), in_slots, wrote, work)
 
 
 def _depends(loop: For, index: str) -> bool:
@@ -170,27 +181,35 @@ def _work(block: Block, often: float) -> float:
 # ------------------------------------------------------------------------------------------------------------------ joining
 
 
-def _joined(made: list[Kernel | _Batch], sizes: Mapping[str, int], near: int) -> bool:
-    """Joins the first two kernels that may be one and share enough, where there are two: each with the nearest one before it."""
-    for end in range(1, len(made)):
-        for at in range(end - 1, -1, -1):
-            host, last = made[at], made[end]
-            if not isinstance(host, _Batch) or not isinstance(last, _Batch):
-                continue
-            if not _go_together(host, last) or not _pays(host, last, sizes, near):
+def _joined(made: list[Kernel | _Batch], start: int, sizes: Mapping[str, int], near: int, wrote: dict[Kernel, set[str]]) -> int | None:
+    """Joins the first two kernels that may be one and share enough, the later one from number `start` on, each with the nearest before it;
+    the first number that may have a partner then, None where there are no two. What kernels write is kept."""
+
+    def independent(one: Kernel, other: Kernel) -> bool:
+        """Whether neither of two kernels touches what the other one writes."""
+        for kernel in (one, other):
+            if kernel not in wrote:
+                wrote[kernel] = written(kernel.body)
+        return wrote[one].isdisjoint(other.buffers) and wrote[other].isdisjoint(one.buffers)
+
+    before: dict[tuple[int, int], list[int]] = {}
+    for end, last in enumerate(made):
+        if not isinstance(last, _Batch):
+            continue
+        earlier = before.setdefault(last.range, [])
+        for at in reversed(earlier) if end >= start else ():
+            host = made[at]
+            assert isinstance(host, _Batch)
+            if host.own.keys().isdisjoint(last.own) or not _go_together(host, last) or not _pays(host, last, sizes, near):
                 continue
             between = [_kernel(one) for one in made[at + 1 : end]]
             for moved, to in ((end, at), (at, end)):
-                if all(_independent(_kernel(made[moved]), k) for k in between):
+                if all(independent(_kernel(made[moved]), k) for k in between):
                     made[to] = _one(host, last)
                     del made[moved]
-                    return True
-    return False
-
-
-def _independent(one: Kernel, other: Kernel) -> bool:
-    """Whether neither of two kernels touches what the other one writes."""
-    return written(one.body).isdisjoint(other.buffers) and written(other.body).isdisjoint(one.buffers)
+                    return max(1, at)
+        earlier.append(end)
+    return None
 
 
 def _go_together(host: _Batch, last: _Batch) -> bool:

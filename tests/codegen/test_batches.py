@@ -101,6 +101,7 @@ def test_random_programs_keep_their_values_and_their_proof(seed, monkeypatch):
     monkeypatch.setattr(batches, "LEAST", 1)
     monkeypatch.setattr(batches, "ON_STACK", random.Random(seed).choice((0, 1 << 14)))
     monkeypatch.setattr(batches, "_pays", lambda *_: True)
+    monkeypatch.setattr(stages, "batched", lambda nest, near, cores: batched(nest, -1, cores))
     rng = random.Random(seed)
     sample = random_sample(seed, Options(points=rng.choice((10, 20, 40)), most=8))
     try:
