@@ -154,7 +154,7 @@ def dtype(value: object) -> DType:
     raise DefinitionError(
         f"expected a dtype of the language, got {value.name if isinstance(value, np.dtype) else repr(value)}",
         location=user_location(),
-        hint=suggestion(value, (d.name for d in DTYPES), known),
+        hint=suggestion(str(value).rpartition(".")[2], (d.name for d in DTYPES), known),
     )
 
 

@@ -144,7 +144,12 @@ def user_expression() -> ast.expr | None:
     lines[-1] = lines[-1][:end]
     lines[0] = lines[0][begin:]
     try:
-        return ast.parse(f"({b''.join(lines).decode()})", mode="eval").body
+        found = ast.parse(f"({b''.join(lines).decode()})", mode="eval").body
+        if isinstance(found, ast.Name):  # Python 3.14 stands at the `any` of `any(... for ...)`
+            whole = ast.walk(ast.parse("".join(linecache.getlines(frame.f_code.co_filename))))
+            calls = (node for node in whole if isinstance(node, ast.Call) and (node.lineno, node.col_offset) == (first, begin))
+            return next((node for node in calls if ast.unparse(node.func) == found.id), found)
+        return found
     except (SyntaxError, UnicodeDecodeError):
         return None
 
@@ -186,7 +191,7 @@ def _example(function: Callable[..., Any], name: str) -> str | None:
         tree = ast.parse("\n".join(lines))
     except SyntaxError:
         return None
-    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == name)
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and f".{ast.unparse(node.func)}".endswith(f".{name}"))
     return next((text for text in map(ast.unparse, calls) if len(text) <= _LONGEST), None)
 
 
@@ -222,6 +227,6 @@ def _misfit(function: Callable[..., Any], arguments: Sequence[Any], keywords: Ma
     else:
         missing = next(p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_POSITIONAL and p.name not in given)
         message = f"{name}: expected a value for {missing}, got none"
-        example = _example(function, name)
-        hint = None if example is None else f"for instance {example}"
+    if hint is None and (example := _example(function, name)) is not None:
+        hint = f"for instance {example}"
     return CallError(message, term=f"{name}{inspect.Signature(parameters)}", location=user_location(), hint=hint)

@@ -27,6 +27,8 @@ from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.auto.summary import AUTO, HELD, LOAD, PARALLEL, PARALLEL_AUTO, UNROLL, VECTORIZE, Chain, Summary, Work
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.target import Gpu, Target
+from tensorexpr.errors import ArgumentError, user_location
+from tensorexpr.hints import suggestion
 from tensorexpr.markup import listing
 from tensorexpr.records import cached_property, record
 
@@ -320,7 +322,11 @@ class Cost:
         return sum(prod(summary.buffers[n].extents) * summary.buffers[n].size for n in written) / PAGE * self.facts.page
 
     def at(self, threads: int | None = None, **sizes: int) -> Cost:
-        """The cost at other open sizes, or on so many threads."""
+        """The cost at other open sizes, or on so many threads. Raises `ArgumentError` for a size that the program does not have."""
+        unknown = next((name for name in sizes if name not in self.nest.sizes), None)
+        if unknown is not None:
+            message = f"cost: expected an open size among {', '.join(self.nest.sizes) or 'none'}, got {unknown}"
+            raise ArgumentError(message, location=user_location(), hint=suggestion(unknown, ("threads", *self.nest.sizes)))
         return cost_of(self.nest, {**self.sizes, **sizes}, self.threads if threads is None else threads, self.target)
 
     def __repr__(self) -> str:

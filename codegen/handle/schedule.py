@@ -11,6 +11,7 @@ comes by one call of `planned`, which has theirs as text.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -177,7 +178,8 @@ class Schedule(Offering):
         name = definition if isinstance(definition, str) else getattr(definition, "name", None)
         name = self.names.get(getattr(definition, "key", ""), name)  # tensors may share a name, or have none of their own
         if not isinstance(name, str):
-            raise ScheduleError(f"expected a tensor or the name of a definition, got {definition!r}")
+            hint = f"definitions: {', '.join(self.stages)}"
+            raise ScheduleError(f"expected a tensor or the name of a definition, got {definition!r}", hint=hint)
         self.buffer_of(name)
         return StageHandle(self, name)
 
@@ -209,7 +211,13 @@ class Schedule(Offering):
         function = candidate.WORDS.get(word)
         if function is None:
             raise ScheduleError(f"expected the name of a rewrite, got {word!r}", hint=suggestion(word, candidate.WORDS))
-        nest = function(self.form.nest, *read(self.form.nest, word, arguments))
+        given = read(self.form.nest, word, arguments)
+        try:
+            inspect.signature(function).bind(self.form.nest, *given)
+        except TypeError as error:
+            form = f"{word}({', '.join([*inspect.signature(function).parameters][1:])})"
+            raise ScheduleError(f"expected the arguments of the rewrite {form}, got {len(arguments)}: {error}") from None
+        nest = function(self.form.nest, *given)
         self.became("rewrite", (word, *arguments), None, nest=nest, loops=followed(self.form.loops, self.form.nest, nest))
 
     @checked()

@@ -71,6 +71,11 @@ class StageHandle:
     def _buffer(self) -> str:
         return self._schedule.buffer_of(self.name)
 
+    def _named(self, tensor: object) -> str:
+        """The name of a tensor, which is given by its name or as it is."""
+        named: str = self._schedule.names.get(getattr(tensor, "key", ""), getattr(tensor, "name", tensor))
+        return named
+
     def _own(self, loop: str) -> str:
         """What the definition calls a loop of the nest."""
         return next((user for user, name in self._table.items() if name == loop), loop)
@@ -84,6 +89,8 @@ class StageHandle:
         why = next(
             (f", which was {_PAST[c.word]}" for c in reversed(self._schedule.calls) if c.word in _PAST and self._is_about(c, loop)), ""
         )
+        if isinstance(loop, list | tuple):
+            raise ScheduleError(f"expected loops one by one, got {loop!r}", hint=f"without the brackets: {', '.join(map(repr, loop))}")
         raise ScheduleError(
             f"expected a loop of {self.name}, got {loop!r}{why}",
             hint=suggestion(loop, self.loops, f"loops: {', '.join(self.loops)}" if self.loops else None),
@@ -363,13 +370,14 @@ class StageHandle:
         return owner, taken_in
 
     @checked()
-    def stage(self, tensor: str, layout: Sequence[int | tuple[int, int]]) -> str:
+    def stage(self, tensor: object, layout: Sequence[int | tuple[int, int]]) -> str:
         """Reads a copy of a tensor, its axes in the order given; gives the name of the copy, which has loops of its own.
 
         `(axis, length)` in place of an axis cuts it into blocks: their number stands there, the elements of a block innermost. The loops
         are `a0`, `a1`, ... by axis, over blocks and in one `a0_o` and `a0_i`.
         """
         layout = tuple(item if isinstance(item, int) else (item[0], item[1]) for item in layout)
+        tensor = self._named(tensor)
         buffer, reader = self._schedule.form.buffers.get(tensor, tensor), self._buffer
         (name,) = fresh(self._nest, f"{buffer}_staged")
         before = loops_in(self._nest)
@@ -410,15 +418,17 @@ class StageHandle:
         self._apply("stream", (), lambda nest: kernels.stream(nest, buffer))
 
     @checked()
-    def prefetch(self, tensor: str, axis: str, rows: int = 1) -> None:
+    def prefetch(self, tensor: object, axis: str, rows: int = 1) -> None:
         """Fetches a row of an input that lies so many iterations of a loop ahead, while this one is computed on."""
+        tensor = self._named(tensor)
         loop, buffer = self._there(axis), self._schedule.form.buffers.get(tensor, tensor)
         self._apply("prefetch", (tensor, axis, rows), lambda nest: kernels.prefetch(nest, buffer, loop, rows))
 
     @checked()
-    def cache(self, tensor: str, axis: str, order: Sequence[int] | None = None) -> str:
+    def cache(self, tensor: object, axis: str, order: Sequence[int] | None = None) -> str:
         """Copies what an iteration of a loop reads of a tensor to a local buffer first, its axes in the order given; gives its name."""
         loop = self._there(axis)
+        tensor = self._named(tensor)
         buffer = self._schedule.form.buffers.get(tensor, tensor)
         (name,) = fresh(self._nest, f"{buffer}_of")
         given = (tensor, axis) if order is None else (tensor, axis, tuple(order))

@@ -129,7 +129,8 @@ def cross_entropy(
 
     if target.dtype.is_float:
         if target.ndim != input.ndim or not all(map(same, target.shape, input.shape)):
-            raise bad(f"cross_entropy: expected probabilities of shape {input.shape}, got {target.shape}")
+            hint = "a target of floats has a probability for each class; one of labels has integers"
+            raise bad(f"cross_entropy: expected probabilities of shape {input.shape}, got {target.shape}", hint)
 
         def expected(i: Any) -> Any:
             share = (1 - smoothing) * target[i] + over(te.cast(smoothing, input.dtype), classes) if smoothing else target[i]

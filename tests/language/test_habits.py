@@ -7,7 +7,7 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr import kernels
-from tensorexpr.errors import CallError, DefinitionError, UnknownNameError
+from tensorexpr.errors import ArgumentError, CallError, DefinitionError, ScheduleError, UnknownNameError
 from tensorexpr.language.core import habits
 from tests.messages import said
 
@@ -194,3 +194,68 @@ def test_kernels_know_their_names():
     lines = said(UnknownNameError, lambda: kernels.sofmax)
     assert lines[0] == "expected an attribute of tensorexpr.kernels, got sofmax" and "  hint: did you mean softmax?" in lines
     assert not hasattr(kernels, "nothing") and not hasattr(kernels, "_nothing")
+
+
+def test_functions_of_torch_on_what_is_being_defined():
+    torch = pytest.importorskip("torch")
+    lines = body(lambda i, j: torch.exp(A[i, j]))
+    assert lines[0] == "expected a function of the language, got torch.exp" and lines[-1] == "  hint: te.exp takes scalars of the language"
+    lines = said(DefinitionError, lambda: torch.matmul(A, B))
+    assert lines[-1] == "  hint: tensorexpr.kernels.matmul takes whole tensors, te.compute says it by element"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "message", "hint"),
+    [
+        (
+            lambda: te.compute((6,), lambda i: X[i] @ X[i]),
+            DefinitionError,
+            "expected a tensor to multiply by @",
+            "te.sum(lambda k: A[i, k]",
+        ),
+        (
+            lambda: te.compute((6,), lambda i: te.cast("int32", X[i])),
+            DefinitionError,
+            "te.cast: expected a dtype",
+            "te.cast(x[i], 'int32')",
+        ),
+        (lambda: float(A), DefinitionError, "expected a Python number, got the tensor A", "te.evaluate or a compiled function"),
+        (lambda: te.scan(lambda s: s, X, 5), DefinitionError, "te.scan: expected a function of the step", "lambda t, state: ..."),
+        (lambda: te.reduce(lambda x: x, 0, lambda k: X[k], 6), DefinitionError, "te.reduce, combine: expected", "lambda x, y: ..."),
+        (lambda: te.scatter((4,), lambda k: (k, 1), 4, combine="mean"), DefinitionError, "te.scatter: expected combine", "a mean is a sum"),
+        (lambda: te.evaluate(A, A=W), CallError, "te.evaluate: expected keywords", "for instance te.evaluate(total, {A:"),
+        (lambda: te.schedule(te.compute((6,), lambda i: X[i]))[3], ScheduleError, "expected a tensor or the name", "definitions: t"),
+        (
+            lambda: te.intrinsic("wrong", 3, ""),
+            ScheduleError,
+            "intrinsic wrong: expected a tensor or a program",
+            "what the instruction means",
+        ),
+        (
+            lambda: kernels.cross_entropy(np.ones((4, 6)), np.ones(4)),
+            ArgumentError,
+            "cross_entropy: expected probab",
+            "one of labels has int",
+        ),
+        (lambda: te.schedule(te.compute((6,), lambda i: X[i])).cost.at(thread=2), ArgumentError, "cost: expected an open size", "threads?"),
+    ],
+)
+def test_what_was_expected_and_what_to_do(wrong, error, message, hint):
+    lines = said(error, wrong)
+    assert lines[0].startswith(message) and hint in lines[-1]
+
+
+def test_dtypes_of_torch_are_named():
+    torch = pytest.importorskip("torch")
+    assert said(DefinitionError, lambda: te.placeholder((3,), torch.float64))[-1].startswith("  hint: did you mean float64?")
+
+
+def test_loops_are_given_one_by_one_and_tensors_as_they_are():
+    C = te.compute((4, 3), lambda i, j: te.sum(lambda k: A[i, k] * B[k, j], 5), name="C")
+    s = te.schedule(C)
+    assert said(ScheduleError, lambda: s[C].reorder(["k", "j"]))[-1] == "  hint: without the brackets: 'k', 'j'"
+    assert "reorder('j', 'i')" in said(ScheduleError, lambda: s[C].reorder("k"))[-1]
+    with pytest.raises(ScheduleError, match=r"expected the arguments of the rewrite split\(loop, factor, tail, names\), got 1"):
+        s.rewrite("split", "i")
+    s[C].cache(A, "i")
+    assert s.as_python().strip() == "s['C'].cache('A', 'i')"

@@ -75,7 +75,8 @@ def reorder(nest: LoopNest, *loops: str) -> LoopNest:
     <BLANKLINE>
     """
     if len(set(loops)) != len(loops) or len(loops) < 2:
-        raise refuse(f"expected two or more loops, each once, got {', '.join(loops) or 'none'}")
+        hint = "the loops that change places, in their new order: reorder('j', 'i')"
+        raise refuse(f"expected two or more loops, each once, got {', '.join(loops) or 'none'}", hint=hint)
     chain = _chain(nest, loops)
     wanted = iter(loops)
     order = [next(wanted) if name in loops else name for name in chain]

@@ -18,7 +18,7 @@ from itertools import permutations
 
 from tensorexpr.codegen.schedule.analysis.strides import FAR, reach
 from tensorexpr.errors import ScheduleError
-from tensorexpr.hints import checked
+from tensorexpr.hints import article, checked
 from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Define, Expr, Index, Program, Reduce
 from tensorexpr.language import Tensor, program_of
 from tensorexpr.parse import parse_program
@@ -117,6 +117,9 @@ def intrinsic(
     >>> te.build(s)(np.arange(8, dtype=np.float32))
     array([ 0.,  2.,  4.,  6.,  8., 10., 12., 14.], dtype=float32)
     """
+    if not isinstance(result, Tensor | Program):
+        hint = "what the instruction means: te.compute((4,), lambda l: a[l] * 2.0) of placeholders"
+        raise ScheduleError(f"intrinsic {name}: expected a tensor or a program, got {article(result)}", hint=hint)
     program = program_of([result]) if isinstance(result, Tensor) else result
     made = Intrinsic(name, program, body, tuple((declarations or {}).items()), features, remark)
     reason = _unfit(program)

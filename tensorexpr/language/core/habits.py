@@ -148,6 +148,16 @@ def with_numpy(text: str, called: Callable[..., Any]) -> DefinitionError:
     )
 
 
+def with_torch(called: Callable[..., Any], kernel: str | None = None) -> DefinitionError:
+    """The error for a function of PyTorch called on what is being defined; `kernel` is the one of ours that takes whole tensors."""
+    name = called.__name__
+    return DefinitionError(
+        f"expected a function of the language, got torch.{name}",
+        location=user_location(),
+        hint=function(name) if kernel is None else f"tensorexpr.kernels.{kernel} takes whole tensors, te.compute says it by element",
+    )
+
+
 # ------------------------------------------------------------------------------------------------- what the user wrote
 
 

@@ -125,6 +125,15 @@ class Scalar(Operators, Offering):
             self, "a Python float", 'te.cast(x, "float32") converts within the language; te.exp, te.log, ... take the place of math'
         )
 
+    def __matmul__(self, other: object) -> Any:
+        raise _refusal(self, "a tensor to multiply by @", "a product of tensors is te.sum(lambda k: A[i, k] * B[k, j], n)")
+
+    __rmatmul__ = __matmul__
+
+    @classmethod
+    def __torch_function__(cls, called: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise habits.with_torch(called)
+
     def __len__(self) -> int:
         raise _refusal(self, "something with a length", "a scalar is one element; tensors have a shape")
 

@@ -281,8 +281,21 @@ class Tensor(Offering):
         raise DefinitionError(
             f"expected a Python truth value, got the tensor {self.name}, which has none until it runs",
             location=user_location(),
-            hint="compare with None to see whether there is one: A is not None",
+            hint="A is not None says whether there is one; te.where(condition, a, b) chooses, in a te.function te.cond",
         )
+
+    def __float__(self) -> float:
+        raise DefinitionError(
+            f"expected a Python number, got the tensor {self.name}, which has no elements until it runs",
+            location=user_location(),
+            hint="te.cast(A[i, j], dtype) converts within the language; te.evaluate or a compiled function gives arrays",
+        )
+
+    __int__ = __float__
+
+    @classmethod
+    def __torch_function__(cls, called: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise habits.with_torch(called, habits.KERNELS.get(called.__name__))
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
         raise DefinitionError(

@@ -45,15 +45,16 @@ def stem_of(name: str) -> str:
     return name.partition("#")[0]
 
 
-def parameters(body: Callable[..., Any], count: int, what: str, takes: str | None = None) -> list[str]:
+def parameters(body: Callable[..., Any], count: int, what: str, takes: str | None = None, example: str = "") -> list[str]:
     """The names of the first `count` parameters of `body`; `*idx` stands for i0, i1, ...
 
-    `takes` says what they are, by default that many indices. Parameters with defaults beyond `count` are left to their defaults
-    (``lambda i, k=k: ...`` in a loop). Raises `DefinitionError` where the body takes another number.
+    `takes` says what they are, by default that many indices, and `example` how they may be called. Parameters with defaults
+    beyond `count` are left to their defaults (``lambda i, k=k: ...`` in a loop). Raises `DefinitionError` where the body takes
+    another number.
     """
     wanted = takes or f"{count} {'index' if count == 1 else 'indices'}"
     if not callable(body):
-        hint = "write lambda i, j: ..."
+        hint = f"write lambda {example or 'i, j'}: ..."
         if isinstance(body, int):
             hint = "a shape is one argument, a tuple: te.compute((m, n), lambda i, j: ...)"
         raise DefinitionError(f"{what}: expected a function of {wanted}, got {type(body).__name__}", location=user_location(), hint=hint)
@@ -80,7 +81,7 @@ def parameters(body: Callable[..., Any], count: int, what: str, takes: str | Non
             f"{what}: expected a function of {wanted}, got one of {number} {'parameter' if number == '1' else 'parameters'}",
             term=f"lambda {', '.join(names)}: ..." if names else "lambda: ...",
             location=user_location(),
-            hint=None if takes else "one index per axis of the shape, or per extent",
+            hint=f"lambda {example}: ..." if takes else "one index per axis of the shape, or per extent",
         )
     names = names[:count] + [f"i{n}" for n in range(len(names), count)]
     return [name.strip("_") or f"i{position}" for position, name in enumerate(names)]

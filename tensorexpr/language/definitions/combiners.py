@@ -58,7 +58,7 @@ def reduce(
     holds = None if where is None else guard(_WHAT, loops, where)
     state = _state_dtypes(values, neutral)
 
-    stems = parameters(combine, 2, f"{_WHAT}, combine", "two values")
+    stems = parameters(combine, 2, f"{_WHAT}, combine", "two values", "x, y")
     left, right = ([Param(stem if single else f"{stem}{n}", dtype) for n, dtype in enumerate(state)] for stem in _distinct(stems))
     arguments = ([Scalar(p) for p in side] for side in (left, right))
     combined = combine(*(side[0] if single else tuple(side) for side in arguments))

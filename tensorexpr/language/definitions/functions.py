@@ -406,6 +406,9 @@ def cast(x: Any, dtype: Any) -> Scalar:
     >>> te.compute((2, 3), lambda i, j: te.cast(A[i, j], "int32"), name="whole")
     whole[i, j]: i32[2, 3] = i32(A[i, j])
     """
+    if isinstance(dtype, Scalar):
+        message = f"te.cast: expected a dtype behind the scalar, got {dtype}"
+        raise DefinitionError(message, location=user_location(), hint=f"te.cast({dtype}, {x!r})")
     return converted(x, as_dtype(dtype))
 
 

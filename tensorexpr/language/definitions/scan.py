@@ -54,7 +54,7 @@ def scan(body: Callable[[Any, Any], Any], init: Any, length: Any, name: Any = No
     (extent,) = as_extents((length,), _WHAT)
     if not of_sizes(extent.expr):
         raise DefinitionError(f"{_WHAT}: expected a length made of integers and sizes, got {extent!r}", location=location)
-    stems = parameters(body, 2, _WHAT, "the step and the state")
+    stems = parameters(body, 2, _WHAT, "the step and the state", "t, state")
     step = fresh_index(stems[0])
     frame = Frame(step.name, extent.expr)
     names = [stems[1]] if single else [f"{stems[1]}_{n}" for n in range(len(inits))]

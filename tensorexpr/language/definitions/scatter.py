@@ -56,7 +56,7 @@ def scatter(
         raise DefinitionError(
             f"{_WHAT}: expected combine to be one of {', '.join(COMBINE)}, got {combine!r}",
             location=location,
-            hint=suggestion(combine, COMBINE),
+            hint=suggestion(combine, COMBINE, "a mean is a sum, and a scatter of 1 that counts"),
         )
     names = names_for(name, None, _WHAT)
     loops = loops_over(_WHAT, body, extents)
