@@ -19,10 +19,11 @@ from tensorexpr.codegen.cuda.launch.launch_text import launcher_text
 from tensorexpr.codegen.cuda.launch.plan import Plan
 from tensorexpr.codegen.gpu_code import GpuCode
 from tensorexpr.codegen.llvm import NativeModule, host
+from tensorexpr.codegen.llvm.process.call import words_of
 from tensorexpr.codegen.target import code_for
 from tensorexpr.errors import TargetError, user_location
 from tensorexpr.interop.jax import cuda_text
-from tensorexpr.interop.jax.handler import Entry, Handlers, Kernel, addresses_of, common_words, messages_of, number_of, words_of
+from tensorexpr.interop.jax.handler import Entry, Handlers, Kernel, addresses_of, common_words, messages_of, number_of
 from tensorexpr.ir import Program
 
 PLATFORM = "cuda"
