@@ -21,7 +21,7 @@ Where squares, neighbors and rows leave multiprocessors without threads, they ar
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import gcd, prod
 
 from tensorexpr.codegen.auto.candidate import Candidate
@@ -52,6 +52,8 @@ RESIDENT = 1024
 """Threads per multiprocessor that keep it busy."""
 ENOUGH = 128
 """The same of threads that add up several rows."""
+
+Way = Callable[[Candidate, Survey, list[str], list[Leaf], Gpu], Candidate | None]
 
 
 def with_grids(nest: LoopNest, target: Gpu) -> LoopNest:
@@ -121,8 +123,9 @@ def _threads(made: Candidate, root: str, target: Gpu) -> Candidate:
     survey = Survey(made.nest, 0)
     loops = _chain(made.nest, root, survey)
     leaves = survey.below(root)
-    ways = (_square, _neighbors) if all(leaf.path[-1] == loops[-1] for leaf in leaves) else (_rows,)
-    for way in (*ways, _points):
+    elementwise = all(leaf.path[-1] == loops[-1] for leaf in leaves)
+    ways: tuple[Way, ...] = (_square, _neighbors, _points) if elementwise else (_rows, _points)
+    for way in ways:
         try:
             found = way(made, survey, loops, leaves, target)
         except ScheduleError:
@@ -204,9 +207,9 @@ def _square(made: Candidate, survey: Survey, loops: list[str], leaves: list[Leaf
     loads = [a for leaf in leaves for a in leaf.loads]
     for tensor in dict.fromkeys(a.tensor for a in loads):
         read = [a for a in loads if a.tensor == tensor]
-        lines = {name for a in read for name in loops if survey.stride(a, name) == 1}
-        if len(lines) == 1 and all(abs(survey.stride(a, last)) > 1 for a in read):
-            across.setdefault(lines.pop(), []).append(tensor)
+        along = {name for a in read for name in loops if survey.stride(a, name) == 1}
+        if len(along) == 1 and all(abs(survey.stride(a, last)) > 1 for a in read):
+            across.setdefault(along.pop(), []).append(tensor)
     axis = max(across, key=lambda name: len(across[name]), default=last)
     widest = max((a.dtype.itemsize for a in loads if a.tensor in across.get(axis, ())), default=0)
     side = SIDES.get(max(widest, *(s.value.dtype.itemsize for s in stores_in(survey.body))), SIDE)
