@@ -206,3 +206,25 @@ def test_stores_past_the_caches_end_with_a_fence_and_are_aligned():
     assert "call void @llvm.x86.sse.sfence()" in text and "!1 = !{i32 1}" in text
     other = emit(nest, Machine("aarch64-unknown-linux-gnu", "generic", "+neon", 128))
     assert "nontemporal" not in other and "fence" not in other
+
+
+def test_vectors_of_all_lengths_go_past_the_caches_or_none():
+    """A row of 56 ends with half a vector: that half alone, past the caches, would leave lines of which the rest goes through them."""
+    text = emit(
+        parse_nest(
+            """main(y, x)
+y: parameter(f32[512, 64], written, streamed)
+x: parameter(f32[512, 64])
+
+def kernel_0() -> y:
+    for i in range(0, 512):
+        for j in vectorize(range(0, 16)):
+            y[i, j] = x[i, j]
+        for j in vectorize(range(0, 8)):
+            y[i, j + 56] = x[i, j + 56]
+"""
+        ),
+        WIDE_MACHINE,
+    )
+    assert "align 32, !nontemporal" in text and "align 64, !nontemporal" in text
+    assert {line.rsplit(", ", 1)[1] for line in text.splitlines() if "= and i64" in line} == {"63"}
