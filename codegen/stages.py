@@ -178,7 +178,11 @@ def _default_schedule(
             found = faster_on_gpu(program, nest, target)
         else:
             alike = target.with_two_cores  # the winner may not depend on how many cores this process has
-            found = faster(program, nest if alike is target else lowered(_scheduled(program, alike)))
+
+            def planners(program: Program) -> LoopNest:
+                return lowered(_scheduled(program, alike))
+
+            found = faster(program, nest if alike is target else planners(program), planners)
     except (ScheduleError, DefinitionError) as error:  # ours: no user made this schedule, nor its terms
         raise InternalError(f"{SEARCH}: {error.message}", hint=error.hint) from error
     if found is None or not _is_short(found.nest, target):

@@ -11,12 +11,13 @@ counted (`auto.candidate`), so that the winner does not hang on the clock.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
 from tensorexpr.codegen.auto.candidate import UNIT, Candidate, Spent, effort
 from tensorexpr.codegen.auto.cost import Model
 from tensorexpr.codegen.auto.measure import facts_here
+from tensorexpr.codegen.auto.points import typical
 from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.auto.search.forms import in_two_forms
 from tensorexpr.codegen.auto.search.searching import begun, searched
@@ -26,6 +27,8 @@ from tensorexpr.codegen.auto.tiles.pieces import cut_up
 from tensorexpr.codegen.nest import Buffer, LoopNest
 from tensorexpr.codegen.rewrites.cuts import statements_of
 from tensorexpr.codegen.rewrites.kernels import in_memory
+from tensorexpr.constants.freezing import with_sizes
+from tensorexpr.interpret import extent_value
 from tensorexpr.ir import Const, Definition, Program, Scatter
 from tensorexpr.traversal import tensors_read
 
@@ -38,6 +41,9 @@ CLOSE = 1.4
 CLOSER, QUICK = 1.12, 1600
 """The same of several kernels, which may be one pass, where a search is expected to take no more than so many units of effort, a quarter
 of a second."""
+CLOSE_OPEN, LOST = 1.65, 1.25
+"""The same of open sizes, whose blocks seldom fit, unless a nest for fixed ones is so many times faster: of 19 such nests of planners the
+search found none to be more than 1.04 times as fast (predicted), of three products that lose more all, by 1.26 to 1.57."""
 SEVERAL = 8
 """Threads of the second prediction: enough that a nest that leaves cores without work is seen."""
 WORTH = 10_000.0
@@ -46,9 +52,9 @@ PAID_BACK = 30_000
 """Calls after which a search is to be paid back where all is gained that there is: so much time may it take."""
 MOST_SECONDS = 4.0
 """Seconds that a search may take however much there is to gain: somebody waits."""
-LONGER, MOST_OPEN = 2.5, 1.5
-"""How many times longer a unit of effort takes where sizes are open, as intervals decide less (1 to 2.5, on Zen 4), and the seconds that a
-search may take there: how large sizes will be is not known."""
+LONGER, MOST_OPEN, TWICE = 2.5, 1.5, 1.8
+"""How many times longer a unit of effort takes where sizes are open, as intervals decide less (1 to 2.5, on Zen 4), the seconds that a
+search may take there, as how large sizes will be is not known, and how many times more units are expected of a search for two forms."""
 MOST_STATEMENTS = 12
 """Statements of a kernel of the plain nest: of longer ones, such as gradients of windows with borders, the search seldom makes more than
 planners do, unless what they made is far from the least."""
@@ -66,8 +72,9 @@ MOST_BETWEEN = 8
 hold it: terms as large as rows times columns are computed again, not stored, however fast that is."""
 
 
-def faster(program: Program, planned: LoopNest) -> Candidate | None:
-    """The nest of the search for a simplified program, where it is clearly faster than the nest that planners made."""
+def faster(program: Program, planned: LoopNest, fixed: Callable[[Program], LoopNest]) -> Candidate | None:
+    """The nest of the search for a simplified program, where it is clearly faster than the nest that planners made; `fixed` gives theirs
+    for a program of known sizes."""
     if any(_sends_rows_of_data(d) for d in program.definitions):
         return None
     facts = facts_here()
@@ -81,22 +88,26 @@ def faster(program: Program, planned: LoopNest) -> Candidate | None:
         start = cut_up(in_one_pass(start, kernel), kernel)
     kept = {b.name for b in start.nest.parameters}
     bound = least(start.nest, facts, kept)
-    expected = (A_PAIR if now <= FAR * bound else LEAST_A_PAIR) * sum(statements) ** 2
+    sizes = typical(planned)
+    far = now > FAR * bound
+    expected = sum(statements) ** 2 * (A_PAIR * TWICE if sizes else LEAST_A_PAIR if far else A_PAIR)
     close = CLOSER if len(statements) > 1 and expected <= QUICK else CLOSE
+    if sizes and now <= CLOSE_OPEN * bound and _are_legal(program, sizes):
+        known = Model(summary_of(fixed(with_sizes(program, sizes))), facts)
+        if now <= LOST * float(known.times()[0]):
+            return None
     gain, waits = _gain(now, bound, close), float(theirs.explained().levels[-1].sum())
     if SEVERAL * waits > now:  # that is then what several threads take
         gain = max(gain, _gain(waits, least_from_memory(start.nest, facts, kept), close))
     if not gain:
         return None
-    longest, unit = (MOST_OPEN, UNIT * LONGER) if planned.sizes else (MOST_SECONDS, UNIT)
+    longest, unit = (MOST_OPEN, UNIT * LONGER) if sizes else (MOST_SECONDS, UNIT)
     most = min(gain * 1e-9 * PAID_BACK, longest) / unit
-    if max(statements, default=0) > MOST_STATEMENTS and now <= FAR * bound:
-        return None
-    if expected > most:
+    if expected > most or (max(statements, default=0) > MOST_STATEMENTS and not far):
         return None
     try:
         with effort(most):
-            found = in_two_forms(program, facts) if planned.sizes else searched(program, facts)
+            found = in_two_forms(program, facts) if sizes else searched(program, facts)
     except Spent:
         return None
     if _bytes(found.nest.workspace) > max(_bytes(planned.workspace), MOST_BETWEEN * _bytes(planned.parameters), facts.caches[-1]):
@@ -104,8 +115,14 @@ def faster(program: Program, planned: LoopNest) -> Candidate | None:
     ours = Model(summary_of(in_memory(found.nest)), facts)
     alone, together = (float(theirs.times(None, n)[0]) / float(ours.times(None, n)[0]) for n in (1, SEVERAL))
     # Blocks of planners do not become shorter with their loops, which typical sizes do not show.
-    margin = 1.0 if planned.sizes else SURE if _takes_no_more(ours, theirs) else MARGIN
+    margin = 1.0 if sizes else SURE if _takes_no_more(ours, theirs) else MARGIN
     return found if alone >= margin and together >= 1.0 else None
+
+
+def _are_legal(program: Program, sizes: Mapping[str, int]) -> bool:
+    """Whether a call may have these sizes: no result has an extent below zero."""
+    shapes = (type_.shape for d in program.definitions for _, type_ in d.results)
+    return all(extent_value(e, sizes) >= 0 for shape in shapes for e in shape)
 
 
 def _gain(now: float, bound: float, close: float) -> float:

@@ -38,8 +38,9 @@ from tensorexpr.traversal import free_names, negate, read_occurrences
 
 GUARDED = ("guard", "single")
 """Forms of a split that run points beyond the extent, which a condition leaves out."""
-UNROLL_LIMIT = 32
-"""Rests shorter than this keep the unrolling of their loop."""
+UNROLL_LIMIT = {"rest": 32, "small": 32, "single": 5}
+"""Rests up to so long keep the unrolling of their loop. What stands there for open sizes below a block (`single`) would be half of the code
+where it is written out: that is worth it for blocks of a few rows alone, as batches are small more often than other extents."""
 SHORT_WINDOW = 8
 """Iterations up to which a window that moves with the lanes (see `windows`) is unrolled."""
 
@@ -405,8 +406,8 @@ class Loops(Reductions):
         if kind == SERIAL and loop in scope.offsets and count <= SHORT_WINDOW:
             return "unroll"  # of most taps it is then known that all lanes have them, and weights wait in registers for the next row
         split = self.stage.parents().get(loop)
-        in_rest = isinstance(split, Split) and self.fork_of(loop, scope) in ("rest", "small")
-        return SERIAL if kind == "unroll" and in_rest and count > UNROLL_LIMIT else kind
+        form = self.fork_of(loop, scope) if isinstance(split, Split) else None
+        return SERIAL if kind == "unroll" and form is not None and count > UNROLL_LIMIT.get(form, count) else kind
 
     def inherits_parallel(self, loop: str, scope: Scope) -> bool:
         """In the rest of a parallel block loop, the first data loop takes over."""
