@@ -12,7 +12,7 @@ from tests.docs.test_language_reference import script
 
 REFERENCE = script("schedule_reference")
 WORDS = {word: page for _, words in REFERENCE.FAMILIES for word, page in words}
-ASIDE = {"program", "target", "stages", "copy", "as_python", "loops", "cost", "nest", "calls"}
+ASIDE = {"offered", "program", "target", "stages", "copy", "as_python", "loops", "cost", "nest", "calls"}
 INSIDE = {"plain", "of_candidate", "of_planned", "buffer_of", "loops_of", "became"}
 
 
