@@ -143,7 +143,7 @@ def map_definitions(
     return with_definitions(program, (d if id(d) in left else run(d) for d in program.definitions))
 
 
-def _formal(definition: Definition) -> tuple[Define, dict[str, str]] | None:
+def _formal(definition: Definition) -> tuple[Definition, dict[str, str]] | None:
     """A definition in which tensors are called by their places in the order of their names, and what each of these is: layers of a model
     differ in names alone. None where integers are read, of which expressions are ordered by their text."""
     if not isinstance(definition, Define) or any(isinstance(n, Access) and n.dtype.is_integer for n in walk(definition.value)):
