@@ -66,7 +66,7 @@ def test_the_gradient_of_a_product_keeps_its_tiles_on_a_gpu():
 @pytest.mark.parametrize("seed", share_of(range(20)))
 def test_the_plain_schedule_is_the_default_where_kernels_would_be_long(seed, monkeypatch):
     program = random_program(seed)
-    monkeypatch.setattr(stages, "faster", lambda program, planned: None)
+    monkeypatch.setattr(stages, "faster", lambda program, planned, planners: None)
     wanted = longest(default_schedule(program, host_target()))
     monkeypatch.setattr(stages, "MOST_WRITTEN", wanted)
     assert default_schedule(program, host_target()).origin != PLAIN

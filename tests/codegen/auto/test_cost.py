@@ -13,6 +13,7 @@ from tensorexpr.codegen.auto.machine import AVX2, NEON, SAPPHIRE_RAPIDS, ZEN_4, 
 from tensorexpr.codegen.auto.measure import facts_here
 from tensorexpr.codegen.auto.operations import conversion, instructions
 from tensorexpr.codegen.auto.reading import summary_of
+from tensorexpr.codegen.auto.search.memory import lowered
 from tensorexpr.codegen.auto.summary import LOAD, PARALLEL, SERIAL, UNROLL, VECTORIZE
 from tensorexpr.codegen.llvm.emitter.module import emit
 from tensorexpr.codegen.llvm.text.machine import Machine, host
@@ -265,7 +266,7 @@ def test_a_cost_says_why():
 def test_a_gpu_is_a_machine_of_many_warps():
     A, B = te.placeholder((1 << 22,), name="A"), te.placeholder((1 << 22,), name="B")
     program = simplify(te.program_of([te.compute((1 << 22,), lambda i: A[i] * 2.0 + B[i])]))
-    cost = cost_of(lower(autoschedule(program, H200)), target=H200)
+    cost = cost_of(lowered(autoschedule(program, H200)), target=H200)
     moved = 3 * 4 * 2**22
     assert moved / 4800 < cost.nanoseconds < moved / 1000  # between twice the bandwidth of memory and half of it
     assert "132 multiprocessors" in str(cost)
