@@ -69,7 +69,7 @@ class _Batch:
 def batched(nest: LoopNest, near: int, cores: int) -> LoopNest:
     """The nest with kernels over one batch as one, where they share more than the `near` bytes of a core's own cache."""
     buffers = {b.name: b for b in (*nest.parameters, *nest.workspace)}
-    sizes = {name: _bytes(b) for name, b in buffers.items()}
+    sizes = {name: _bytes(b) for name, b in buffers.items()} | {c.name: c.data.nbytes for c in nest.constants}
     large = [k for k in nest.kernels if sum(sizes.get(name, 0) for name in k.buffers) > near]
     over = {k: found[2] for k in large if (found := _over_batch(k)) is not None}
     ranges: Counter[tuple[int, int] | None] = Counter(over.values())
@@ -276,7 +276,7 @@ def _kept(nest: LoopNest, one: _Batch, private: Mapping[str, Buffer], cores: int
     if each and slots is None:
         count = cores if 2 * cores * each > MOST_SLOTS else 2 * cores
         taken = {s.index for s in statements((loop,)) if isinstance(s, For)}
-        index = fresh_name("slot", {*taken, *nest.sizes, *(b.name for b in (*nest.parameters, *nest.workspace))})
+        index = fresh_name("slot", {*taken, *nest.sizes, *(b.name for b in (*nest.parameters, *nest.constants, *nest.workspace))})
         start, stop = (_share(one, index, count, further) for further in (0, 1))
         loop = replace(loop, start=start, stop=stop, kind="serial")
         slots = For(index, const(0), const(count), (loop,), "parallel")

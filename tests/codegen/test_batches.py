@@ -43,9 +43,9 @@ def slots(to, value):
     return to, f"    for s in parallel(range(0, 2)):\n        for b in range(s * 20, s * 20 + 20):\n{inside}"
 
 
-def made(*kernels, near=1 << 10):
+def made(*kernels, near=1 << 10, head=HEAD):
     """The nest of kernels, given as what they write and their loops."""
-    nest = parse_nest(HEAD + "".join(f"\ndef kernel_{n}() -> {to}:\n{body}" for n, (to, body) in enumerate(kernels)))
+    nest = parse_nest(head + "".join(f"\ndef kernel_{n}() -> {to}:\n{body}" for n, (to, body) in enumerate(kernels)))
     found = batched(nest, near, 2)
     assert not prove(verify_nest(found)).refuted
     return found
@@ -84,6 +84,13 @@ def test_kernels_with_slots_keep_them(kernels):
 )  # fmt: skip
 def test_what_needs_other_elements_stays_apart(kernels, names):
     assert [kernel.name for kernel in made(*kernels).kernels] == names
+
+
+def test_what_both_read_may_be_a_constant():
+    """Weights of a model that was read from a file are constants of its nests: one of them was not found."""
+    table = f"k: constant(f32[40, 64]) = {np.arange(2560.0).reshape(40, 64).tolist()}\n"
+    nest = made(loop("y", "k[b, i]"), loop("z", "y[b, i] * k[b, 63 - i]"), head=HEAD.replace("p: work", f"{table}p: work"))
+    assert [kernel.name for kernel in nest.kernels] == ["y z"]
 
 
 def test_what_is_near_anyway_stays():
