@@ -71,7 +71,7 @@ class StageHandle:
     def _buffer(self) -> str:
         return self._schedule.buffer_of(self.name)
 
-    def _named(self, tensor: object) -> str:
+    def _named(self, tensor: Any) -> str:
         """The name of a tensor, which is given by its name or as it is."""
         named: str = self._schedule.names.get(getattr(tensor, "key", ""), getattr(tensor, "name", tensor))
         return named

@@ -223,14 +223,14 @@ def _lower(context: Any, *operands: Any, call: Call) -> Any:
     types = types_of(context.avals_in, call)
     if is_split(context):
         return lowered(context, operands, call.program(types))
-    return called(context, operands, call.kernel(types))
+    return called(context, operands, call.kernel(types), call.operator.mark)
 
 
 def _lower_cuda(context: Any, *operands: Any, call: Call) -> Any:
     types = types_of(context.avals_in, call)
     if is_split(context):
         return lowered(context, operands, call.program(types))
-    return called(context, operands, call.cuda_kernel(types))
+    return called(context, operands, call.cuda_kernel(types), call.operator.mark)
 
 
 def _refuse(context: Any, *operands: Any, call: Call) -> Any:

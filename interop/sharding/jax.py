@@ -65,7 +65,7 @@ def _types(*avals: Any, program: Program, kernels: Kernels) -> list[ShapedArray]
 
 
 def _lower(platform: str, context: Any, *operands: Any, program: Program, kernels: Kernels) -> Any:
-    return called(context, operands, kernels.of(program, platform))
+    return called(context, operands, kernels.of(program, platform), program.outputs[0])
 
 
 for _platform in ("cpu", cuda.PLATFORM):

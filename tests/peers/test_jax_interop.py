@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import concurrent.futures
 import functools
+import gzip
+import json
 import re
 
 import numpy as np
@@ -519,10 +521,17 @@ def test_eight_threads():
         assert all(pool.map(work, range(8)))
 
 
-def test_programs_and_profiles_of_xla_have_the_names_of_operations():
+def test_programs_and_profiles_of_xla_have_the_names_of_operations(tmp_path):
     def loss(x):
         return as_jax(softmax)(x).max()
 
-    text = jax.jit(jax.grad(loss)).lower(jnp.ones((3, 5))).compile().as_text()
-    names = re.findall(r'op_name="([^"]*)/tensorexpr"', text)
-    assert any("softmax" in name and "vjp" not in name for name in names) and any("softmax_vjp_x" in name for name in names), names
+    gradient, x = jax.jit(jax.grad(loss)), jnp.ones((3, 5))
+    found = re.findall(r'%(\w+)[.\d]* = \S+ custom-call.*op_name="([^"]*)"', gradient.lower(x).compile().as_text())
+    assert [name for name, _ in found] == ["softmax", "softmax_vjp_x"] and all(path.endswith(f"/{name}") for name, path in found), found
+    with jax.profiler.trace(tmp_path):
+        jax.block_until_ready(gradient(x))
+        jax.block_until_ready(softmax(x))
+    (trace,) = tmp_path.rglob("*.trace.json.gz")
+    events = json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
+    names = [event["name"].partition(".")[0] for event in events if "hlo_op" in event.get("args", {})]
+    assert names.count("softmax") == 2 and names.count("softmax_vjp_x") == 1 and "tensorexpr" not in names, names
