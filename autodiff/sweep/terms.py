@@ -17,7 +17,8 @@ from collections.abc import Mapping
 from tensorexpr.autodiff.local.workspace import Place, Workspace, conditions_of
 from tensorexpr.ir import Apply, Axis, Const, Define, Expr, Index, const
 from tensorexpr.records import record
-from tensorexpr.simplify.passes.terms import pays_alone, term_of
+from tensorexpr.simplify.passes.terms import pays_alone
+from tensorexpr.simplify.passes.terms.found import term_of
 from tensorexpr.traversal import bound_names, free_names, fresh_name, substitute, walk
 
 QUOTIENTS = ("floordiv", "mod")

@@ -77,6 +77,22 @@ class Signature:
     def _text(self, inputs: str, results: str) -> str:
         return f"{self.name}({inputs}) -> {results if self.single else f'({results})'}"
 
+    def ordered(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
+        """Open sizes in their order. Raises `ArgumentError` where they are others, or below 0."""
+        if sorted(sizes) != sorted(self.sizes):
+            raise ArgumentError(
+                f"{self.name}: expected the sizes {', '.join(self.sizes) or 'none'}, got {', '.join(sizes) or 'none'}",
+                term=self,
+                location=user_location(),
+                hint=f"by name: {', '.join(f'{name}=100' for name in self.sizes)}" if self.sizes else "all its extents are numbers",
+            )
+        negative = next((name for name in self.sizes if sizes[name] < 0), None)
+        if negative is not None:
+            raise ArgumentError(
+                f"{self.name}: expected sizes of at least 0, got {sizes[negative]} for {negative}", location=user_location()
+            )
+        return tuple(int(sizes[name]) for name in self.sizes)
+
 
 def signature_of(program: Program, single: bool) -> Signature:
     """The signature of a program, called after its outputs."""

@@ -52,20 +52,6 @@ _COUNTED, _EFFORT = 40, 200_000
 """Definitions of a program whose cost a notebook shows, and steps of the solver for it."""
 
 
-def out_of_bounds(site: CheckSite, index: int, extent: int) -> OutOfBoundsError:
-    """The error of a check that failed at an index, for an axis of this extent."""
-    index = index + 2**64 if site.unsigned and index < 0 else index
-    return OutOfBoundsError(
-        f"{site.definition}: expected an index of {site.tensor} from 0 to {extent - 1}, got {index}"
-        if extent
-        else f"{site.definition}: expected no access to {site.tensor}, which has no elements, got index {index}",
-        term=site.access,
-        location=site.location,
-        at=f"axis {site.axis} of {site.tensor}",
-        hint="clip the index, or read with outside=...",
-    )
-
-
 @native_calls
 class CompiledFunction(Explained, Callable):
     """A compiled function of arrays: `f(*arrays, out=None)`.
@@ -277,7 +263,7 @@ class CompiledFunction(Explained, Callable):
 
     def failure(self, check: int, index: int, extent: int) -> OutOfBoundsError:
         """The error of a check that failed at an index, for an axis of this extent."""
-        return out_of_bounds(self._checks[check], index, extent)
+        return self._checks[check].failed(index, extent)
 
     # ------------------------------------------------------------------------------------------------ runs in a context
 
@@ -385,29 +371,12 @@ class CompiledFunction(Explained, Callable):
         >>> f.at(n=512), f.at(n=3) is f
         (<compiled turned(x: float32[512, 512]) -> turned: float32[512, 512]>, True)
         """
-        found = None if self.versions is None else self.versions.find(self._ordered(sizes))
+        found = None if self.versions is None else self.versions.find(self.signature.ordered(sizes))
         return found if isinstance(found, CompiledFunction) else self
 
     def workspace_bytes(self, **sizes: int) -> int:
         """Bytes of memory for activations that a run needs, with these sizes where extents are open."""
-        return self._workspace_bytes(self._ordered(sizes))
-
-    def _ordered(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
-        """Open sizes in the order of the signature. Raises `ArgumentError` where they are others, or below 0."""
-        names = self.signature.sizes
-        if sorted(sizes) != sorted(names):
-            raise ArgumentError(
-                f"{self.name}: expected the sizes {', '.join(names) or 'none'}, got {', '.join(sizes) or 'none'}",
-                term=self.signature,
-                location=user_location(),
-                hint=f"by name: {', '.join(f'{name}=100' for name in names)}" if names else "all its extents are numbers",
-            )
-        negative = next((name for name in names if sizes[name] < 0), None)
-        if negative is not None:
-            raise ArgumentError(
-                f"{self.name}: expected sizes of at least 0, got {sizes[negative]} for {negative}", location=user_location()
-            )
-        return tuple(int(sizes[name]) for name in names)
+        return self._workspace_bytes(self.signature.ordered(sizes))
 
     def _workspace_bytes(self, sizes: Sequence[int]) -> int:
         return self._native.workspace_size(sizes)

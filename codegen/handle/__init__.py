@@ -4,6 +4,7 @@
 |---|---|
 | `schedule` | `Schedule`: program, target, nest and calls; the words that act on all of it |
 | `stage` | `StageHandle`, what `s[C]` gives: rewrites of the loops of one definition, in its own names |
+| `nests` | what the words ask of a nest: copies of loops, accumulators, kernels, loops merged |
 | `loops` | which loops of a nest are whose, and what a definition calls them |
 | `calls` | calls as text, and text as calls |
 

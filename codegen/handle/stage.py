@@ -12,19 +12,29 @@ from typing import TYPE_CHECKING, Any
 
 from tensorexpr.codegen.dependence import operation_of
 from tensorexpr.codegen.handle.loops import loops_in
-from tensorexpr.codegen.nest import Alloc, For, LoopNest, Store
+from tensorexpr.codegen.handle.nests import (
+    accumulators_of,
+    copies_of,
+    every_loop,
+    home_of,
+    in_parts,
+    kernel_of,
+    loops_at,
+    merged,
+    put_before,
+)
+from tensorexpr.codegen.nest import For, LoopNest
 from tensorexpr.codegen.rewrites import data, kernels, loops, sends
 from tensorexpr.codegen.rewrites.expressions import elements_read, stores_in
 from tensorexpr.codegen.rewrites.loops.kinds import WORDS, check_length
 from tensorexpr.codegen.rewrites.names import fresh
-from tensorexpr.codegen.rewrites.paths import around, loop_at, loop_paths, walk_block, walk_nest
-from tensorexpr.codegen.rewrites.touched.winners import winner_of
+from tensorexpr.codegen.rewrites.paths import loop_at, loop_paths, walk_block
 from tensorexpr.codegen.schedule.legal.intrinsics import intrinsic_named
 from tensorexpr.errors import ScheduleError
 from tensorexpr.hints import checked, suggestion, unknown_name
 from tensorexpr.markup import listed
 from tensorexpr.records import replace
-from tensorexpr.traversal import free_names, fresh_name
+from tensorexpr.traversal import fresh_name
 
 if TYPE_CHECKING:
     from tensorexpr.codegen.handle.schedule import Schedule
@@ -82,7 +92,7 @@ class StageHandle:
 
     def _there(self, loop: object) -> str:
         """What the nest calls a loop of the definition."""
-        here = {s.index for s in _loops(self._nest)}
+        here = {s.index for s in every_loop(self._nest)}
         name = self._table.get(loop, loop) if isinstance(loop, str) else loop
         if isinstance(name, str) and name in here:
             return name
@@ -125,7 +135,7 @@ class StageHandle:
 
     def _new(self, *stems: str) -> tuple[str, ...]:
         """Names for loops of the definition."""
-        taken = {user for user, name in self._table.items() if name in {s.index for s in _loops(self._nest)}}
+        taken = {user for user, name in self._table.items() if name in {s.index for s in every_loop(self._nest)}}
         return tuple(fresh_name(stem, taken) for stem in stems)
 
     # ------------------------------------------------------------------------------------------------------ the list of loops
@@ -202,7 +212,7 @@ class StageHandle:
 
         def in_lanes(nest: LoopNest) -> LoopNest:
             check_length(nest, loop, "vectorize")
-            return loops.vectorize(_in_parts(nest, loop), loop)
+            return loops.vectorize(in_parts(nest, loop), loop)
 
         self._apply("vectorize", (axis,), in_lanes)
 
@@ -248,7 +258,7 @@ class StageHandle:
         """The kernels in which another definition and this one are computed."""
         if other == self.name:
             raise ScheduleError(f"expected another definition to run {self.name} with, got itself")
-        return _kernel_of(nest, self._schedule.buffer_of(other)), _kernel_of(nest, self._buffer)
+        return kernel_of(nest, self._schedule.buffer_of(other)), kernel_of(nest, self._buffer)
 
     @checked()
     def compute_with(self, other: object) -> None:
@@ -267,8 +277,8 @@ class StageHandle:
             if first != second:
                 nest = kernels.move_kernel(nest, max(first, second), min(first, second) + 1)
                 nest = data.merge_kernels(nest, min(first, second))
-            nest, merged = _merged(nest, theirs, mine)
-            became.update(merged)
+            nest, became_of = merged(nest, theirs, mine)
+            became.update(became_of)
             return nest
 
         self._apply(word, arguments, together)
@@ -308,19 +318,19 @@ class StageHandle:
         """Takes a reduction apart along one of its loops: what each iteration adds up is computed in a kernel of its own, that loop
         outermost. Gives the names of the partial results, which have loops of their own."""
         loop = self._there(axis)
-        buffers = _accumulators(self._nest, loop)
-        stores = stores_in(tuple(_copies(self._nest, loop)))
+        buffers = accumulators_of(self._nest, loop)
+        stores = stores_in(tuple(copies_of(self._nest, loop)))
         if not buffers and any(x.buffer == self._buffer and operation_of(x) for x in stores):
             return self._with_own_results(axis, loop)
         if not buffers:
-            reducing = [name for name in self.loops if _accumulators(self._nest, self._there(name))]
+            reducing = [name for name in self.loops if accumulators_of(self._nest, self._there(name))]
             hint = f"loops that do: {listed(reducing)}" if reducing else f"{self.name} has no reduction"
             raise ScheduleError(f"expected a loop of a reduction to take apart, got {axis}, which adds nothing up", hint=hint)
         if len(buffers) > 1:
             raise ScheduleError(f"expected a loop of one reduction to take apart, got {axis}, which updates {listed(buffers)}")
         own = self._own(loop)
         (name,) = fresh(self._nest, f"{self.name}_{own}")
-        around, inner = _loops_at(self._nest, loop)
+        around, inner = loops_at(self._nest, loop)
         before = self._nest
         self._apply("rfactor", (axis,), lambda nest: kernels.separate(nest, buffers[0], loop, name))
         # The loop and those inside went to the parts; copies of those around have names that come after theirs.
@@ -328,11 +338,11 @@ class StageHandle:
         copies = {n: next(x for x in new if re.fullmatch(rf"{re.escape(n)}_\d+", x)) for n in (*around, loop)}
         moved = {user: n for user, n in self._table.items() if n == loop or n in inner}
         parts = moved | {user: copies[n] for user, n in self._table.items() if n in around}
-        rest = {s.index for _, s in walk_block(self._nest.kernels[_kernel_of(self._nest, self._buffer)].body) if isinstance(s, For)}
+        rest = {s.index for _, s in walk_block(self._nest.kernels[kernel_of(self._nest, self._buffer)].body) if isinstance(s, For)}
         left = {user: copies[loop] if n == loop else n for user, n in self._table.items() if n not in inner or n in rest}
         form = self._schedule.form
         table = {**form.loops, self.name: left, name: parts}
-        self._schedule.form = replace(form, loops=table, buffers=_before(form.buffers, name, self.name))
+        self._schedule.form = replace(form, loops=table, buffers=put_before(form.buffers, name, self.name))
         return (name,)
 
     def _with_own_results(self, axis: str, loop: str) -> tuple[str, ...]:
@@ -341,9 +351,9 @@ class StageHandle:
         (name,) = fresh(self._nest, f"{self.name}_{self._own(loop)}")
         self._apply("rfactor", (axis,), lambda nest: data.rfactor(nest, buffer, loop, name, "workspace"))
         form, made = self._schedule.form, [n for n in loops_in(self._nest) if n not in before]
-        around = [s.index for s in _loops(self._nest) if s.index in made or s.index == loop]
+        around = [s.index for s in every_loop(self._nest) if s.index in made or s.index == loop]
         table = {**form.loops, name: {n: n for n in dict.fromkeys(around)}, self.name: {**self._table, **{n: n for n in made}}}
-        self._schedule.form = replace(form, loops=table, buffers=_before(form.buffers, name, self.name))
+        self._schedule.form = replace(form, loops=table, buffers=put_before(form.buffers, name, self.name))
         return (name,)
 
     @checked()
@@ -384,7 +394,7 @@ class StageHandle:
         self._apply("stage", (tensor, layout), lambda nest: kernels.pack(nest, buffer, reader, layout, name))
         made = {f"a{n[len(buffer) :]}": n for n in loops_in(self._nest) if n not in before}
         form = self._schedule.form
-        self._schedule.form = replace(form, loops={**form.loops, name: made}, buffers=_before(form.buffers, name, self.name))
+        self._schedule.form = replace(form, loops={**form.loops, name: made}, buffers=put_before(form.buffers, name, self.name))
         return name
 
     @checked()
@@ -404,7 +414,7 @@ class StageHandle:
     def slide(self) -> None:
         """Computes of the window that an iteration of the loop around reads what the one before did not; the rest is kept in a ring."""
         buffer = self._buffer
-        loop = _home_of(self._nest, buffer)
+        loop = home_of(self._nest, buffer)
         if loop is None:
             raise ScheduleError(f"expected a definition computed in a loop of another to slide, got {self.name}", hint="compute_at first")
         self._apply("slide", (), lambda nest: data.slide(nest, buffer, loop))
@@ -453,82 +463,3 @@ class _AtOnce:
         self.schedule.form = self.before
         if kind is None:
             self.schedule.became(*self.call, nest=made.nest, buffers=made.buffers, loops=made.loops)
-
-
-def _loops(nest: LoopNest) -> list[For]:
-    return [s for kernel in nest.kernels for _, s in walk_block(kernel.body) if isinstance(s, For)]
-
-
-def _in_parts(nest: LoopNest, loop: str) -> LoopNest:
-    """The nest in which what a loop accumulates has an accumulator for each of its iterations."""
-    for buffer in _accumulators(nest, loop):
-        nest = data.rfactor(nest, buffer, loop)
-    return nest
-
-
-def _copies(nest: LoopNest, loop: str) -> list[For]:
-    """The loops of a name."""
-    return [loop_at(nest, path) for path in loop_paths(nest, loop)]
-
-
-def _accumulators(nest: LoopNest, loop: str) -> list[str]:
-    """The buffers made outside of a loop of which its iterations update one element; of an argmax or argmin the one for the position."""
-    bodies = [s.body for s in _copies(nest, loop)]
-    own = {s.buffer.name for body in bodies for _, s in walk_block(body) if isinstance(s, Alloc)}
-    stores = [s for body in bodies for _, s in walk_block(body) if isinstance(s, Store)]
-    held = [s.buffer for s in stores if s.buffer not in own and operation_of(s) and not any(loop in free_names(i) for i in s.indices)]
-    winners = [winner for body in bodies for _, s in walk_block(body) if (winner := winner_of(s))]
-    found = [w.found for w in winners if w.buffers[0] not in own and not any(loop in free_names(i) for i in w.found.indices)]
-    return list(dict.fromkeys([*held, *(access.tensor for access in found)]))
-
-
-def _loops_at(nest: LoopNest, loop: str) -> tuple[list[str], set[str]]:
-    """The loops around the first copy of a loop, and those inside of it."""
-    path = loop_paths(nest, loop)[0]
-    inner = {s.index for _, s in walk_block(loop_at(nest, path).body) if isinstance(s, For)}
-    return [s.index for s in around(nest, path).loops], inner
-
-
-def _before(buffers: Mapping[str, str], name: str, other: str) -> dict[str, str]:
-    """The buffers of definitions with another definition in front of one."""
-    made: dict[str, str] = {}
-    for each, buffer in buffers.items():
-        if each == other:
-            made[name] = name
-        made[each] = buffer
-    return {name: name, **made} if name not in made else made
-
-
-def _kernel_of(nest: LoopNest, buffer: str) -> int:
-    """The last kernel that stores to a buffer."""
-    return max(path[0] for path, s in walk_nest(nest) if isinstance(s, Store) and s.buffer == buffer)
-
-
-def _home_of(nest: LoopNest, buffer: str) -> str | None:
-    """The innermost loop whose iterations have a buffer of their own."""
-    path = next((path for path, s in walk_nest(nest) if isinstance(s, Alloc) and s.buffer.name == buffer), None)
-    outer = () if path is None else around(nest, path).loops
-    return outer[-1].index if outer else None
-
-
-def _merged(nest: LoopNest, theirs: Sequence[str], mine: Sequence[str]) -> tuple[LoopNest, dict[str, str]]:
-    """The nest with loops of two definitions in one kernel merged, from the outermost inwards; and what became of each that is gone."""
-    became: dict[str, str] = {}
-    taken: set[str] = set()
-    refusal: ScheduleError | None = None
-    for own in mine:
-        for other in theirs:
-            if other in taken or other == own:
-                continue
-            try:
-                first, second = sorted((own, other), key=lambda name: loop_paths(nest, name)[0])
-                nest = data.merge(nest, first, second)
-            except ScheduleError as error:
-                refusal = refusal or error
-                continue
-            became[second] = first
-            taken |= {first, second}
-            break
-    if not became:
-        raise refusal or ScheduleError("expected definitions with loops to merge, got one without")
-    return nest, became

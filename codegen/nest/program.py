@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tensorexpr.dtypes import DType
-from tensorexpr.errors import Location
+from tensorexpr.errors import Location, OutOfBoundsError
 from tensorexpr.ir import Access, Constant, Expr
 from tensorexpr.ir.nodes import Node
 from tensorexpr.markup import amount, code, listed, page
@@ -150,6 +150,19 @@ class CheckSite:
     definition: str
     location: Location | None
     unsigned: bool = False
+
+    def failed(self, index: int, extent: int) -> OutOfBoundsError:
+        """The error of the check at an index, for an axis of this extent."""
+        index = index + 2**64 if self.unsigned and index < 0 else index
+        return OutOfBoundsError(
+            f"{self.definition}: expected an index of {self.tensor} from 0 to {extent - 1}, got {index}"
+            if extent
+            else f"{self.definition}: expected no access to {self.tensor}, which has no elements, got index {index}",
+            term=self.access,
+            location=self.location,
+            at=f"axis {self.axis} of {self.tensor}",
+            hint="clip the index, or read with outside=...",
+        )
 
 
 @record(eq=False, weakrefs=True)

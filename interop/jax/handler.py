@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 import jax
 
 from tensorexpr.codegen.compile import build_program
-from tensorexpr.codegen.compiled.function import out_of_bounds
 from tensorexpr.codegen.llvm import NativeModule, host
 from tensorexpr.codegen.llvm.process.call import words_of
 from tensorexpr.codegen.nest import CheckSite
@@ -231,6 +230,6 @@ def messages_of(checks: Sequence[CheckSite]) -> list[bytes]:
     found = []
     for site in checks:
         for extent in (_Hole(1), 0):
-            text = str(out_of_bounds(site, _Hole(0), extent)).replace("%", "%%")
+            text = str(site.failed(_Hole(0), extent)).replace("%", "%%")
             found.append(text.replace("\1", "%1$llu" if site.unsigned else "%1$lld").replace("\2", "%2$lld").encode())
     return found

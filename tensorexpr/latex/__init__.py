@@ -1,4 +1,4 @@
-"""Programs as LaTeX: `formulas` writes definitions, of the `terms` of sums and products and of `names`."""
+"""Programs as LaTeX: `formulas` puts programs together, the `writer` definitions and expressions, of `terms` and of `names`."""
 
 from tensorexpr.latex.formulas import displayed, latex, latex_expr
 

@@ -5,7 +5,7 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr.autodiff.local.derivatives import scalings
-from tensorexpr.codegen.cuda.thread import expressions
+from tensorexpr.codegen.cuda.thread import operations
 from tensorexpr.codegen.cuda.thread.values import Value
 from tensorexpr.dtypes import float16, float32, float64
 from tensorexpr.language.core.scalar import Scalar, unary_float
@@ -63,7 +63,7 @@ def test_it_is_differentiated():
     ],
 )
 def test_it_is_said_in_cuda(dtype, text):
-    assert expressions.apply("softsign", dtype, [Value("x", dtype)]).text == text
+    assert operations.apply("softsign", dtype, [Value("x", dtype)]).text == text
 
 
 def test_it_prints_and_is_read_back():

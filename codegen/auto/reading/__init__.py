@@ -1,4 +1,4 @@
-"""A nest read for its summary: `nests` counts what statements do, `places` says where they stand and how accesses move."""
+"""A nest read for its summary: `nests` counts statements, `values` what they compute; `places` says where they stand, how accesses move."""
 
 from tensorexpr.codegen.auto.reading.nests import summary_of
 

@@ -118,7 +118,7 @@ def _best(candidate: Candidate, survey: Survey, kernel: int, facts: Facts, most:
     longer = {name: LONGER * size for name, size in survey.sizes.items()}
     left, behind = choices(survey, facts), dict[Tile, float]()
     for _ in range(MOST_MADE):
-        one = None
+        one = choice = None
         while left and one is None:
             left.sort(key=lambda choice: choice.time * behind.get(choice.skeleton, 1.0))
             choice = left.pop(0)
@@ -126,7 +126,7 @@ def _best(candidate: Candidate, survey: Survey, kernel: int, facts: Facts, most:
                 return best, time
             with suppress(ScheduleError):
                 one = tiled_by(candidate, survey, choice.tile, kernel)
-        if one is None:
+        if one is None or choice is None:
             break
         copies = len(one.nest.kernels) - len(candidate.nest.kernels)
         if copies < 0:

@@ -15,7 +15,8 @@ from tensorexpr.codegen.cuda.emitter.groups import PATTERN, Group, all_sums, gro
 from tensorexpr.codegen.cuda.emitter.mma import WARP, Product, product_of
 from tensorexpr.codegen.cuda.emitter.products import may_rotate, write_product, write_rotated
 from tensorexpr.codegen.cuda.thread import values as v
-from tensorexpr.codegen.cuda.thread.expressions import RESERVED, Emitter, Surroundings, is_narrow, stored, wanted_names
+from tensorexpr.codegen.cuda.thread.expressions import Emitter, Surroundings, is_narrow, wanted_names
+from tensorexpr.codegen.cuda.thread.operations import RESERVED, stored
 from tensorexpr.codegen.cuda.thread.packs import ALIGNMENT, Packed, copied, copied_or_zero, packed
 from tensorexpr.codegen.cuda.thread.selects import under_condition
 from tensorexpr.codegen.cuda.thread.values import Value, memory_type

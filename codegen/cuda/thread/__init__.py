@@ -1,1 +1,1 @@
-"""What one thread computes: values and expressions as C++, neighbors and packs of elements."""
+"""What one thread computes: values and expressions as C++, operations, neighbors and packs of elements."""

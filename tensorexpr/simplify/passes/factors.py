@@ -29,7 +29,8 @@ from tensorexpr.records import replace
 from tensorexpr.simplify.options import Options
 from tensorexpr.simplify.passes.amounts import lengths
 from tensorexpr.simplify.passes.definitions import with_definitions
-from tensorexpr.simplify.passes.terms import bytes_of_ends, pays_alone, term_of
+from tensorexpr.simplify.passes.terms import bytes_of_ends, pays_alone
+from tensorexpr.simplify.passes.terms.found import term_of
 from tensorexpr.traversal import bound_names, children, free_names, has_points, map_children, substitute, walk
 
 GAIN = 1.5

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tensorexpr import dtypes
-from tensorexpr.codegen.cuda.thread.expressions import operations
+from tensorexpr.codegen.cuda.thread.operations import operations
 from tensorexpr.codegen.llvm.math.functions import FUNCTIONS
 from tensorexpr.dtypes import DTYPES
 from tensorexpr.ir import Cast, Const, Index, apply
