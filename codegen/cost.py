@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from tensorexpr.hints import Explained
 from tensorexpr.integers import Constraint, Domain
 from tensorexpr.interpret import extent_value
 from tensorexpr.ir import Access, Apply, Axis, Define, Definition, Expr, Program, Reduce, Scan, Scatter, Segments, Size, conjuncts, const
@@ -37,11 +38,22 @@ class Formula:
         return f"<{self.quantity} of {', '.join(self.program.sizes)}: call it with these sizes>"
 
 
-class Cost(NamedTuple):
-    """`operations` and `bytes` of one call: ints, or `Formula`s where the program has sizes."""
-
+class _Counts(NamedTuple):
     operations: int | Formula
     bytes: int | Formula
+
+
+class Cost(_Counts, Explained):
+    """`operations` and `bytes` of one call: ints, or `Formula`s where the program has sizes."""
+
+    __slots__ = ()
+    noun = "the cost of a call"
+    offered = ("bytes", "operations")
+    habits = (
+        dict.fromkeys(("flops", "flop", "macs", "ops"), "f.cost.operations counts them: a product and the sum that it is added to are two")
+        | dict.fromkeys(("memory", "bytes_accessed"), "f.cost.bytes counts what goes in and out, f.workspace_bytes() the rest")
+        | dict.fromkeys(("nanoseconds", "time", "seconds"), "te.schedule(C).cost predicts the time, f.profile(*arrays) measures it")
+    )
 
 
 def cost_of(program: Program) -> Cost:

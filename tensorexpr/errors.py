@@ -180,7 +180,7 @@ class UnknownNameError(TensorExprError, AttributeError):
 
 
 class OutOfBoundsError(ArgumentError, IndexError):
-    """A data-dependent index that left its tensor while a kernel ran; also an `IndexError`."""
+    """A data-dependent index that left its tensor while a kernel ran, or an axis that a shape does not have; also an `IndexError`."""
 
 
 class FailedCheckError(TensorExprError):

@@ -28,7 +28,7 @@ from tensorexpr.codegen.auto.summary import AUTO, HELD, LOAD, PARALLEL, PARALLEL
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.target import Gpu, Target
 from tensorexpr.errors import ArgumentError, user_location
-from tensorexpr.hints import suggestion
+from tensorexpr.hints import Explained, suggestion
 from tensorexpr.markup import listing
 from tensorexpr.records import cached_property, record
 
@@ -297,10 +297,15 @@ def cost_of(nest: LoopNest, sizes: Mapping[str, int] | None = None, threads: int
 
 
 @record(eq=False)
-class Cost:
+class Cost(Explained):
     """Nanoseconds of one call, and why. `print` shows a row for each block that takes a hundredth of the time: how often it runs, what it
     waits for, and the time of each port and level; in brackets local elements that no register was left for."""
 
+    noun = "the predicted cost of a schedule"
+    offered = ("at", "facts", "first_touch", "nanoseconds", "nest", "sizes", "target", "threads")
+    habits = dict.fromkeys(
+        ("flops", "operations", "bytes", "memory"), "f.cost.operations and f.cost.bytes of a compiled function count them"
+    ) | dict.fromkeys(("time", "seconds", "total"), "nanoseconds is the time of a call")
     nest: LoopNest
     facts: Facts
     sizes: Mapping[str, int]

@@ -82,7 +82,8 @@ def export(
     and "sm_90" (or "sm_90a", for that one alone), for which NVRTC makes code here, GPU or not; by default that of this machine's GPU,
     where some function is for it.
 
-    The folder is there whole or not at all; a bundle at `path` is replaced, anything else is refused. Gives the path.
+    The folder is there whole or not at all; a bundle at `path` is replaced, anything else is refused. Gives the path. Names need not be
+    identifiers, as `vjp(loss)` is none: Python reads `bundle["vjp(loss)"]`, and C calls `model_vjp_loss_`.
 
     Raises `ArgumentError` for what is no compiled function and for names that C cannot tell apart or has itself, `TargetError` for CPUs
     and GPUs that are unknown, and where NVRTC is not installed.

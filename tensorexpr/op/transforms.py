@@ -137,9 +137,9 @@ def jvp(output: Any, wrt: Any = None, tangents: Any = None) -> Any:
     result has one per floating output (bare if the op's output is), of that output's shape and dtype. Tangents with one more axis in
     front are many at once.
 
-    A plain function on tensors is taken as the op that it makes. Raises `DifferentiationError` for what is neither, outputs that are not
-    floating, and (when it is called) a name or position that the op does not have, a tangent that is missing or has another shape or
-    dtype than its input.
+    A plain function on tensors is taken as the op that it makes. Raises `DifferentiationError` for what is neither, a name or position that
+    the op does not have, and (when it is called) outputs that are not floating, a tangent that is missing or has another shape or dtype
+    than its input.
 
     >>> square = te.op(lambda x: te.compute(x.shape, lambda i: x[i] * x[i]))
     >>> te.jvp(square)(np.array([1.0, 2.0]), np.ones(2))
@@ -185,6 +185,9 @@ def _kept(operation: Op, transform: str, wrt: Wrt, make: Callable[[Op, Wrt], Op]
     try:
         found = operation.transforms.get(key)
         if found is None:
+            if wrt is not None and operation.rest is None:  # else it is known when it is called
+                for item in wrt if isinstance(wrt, tuple | list) else (wrt,):
+                    _position(f"{transform}({operation.name})", operation.parameters, item)
             found = operation.transforms.setdefault(key, make(operation, wrt))
     except TypeError:  # what cannot be a key is no name or position, and refused by those who look for it
         return make(operation, wrt)
@@ -285,16 +288,19 @@ def _positions(name: str, operation: Op, inputs: Sequence[Any], wrt: Wrt) -> lis
     wanted: Any = (wrt,) if not isinstance(wrt, (tuple, list)) else wrt
     positions = []
     for item in wanted:
-        position = names.index(item) if isinstance(item, str) and item in names else item
-        if not isinstance(position, int) or not -len(inputs) <= position < len(inputs):
-            raise _error(
-                f"{name}: wrt: expected one of {', '.join(names) or 'none'}, or a position, got {item}", hint=suggestion(item, names)
-            )
-        position %= len(inputs)
+        position = _position(name, names, item)
         if not _is_floating(inputs[position]):
             raise _error(f"{name}: wrt: expected a floating input, got {names[position]} ({_dtypes(inputs[position])})")
         positions.append(position)
     return positions
+
+
+def _position(name: str, names: Sequence[str], item: Any) -> int:
+    """The place of an argument that is named, or given by its position."""
+    position = names.index(item) if isinstance(item, str) and item in names else item
+    if not isinstance(position, int) or not -len(names) <= position < len(names):
+        raise _error(f"{name}: wrt: expected one of {', '.join(names) or 'none'}, or a position, got {item}", hint=suggestion(item, names))
+    return position % len(names)
 
 
 def _dtypes(tree: Any) -> str:

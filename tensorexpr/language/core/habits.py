@@ -10,11 +10,25 @@ import ast
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from tensorexpr.errors import DefinitionError, user_frame, user_location
+from tensorexpr.errors import DefinitionError, OutOfBoundsError, user_frame, user_location
 from tensorexpr.hints import user_expression
 
 if TYPE_CHECKING:
     from tensorexpr.language.core.tensor import Tensor
+
+
+class Shape(tuple[Any, ...]):
+    """The extents of a tensor, as a tuple that says what it has where it is asked for another axis."""
+
+    __slots__ = ()
+
+    def __getitem__(self, axis: Any) -> Any:
+        try:
+            return tuple.__getitem__(self, axis)
+        except IndexError:
+            axes = f"an axis between {-len(self)} and {len(self) - 1} of the shape" if self else "no axis of the shape"
+            raise OutOfBoundsError(f"expected {axes} ({', '.join(map(str, self))}), got {axis}", location=user_location()) from None
+
 
 FUNCTIONS = frozenset((
     "abs", "acos", "arccos", "arcsin", "arctan", "arctan2", "asin", "atan", "atan2", "ceil", "clip", "cos", "cosh", "erf", "exp", "exp2",

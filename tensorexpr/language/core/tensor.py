@@ -160,7 +160,7 @@ class Tensor(Offering):
     def shape(self) -> tuple[int | Scalar, ...]:
         """One extent per axis: a Python int, or a scalar of the language where it is symbolic."""
         if self._shape is None:
-            self._shape = tuple(int(e.value) if isinstance(e, Const) else Scalar(e, weak=True) for e in self.extents)
+            self._shape = habits.Shape(int(e.value) if isinstance(e, Const) else Scalar(e, weak=True) for e in self.extents)
         return self._shape
 
     @property
