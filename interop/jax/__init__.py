@@ -185,7 +185,7 @@ def as_jax(operation: Any) -> JaxFunction:
     It can be called, and put under `jit`, `grad`, `vmap`, `jvp`, `scan` and any nesting of them. Arguments are arrays or tracers of
     JAX, NumPy's arrays and Python's numbers. Raises `DefinitionError` for what is no op; calls raise `ArgumentError` for other
     arguments, `DifferentiationError` for a derivative that the op does not have, `TargetError` for extents that are open (exports
-    with symbolic shapes) and where a program is lowered for another platform than the CPU.
+    with symbolic shapes) and where a program is lowered for other platforms than CPUs and GPUs of CUDA.
     """
     return JaxFunction(op_of(operation, "as_jax"))
 
