@@ -258,9 +258,6 @@ class _Reader(Values):
         own = [x for x in inside if self.loops[x].kind == UNROLL and self.loops[x].extent == stride]
         return any(self._step(s.buffer, s.indices, self.loops[x].name) == 1 for x in own)
 
-    def _lanes(self, at: Place) -> frozenset[int]:
-        return frozenset() if at.lanes is None else frozenset({at.lanes})
-
     def _kept(self, index: frozenset[int], at: Place) -> frozenset[int]:
         """The loops around an element that is updated in place, without the innermost ones that leave it, and its copies and lanes, where
         they are: there it is kept, if it is stored to in each iteration."""

@@ -128,6 +128,9 @@ class Values(Accesses):
     def _changed(self, e: Expr, at: Place) -> frozenset[int]:
         return frozenset(x for n in free_names(e) if n in at.names for x in self._all(at.names[n]))
 
+    def _lanes(self, at: Place) -> frozenset[int]:
+        return frozenset() if at.lanes is None else frozenset({at.lanes})
+
     def _all(self, loop: int) -> tuple[int, ...]:
         """A loop, and the one around it over the same axis."""
         axis = self.loops[loop].axis
