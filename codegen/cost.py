@@ -9,8 +9,8 @@ counts as true, a loop whose extent does as one iteration.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, NamedTuple
 
 from tensorexpr.hints import Explained
 from tensorexpr.integers import Constraint, Domain
@@ -49,11 +49,13 @@ class Cost(_Counts, Explained):
     __slots__ = ()
     noun = "the cost of a call"
     offered = ("bytes", "operations")
-    habits = (
-        dict.fromkeys(("flops", "flop", "macs", "ops"), "f.cost.operations counts them: a product and the sum that it is added to are two")
-        | dict.fromkeys(("memory", "bytes_accessed"), "f.cost.bytes counts what goes in and out, f.workspace_bytes() the rest")
-        | dict.fromkeys(("nanoseconds", "time", "seconds"), "te.schedule(C).cost predicts the time, f.profile(*arrays) measures it")
-    )
+    habits: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(
+            ("flops", "flop", "macs", "ops"), "f.cost.operations counts them: a product and the sum that it is added to are two"
+        ),
+        **dict.fromkeys(("memory", "bytes_accessed"), "f.cost.bytes counts what goes in and out, f.workspace_bytes() the rest"),
+        **dict.fromkeys(("nanoseconds", "time", "seconds"), "te.schedule(C).cost predicts the time, f.profile(*arrays) measures it"),
+    }
 
 
 def cost_of(program: Program) -> Cost:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -303,9 +303,10 @@ class Cost(Explained):
 
     noun = "the predicted cost of a schedule"
     offered = ("at", "facts", "first_touch", "nanoseconds", "nest", "sizes", "target", "threads")
-    habits = dict.fromkeys(
-        ("flops", "operations", "bytes", "memory"), "f.cost.operations and f.cost.bytes of a compiled function count them"
-    ) | dict.fromkeys(("time", "seconds", "total"), "nanoseconds is the time of a call")
+    habits: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("flops", "operations", "bytes", "memory"), "f.cost.operations and f.cost.bytes of a compiled function count them"),
+        **dict.fromkeys(("time", "seconds", "total"), "nanoseconds is the time of a call"),
+    }
     nest: LoopNest
     facts: Facts
     sizes: Mapping[str, int]
