@@ -51,7 +51,7 @@ class Cost(_Counts, Explained):
     offered = ("bytes", "operations")
     habits: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(
-            ("flops", "flop", "macs", "ops"), "f.cost.operations counts them: a product and the sum that it is added to are two"
+            ("flops", "flop", "macs", "ops"), "f.cost.operations counts them, a product that is added as two"
         ),
         **dict.fromkeys(("memory", "bytes_accessed"), "f.cost.bytes counts what goes in and out, f.workspace_bytes() the rest"),
         **dict.fromkeys(("nanoseconds", "time", "seconds"), "te.schedule(C).cost predicts the time, f.profile(*arrays) measures it"),
