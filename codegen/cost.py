@@ -50,9 +50,7 @@ class Cost(_Counts, Explained):
     noun = "the cost of a call"
     offered = ("bytes", "operations")
     habits: ClassVar[Mapping[str, str]] = {
-        **dict.fromkeys(
-            ("flops", "flop", "macs", "ops"), "f.cost.operations counts them, a product that is added as two"
-        ),
+        **dict.fromkeys(("flops", "flop", "macs", "ops"), "f.cost.operations counts them, a product that is added as two"),
         **dict.fromkeys(("memory", "bytes_accessed"), "f.cost.bytes counts what goes in and out, f.workspace_bytes() the rest"),
         **dict.fromkeys(("nanoseconds", "time", "seconds"), "te.schedule(C).cost predicts the time, f.profile(*arrays) measures it"),
     }
