@@ -276,7 +276,8 @@ def _kept(nest: LoopNest, one: _Batch, private: Mapping[str, Buffer], cores: int
     if each and slots is None:
         count = cores if 2 * cores * each > MOST_SLOTS else 2 * cores
         taken = {s.index for s in statements((loop,)) if isinstance(s, For)}
-        index = fresh_name("slot", {*taken, *nest.sizes, *(b.name for b in (*nest.parameters, *nest.constants, *nest.workspace))})
+        taken |= {*nest.sizes, *(b.name for b in (*nest.parameters, *nest.workspace)), *(c.name for c in nest.constants)}
+        index = fresh_name("slot", taken)
         start, stop = (_share(one, index, count, further) for further in (0, 1))
         loop = replace(loop, start=start, stop=stop, kind="serial")
         slots = For(index, const(0), const(count), (loop,), "parallel")
