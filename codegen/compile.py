@@ -113,6 +113,7 @@ def _tensors(values: object, expected: str) -> list[Tensor]:
         hint = f"a list of one: [{values.name}]" if isinstance(values, Tensor) else hint
         hint = "a list: arrays are given when the function is called, and results come as a tuple" if isinstance(values, dict) else hint
         hint = _ARRAYS if hasattr(values, "__array__") and not isinstance(values, Tensor) else hint
+        hint = "an op that is called with placeholders gives tensors; op.trace shows their program" if isinstance(values, Program) else hint
         raise DefinitionError(f"{expected}, got {_kind(values)}", location=user_location(), hint=hint)
     for value in values:
         if not isinstance(value, Tensor):

@@ -228,6 +228,12 @@ def test_functions_of_torch_on_what_is_being_defined():
         (lambda: te.scan(lambda s: s, X, 5), DefinitionError, "te.scan: expected a function of the step", "lambda t, state: ..."),
         (lambda: te.reduce(lambda x: x, 0, lambda k: X[k], 6), DefinitionError, "te.reduce, combine: expected", "lambda x, y: ..."),
         (lambda: te.scatter((4,), lambda k: (k, 1), 4, combine="mean"), DefinitionError, "te.scatter: expected combine", "a mean is a sum"),
+        (
+            lambda: te.schedule(kernels.relu.trace(A)),
+            DefinitionError,
+            "te.schedule: expected a te tensor or a list of them, got the Program",
+            "an op that is called with placeholders gives tensors",
+        ),
         (lambda: te.evaluate(A, A=W), CallError, "te.evaluate: expected keywords", "for instance te.evaluate(total, {A:"),
         (lambda: te.schedule(te.compute((6,), lambda i: X[i]))[3], ScheduleError, "expected a tensor or the name", "definitions: t"),
         (
