@@ -254,7 +254,7 @@ class ModuleEmitter:
         helpers before it was written."""
         parts = _NAME.split(text.replace(f"@{symbol}", "@"))
         found_names = {name: name.strip("%:") for name in dict.fromkeys(parts[1::2])}
-        numbers = {name: str(number) for number, name in enumerate(dict.fromkeys(found_names.values()))}
+        numbers = {name: f"%{number}" for number, name in enumerate(dict.fromkeys(found_names.values()))}  # unlike literals
         parts[1::2] = [numbers[found_names[name]] for name in parts[1::2]]
         key = "".join(parts)
         found = self.known.setdefault(key, symbol)

@@ -8,6 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+import tensorexpr as te
 from tensorexpr.codegen.compile import build_program
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest_proofs import prove
@@ -116,3 +117,17 @@ return Y
     s["Y"].parallel("i_o")
     assert str(lower(s)).count("parallel(") == 1
     assert not prove(lower(s)).refuted
+
+
+@pytest.mark.parametrize("shift", range(1, 10))
+def test_loops_that_differ_in_a_size_and_a_literal_are_two_functions(shift):
+    """A loop up to a literal, and one up to a size that would be the name of that number: as one they wrote behind the end."""
+    b = te.dim("b")
+    x = te.placeholder((b,), name="x")
+    function = te.build(te.compute((b,), lambda i: x.read(i - shift, outside="clamp"), name="y"), [x])
+    for count in (*range(1, 12), 31, 32, 70):
+        given = np.arange(count, dtype=np.float32)
+        memory = np.full(count + 16, -1.0, np.float32)
+        function(guarded_copy(given, True), out=memory[:count])
+        np.testing.assert_array_equal(memory[:count], given[np.maximum(np.arange(count) - shift, 0)])
+        assert (memory[count:] == -1.0).all()
