@@ -82,7 +82,7 @@ def render(doc: Doc, width: int, indent: int = 0) -> str:
 
 def _columns(doc: Doc) -> dict[int, int]:
     """How many columns each part of a document takes on one line, by identity, but for text and breaks."""
-    order: list[Doc] = []
+    order: list[tuple[Doc, ...] | Indent | Group] = []
     stack = [doc]
     while stack:  # parts behind what they are part of
         item = stack.pop()
@@ -99,7 +99,7 @@ def _columns(doc: Doc) -> dict[int, int]:
         return len(item) if isinstance(item, str) else len(item.flat) if isinstance(item, Line) else found[id(item)]
 
     for item in reversed(order):
-        found[id(item)] = sum(map(taken, item)) if isinstance(item, tuple) else taken(item.body)  # type: ignore[union-attr]  # only these
+        found[id(item)] = sum(map(taken, item)) if isinstance(item, tuple) else taken(item.body)
     return found
 
 

@@ -167,13 +167,13 @@ def _points(made: Candidate, survey: Survey, loops: list[str], leaves: list[Leaf
 def _neighbors(made: Candidate, survey: Survey, loops: list[str], leaves: list[Leaf], target: Gpu) -> Candidate | None:
     touched = [a for leaf in leaves for a in leaf.accesses]
     lanes = PACK // max(a.dtype.itemsize if isinstance(a, Access) else a.value.dtype.itemsize for a in touched)
-    lengths = [survey.length(name) for name in loops]
-    if lanes < 2 or None in lengths or _count(survey, loops) // lanes < target.cores * RESIDENT:
+    lengths = [n for n in map(survey.length, loops) if n is not None]
+    if lanes < 2 or len(lengths) < len(loops) or prod(lengths) // lanes < target.cores * RESIDENT:
         return None
-    if survey.length(loops[-1]) % lanes:  # type: ignore[operator]  # no length is open here
-        steps = [prod(n or 0 for n in lengths[k + 1 :]) for k in range(len(lengths))]
+    if lengths[-1] % lanes:
+        steps = [prod(lengths[k + 1 :]) for k in range(len(lengths))]
         flat = all([survey.stride(a, name) for name in loops] in (steps, [0.0] * len(loops)) for a in touched)
-        if not flat or prod(n or 0 for n in lengths) % lanes:
+        if not flat or prod(lengths) % lanes:
             return None
         made, loops = _fused(made, loops)
     outer, inner = fresh(made.nest, f"{loops[-1]}_o", f"{loops[-1]}_i")

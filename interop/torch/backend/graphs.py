@@ -148,12 +148,12 @@ def _dropout(graph: torch.fx.Graph, node: Node) -> None:
     """`native_dropout` as torch computes it: a mask of Bernoulli draws, and two products."""
     source, p, *rest = node.args
     train = rest[0] if rest else node.kwargs.get("train")
-    if (train is not None and not train) or p == 1 or not isinstance(source, Node):
+    if (train is not None and not train) or p == 1 or not isinstance(source, Node) or not isinstance(p, int | float):
         return
-    mask = _draw(graph, _ATEN.bernoulli.p, source, (1 - p,), torch.bool)  # type: ignore[operator]  # p is a number in these nodes
+    mask = _draw(graph, _ATEN.bernoulli.p, source, (1 - p,), torch.bool)
     if mask is None:
         return
-    masked = graph.call_function(_ATEN.native_dropout_backward.default, (source, mask, 1 / (1 - p)))  # type: ignore[operator]  # p is a number in these nodes
+    masked = graph.call_function(_ATEN.native_dropout_backward.default, (source, mask, 1 / (1 - p)))
     masked.meta["val"] = node.meta["val"][0]
     for user in list(node.users):
         user.replace_all_uses_with(mask if user.args[1] == 1 else masked)
