@@ -9,7 +9,7 @@ How much a search may do is counted in what it has done, so that what it finds d
     with effort(most):
         found = searched(program, facts)    # raises Spent beyond
 
-A unit is a statement of a nest that is rewritten, or of a kernel for which the sizes of a tile are chosen.
+A unit is a kernel that a rewrite looks at, a statement of one that it changes, or of one for which the sizes of a tile are chosen.
 """
 
 from __future__ import annotations
@@ -85,11 +85,14 @@ class Candidate:
 
         What is simplified is said by name, so that the call does the same where there are other kernels beside these.
         """
-        spend(sum(1 for kernel in self.nest.kernels for _ in statements(kernel.body)))
         if word == "simplify" and not arguments:
             written = (name for kernel in self.nest.kernels for name in sorted(buffers_written(kernel.body)))
             arguments = tuple(dict.fromkeys(written))
-        return Candidate(WORDS[word](self.nest, *arguments), (*self.calls, Call(word, arguments)))
+        before = {id(kernel) for kernel in self.nest.kernels}
+        spend(len(before))
+        nest = WORDS[word](self.nest, *arguments)
+        spend(sum(1 for kernel in nest.kernels if id(kernel) not in before for _ in statements(kernel.body)))
+        return Candidate(nest, (*self.calls, Call(word, arguments)))
 
 
 def plain(program: Program) -> Candidate:

@@ -5,7 +5,8 @@
         for i in vectorize(range(0, 16)):                          for i in vectorize(range(0, 16)):
             s[i, j] = ...                                              s[j, i] = ...
 
-Nothing but the nest sees a local buffer, so its layout is free. Its axes stay as they are where lanes go along several of them, or with
+Nothing but the nest sees a local buffer, so its layout is free. What counts is the accesses inside of the most loops: where lanes are
+added up behind a sum, they may go along another axis. The axes stay as they are where lanes go along several of them there, or with
 another step than 1, where an element is said by its position alone, and where an instruction takes the buffer as it lies. So do those of
 numbers of 8 and 16 bits: instructions add up the products of two or four of them that lie side by side in each lane.
 """
@@ -32,12 +33,11 @@ def lanes_last(s: Alloc) -> Alloc:
     rank, name = len(s.buffer.shape), s.buffer.name
     if rank < 2 or s.buffer.dtype.itemsize < WIDE:
         return s
-    axes: set[int] = set()
-    for axis in _axes(s.body, name, None):
-        axes.add(axis)
-        if len(axes) > 1 or axis in (_NONE, rank - 1):
-            return s
-    if not axes or any(len(a.indices) != rank for a in _elements(s.body, name)):
+    found: dict[int, set[int]] = {}
+    for depth, axis in _axes(s.body, name, None, 0):
+        found.setdefault(depth, set()).add(axis)
+    axes = found[max(found)] if found else set()
+    if len(axes) != 1 or not axes.isdisjoint({_NONE, rank - 1}) or any(len(a.indices) != rank for a in _elements(s.body, name)):
         return s
     order = [*(axis for axis in range(rank) if axis not in axes), *axes]
 
@@ -53,27 +53,30 @@ def _elements(block: Block, name: str) -> Iterator[Access | Store]:
     yield from (s for s in stores_in(block) if s.buffer == name)
 
 
-_NONE = -1
+_NONE, _DEEPEST = -1, 1 << 30
 
 
-def _axes(block: Block, name: str, lanes: str | None) -> Iterator[int]:
-    """The axes of a buffer along which lanes go, for each access in them; -1 where an access is not so."""
+def _axes(block: Block, name: str, lanes: str | None, depth: int) -> Iterator[tuple[int, int]]:
+    """The axes of a buffer along which lanes go, for each access in them, with the number of loops around it that are no lanes; -1 where an
+    access is not so, and at the greatest depth where an instruction makes it."""
     for s in block:
         if isinstance(s, For) and s.call is not None and any(a.tensor == name for a in s.call.operands):
-            yield _NONE
+            yield _DEEPEST, _NONE
         for e in expressions_of(s):
             for a in walk(e) if lanes is not None else ():
                 if isinstance(a, Access) and a.tensor == name:
-                    yield from _along(a.indices, lanes or "")
+                    yield from ((depth, axis) for axis in _along(a.indices, lanes or ""))
         match s:
+            case For() if s.kind in LANES:
+                yield from _axes(s.body, name, lanes or s.index, depth)
             case For():
-                yield from _axes(s.body, name, s.index if lanes is None and s.kind in LANES else lanes)
+                yield from _axes(s.body, name, lanes, depth + 1)
             case Alloc():
-                yield from _axes(s.body, name, lanes)
+                yield from _axes(s.body, name, lanes, depth)
             case If():
-                yield from _axes((*s.then, *s.otherwise), name, lanes)
+                yield from _axes((*s.then, *s.otherwise), name, lanes, depth)
             case Store() if s.buffer == name and lanes is not None:
-                yield from _along(s.indices, lanes)
+                yield from ((depth, axis) for axis in _along(s.indices, lanes))
 
 
 def _along(indices: tuple[Expr, ...], lanes: str) -> Iterator[int]:

@@ -92,8 +92,6 @@ def test_what_is_read_at_shifted_places_is_kept_whole() -> None:
         "x: f32[512, 512] = input()\ny[i]: f32[512] = sum(exp(x[i, j]) for j in range(512))\nreturn y\n",
         # the same in all turns of the reduction
         "x: f32[512] = input()\nv: f32[512, 512] = input()\ny[i]: f32[512] = sum(exp(x[i]) * v[i, j] for j in range(512))\nreturn y\n",
-        # of one piece alone
-        "x: f32[65536] = input()\ny[p]: f32[64] = where(p == 3, sum(exp(x[i]) for i in range(65536)), 0.0)\nreturn y\n",
         # to be computed again
         f"{PRODUCT}c[i, j]: f32[256, 256] = sum(recompute(exp(a[i, k])) * b[k, j] for k in range(256))\nreturn c\n",
         # too little to matter
@@ -134,6 +132,33 @@ def test_sums_in_loops_that_they_do_not_depend_on_are_made_once() -> None:
     assert body(rows).startswith("x_sum[i]: f32[500] = sum(x[i, k] for k in range(300))\n")
     short = "x: f32[50000, 3] = input()\ny[i, j]: f32[50000, 3] = x[i, j] / sum(x[i, k] for k in range(3))\nreturn y\n"
     assert body(short).startswith("y[i, j]")
+
+
+def test_a_sum_for_a_single_place_is_one_element() -> None:
+    """Gradients of literal subscripts have a piece for each."""
+    text = body(
+        "x: f32[65536] = input()\n"
+        "y[p]: f32[64] = where(p == 3, sum(exp(x[i]) for i in range(65536)), 0.0) + where(p == 5, sum(x[i] for i in range(65536)), 0.0)\n"
+        "return y\n"
+    )
+    assert text.startswith("x_sum: f32 = sum(exp(x[i]) for i in range(65536))\nx_sum_1: f32 = sum(x[i] for i in range(65536))\n")
+    assert "where(p == 3, x_sum[()], 0.0)" in text and "where(p == 5, x_sum_1[()], 0.0)" in text
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("minimum(maximum(t[i], 0), 99)", "x[i, k] * x[i, minimum(maximum(t[i], 0), 99)]"),
+        ("t[i]", None),  # a read at what is out of bounds would be an error where there is none
+    ],
+)
+def test_a_sum_at_the_place_that_data_says_is_made_for_that_place(given: str, kept: str | None) -> None:
+    text = body(
+        "x: f32[300, 100] = input()\nt: i64[300] = input()\n"
+        f"y[i, j]: f32[300, 100] = where({given} == j, sum(x[i, k] * exp(x[i, k] * x[i, j]) for k in range(100)), 0.0)\nreturn y\n"
+    )
+    assert kept in text if kept is not None else "x[i, k] * x[i, j]" in text
+    assert (text.splitlines()[0].split("[")[0] == "y") == (kept is None)
 
 
 def test_a_reduction_that_two_definitions_need_is_made_once() -> None:

@@ -22,8 +22,9 @@ from tensorexpr.ir import Apply, Const, Expr
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import walk
 
-LEAST = 16
-"""Elements of a row, a vector of the widest machines: shorter ones are residue classes, whose lanes lie apart."""
+LEAST = 8
+"""Elements of a row, half a vector of the widest machines, as in blocks of pixels: shorter ones are residue classes, whose lanes lie
+apart."""
 
 
 def in_digits(candidate: Candidate) -> Candidate:

@@ -1,7 +1,8 @@
 """About how much work something is: points of loops, elements of tensors, the cost of a value. What passes weigh, never what they prove.
 
-An extent that is known only at run time counts `OPEN`. A bound that depends on other indices counts at the middle of their ranges, one that
-depends on data gives a single iteration: nothing is done for loops of which nothing is known.
+An extent that is known only at run time counts `OPEN`. A bound that depends on other indices counts at the middle of their ranges, and
+data that a literal bounds at the literal. One that depends on data alone gives a single iteration: nothing is done for loops of which
+nothing is known.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ def amount(expr: Expr, middles: Mapping[str, float]) -> float | None:
         case Index():
             return middles.get(expr.name)
         case Apply() if expr.op.name in _ARITHMETIC:
-            found = [amount(arg, middles) for arg in expr.args]
-            if None in found:
-                return None
-            return _ARITHMETIC[expr.op.name](*found)
+            found = [n for arg in expr.args if (n := amount(arg, middles)) is not None]
+            if len(found) == len(expr.args):
+                return _ARITHMETIC[expr.op.name](*found)
+            return found[0] if found and expr.op.name in ("minimum", "maximum") else None
     return None
 
 

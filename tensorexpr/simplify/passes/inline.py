@@ -320,15 +320,22 @@ def _axes(definition: Define | Scatter | Segments) -> tuple[Axis, ...]:
     return definition.loops if isinstance(definition, Segments) else definition.axes
 
 
-def without_fixed(axes: tuple[Axis, ...], condition: Expr) -> tuple[Axis, ...]:
-    """The axes without those that the condition allows one value only: `i == u * 4 + 3`."""
+def fixed_by(condition: Expr) -> dict[str, Expr]:
+    """The indices that a condition allows one value only, and which: `i == u * 4 + 3`."""
+    found: dict[str, Expr] = {}
     for part in conjuncts(condition):
         if isinstance(part, Apply) and part.op.name == "eq":
             for one, other in (part.args, reversed(part.args)):
                 if isinstance(one, Index) and one.name not in free_names(other):
-                    axes = tuple(axis for axis in axes if axis.index != one.name)
+                    found.setdefault(one.name, other)
                     break
-    return axes
+    return found
+
+
+def without_fixed(axes: tuple[Axis, ...], condition: Expr) -> tuple[Axis, ...]:
+    """The axes without those that the condition allows one value only."""
+    fixed = fixed_by(condition)
+    return tuple(axis for axis in axes if axis.index not in fixed)
 
 
 def _parts(expr: Expr) -> tuple[Expr, ...]:

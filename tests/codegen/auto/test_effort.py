@@ -2,7 +2,7 @@
 
 import pytest
 
-from tensorexpr.codegen.auto.candidate import Spent, effort, spend
+from tensorexpr.codegen.auto.candidate import Spent, effort, plain, spend
 from tensorexpr.codegen.auto.machine import ZEN_4
 from tensorexpr.codegen.auto.search import contest, searched
 from tensorexpr.codegen.lowering import lower
@@ -47,3 +47,15 @@ def test_the_planners_nest_is_built_where_a_search_would_take_too_long(monkeypat
     assert contest.faster(program, planned, lambda program: planned) is None
     monkeypatch.setattr(contest, "A_PAIR", 0.0)
     assert contest.faster(program, planned, lambda program: planned) is None
+
+
+def test_kernels_that_a_rewrite_leaves_alone_take_no_effort():
+    def taken(copies: int) -> float:
+        more = "".join(f"C{k}[i]: f32[4096] = A[i, {k}] * 2.0\n" for k in range(copies))
+        names = ", ".join(f"C{k}" for k in range(copies))
+        start = plain(parse_program(SUMS.replace("return B", f"{more}return B, {names}")))
+        with effort(1e6) as left:
+            start.then("split", "j", 16)
+        return 1e6 - left[0]
+
+    assert taken(9) - taken(1) == 8  # looking at a kernel is a unit

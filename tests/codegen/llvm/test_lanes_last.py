@@ -72,6 +72,26 @@ def test_axes_stay_where_lanes_go_otherwise(index):
     assert lanes_last(s) is s
 
 
+def test_lanes_of_a_sum_count_for_more_than_those_that_add_it_up():
+    """Parts of sums of four rows, whose lanes are added up four at a time behind the loop."""
+
+    def lanes(*body):
+        return loop("j", 4, loop("i", 16, *body, kind="vectorize"), kind="unroll")
+
+    x, y = buffer("X", F, 4, 16, 8), buffer("Y", F, 4)
+    more = apply("add", read(S, i, j), read(x, j, i, k))
+    halves = apply("add", read(S, const(0), j), read(S, const(1), j))
+    body = (
+        lanes(write(S, [i, j], ZERO)),
+        loop("k", 8, lanes(write(S, [i, j], more))),
+        loop("j", 4, write(y, [j], halves), kind="vectorize"),
+    )
+    s = Alloc(S, body)
+    assert [e.value for e in lanes_last(s).buffer.shape] == [4, 16]
+    data = np.arange(4 * 16 * 8, dtype=np.float32).reshape(4, 16, 8)
+    assert np.array_equal(run(nest([x, y], [y], (s,)), {"X": data})["Y"], data[:, :2].sum((1, 2)))
+
+
 def test_an_axis_for_each_of_two_lanes_stays():
     s = Alloc(S, (loop("i", 4, write(S, [i, const(0)], ZERO), kind="vectorize"), loop("j", 4, write(S, [j, j], ZERO), kind="vectorize")))
     assert lanes_last(s) is s

@@ -14,7 +14,8 @@ that no check is lost or made, and what is not read does not matter. What is mar
 A reduction that depends on few indices is such a term wherever it stands: it runs once for all the loops of its definition up to the
 innermost that it depends on, so `y[i, j] = x[i, j] / sum(x[k, j] for k)` computes each sum for every i, and a sum that other definitions
 need too is computed by each of them. Where loops stand further in that it does not depend on, as those of a sum around a maximum, it is a
-tensor of its own from `ROW` operations on: its loops are then free to be lanes, as those of a definition that was written by itself.
+tensor of its own from `ROW` operations on: its loops are then free to be lanes, as those of a definition that was written by itself. So is
+one for a single place of such a loop, `where(p == 3, sum(h[i] for i), 0.0)`, and where data says which, `where(p == t[i], ...)`.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from tensorexpr.simplify.passes.terms.found import (
     Demand,
     Occurrence,
     Term,
+    at_fixed,
     counted,
     has_reduction,
     is_marked,
@@ -180,4 +182,10 @@ def _with_reads(
         if access is not None:
             return access
     inner = (*axes, *value.axes) if isinstance(value, Reduce) else axes
+    if isinstance(value, Apply) and value.op.name == "where":
+        condition, taken, _ = value.args
+        known = at_fixed(taken, condition)
+        found = _with_reads(known, axes, types, heads, read)
+        if found is not known:
+            value = replace(value, args=(condition, found, value.args[2]))
     return map_children(value, lambda child: _with_reads(child, inner, types, heads, read))

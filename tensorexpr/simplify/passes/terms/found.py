@@ -10,14 +10,24 @@ from typing import TypeGuard
 from weakref import WeakKeyDictionary
 
 from tensorexpr.bounds import PROVED, check_access
-from tensorexpr.ir import Access, Apply, Axis, Const, Define, Definition, Expr, Index, Program, Reduce, Scatter, TensorType, const
+from tensorexpr.ir import Access, Apply, Axis, Const, Define, Definition, Expr, Index, Program, Reduce, Scatter, TensorType, const, integer
 from tensorexpr.language.core.renaming import Renaming
 from tensorexpr.records import record, replace
 from tensorexpr.rewrite import head_of
 from tensorexpr.simplify.passes.amounts import cost_over, lengths, parts, points
 from tensorexpr.simplify.passes.definitions import form_of
-from tensorexpr.simplify.passes.inline import without_fixed
-from tensorexpr.traversal import children, free_names, map_children, read_occurrences, reads, tensors_read, walk
+from tensorexpr.simplify.passes.inline import fixed_by, without_fixed
+from tensorexpr.traversal import (
+    bound_names,
+    children,
+    free_names,
+    map_children,
+    read_occurrences,
+    reads,
+    substitute,
+    tensors_read,
+    walk,
+)
 
 REPEATED = 2
 """How often each element of a term is computed at least."""
@@ -44,7 +54,7 @@ class Demand:
     places: int = 0
     points: float = 0.0
     nested: bool = False
-    """Whether it is a reduction in loops that it does not depend on, further in than those that it depends on."""
+    """Whether it is a reduction in a loop that it does not depend on, at a single place of it or at all."""
 
 
 @record
@@ -138,7 +148,7 @@ def counted(
 
 def _occurrences(definition: Define | Scatter, types: Mapping[str, TensorType], kinds: set[Kind]) -> Iterator[tuple[Occurrence, Demand]]:
     """The occurrences of terms of some kinds in a definition, each with what is known of its term."""
-    return _Counting(definition.value, types, kinds).visit(definition.value, definition.axes, frozenset())
+    return _Counting(definition.value, types, kinds).visit(definition.value, definition.axes, definition.axes[-1:], frozenset())
 
 
 class _Counting:
@@ -152,11 +162,14 @@ class _Counting:
         self.about: dict[int, About] = {}
         _enter(value, self.about)
         self.guarded = any((isinstance(n, Reduce) and n.where is not None) or head_of(n) == "where" for n in walk(value))
+        self.changed: list[Expr] = []  # what `about` knows by identity lives as long
         self.computed: dict[object, float] = {}
         """A reduction that stands in several places of a definition is computed once for all."""
 
-    def visit(self, node: Expr, axes: tuple[Axis, ...], reduced: frozenset[str]) -> Iterator[tuple[Occurrence, Demand]]:
-        """The occurrences in a node, inside these axes, of which some are those of reductions."""
+    def visit(
+        self, node: Expr, axes: tuple[Axis, ...], loop: tuple[Axis, ...], reduced: frozenset[str]
+    ) -> Iterator[tuple[Occurrence, Demand]]:
+        """The occurrences in a node inside of a loop, computed at the points of these axes, some of which are those of reductions."""
         first = next(self.number)
         if isinstance(node, Access) or is_marked(node):
             return
@@ -166,14 +179,18 @@ class _Counting:
             around = (*(axis for axis in axes if axis.index in free), *node.axes)
             around = around if node.where is None else without_fixed(around, node.where)
             for value in node.values:
-                inside += self.visit(value, around, reduced | {axis.index for axis in node.axes})
+                inside += self.visit(value, around, node.axes[-1:], reduced | {axis.index for axis in node.axes})
         elif isinstance(node, Apply) and node.op.name == "where":
             condition, taken, otherwise = node.args
-            inside += [*self.visit(condition, axes, reduced), *self.visit(taken, without_fixed(axes, condition), reduced)]
-            inside += self.visit(otherwise, axes, reduced)
+            inside += self.visit(condition, axes, loop, reduced)
+            if (known := at_fixed(taken, condition)) is not taken:
+                _enter(known, self.about)
+                self.changed.append(known)
+            inside += self.visit(known, without_fixed(axes, condition), loop, reduced)
+            inside += self.visit(otherwise, axes, loop, reduced)
         else:
             for child in children(node):
-                inside += self.visit(child, axes, reduced)
+                inside += self.visit(child, axes, loop, reduced)
         about = self.about[id(node)]
         if (head_of(node), about.cost) not in self.kinds:
             yield from inside
@@ -183,7 +200,7 @@ class _Counting:
         if alone and inner and not isinstance(node, Reduce):  # as many elements as there are points: none is computed again
             yield from inside
             return
-        own = _demand(node, axes, reduced, about, self.types, self.computed)
+        own = _demand(node, axes, loop, reduced, about, self.types, self.computed)
         if own is not None:
             form, demand, around_it = own
             yield Occurrence(form, first, next(self.number), around_it), demand
@@ -227,6 +244,7 @@ def _enter(node: Expr, found: dict[int, About]) -> About:
 def _demand(
     node: Expr,
     axes: tuple[Axis, ...],
+    loop: tuple[Axis, ...],
     reduced: frozenset[str],
     about: About,
     types: Mapping[str, TensorType],
@@ -238,7 +256,7 @@ def _demand(
         return None
     fixed, nested = about.free.isdisjoint(reduced), False
     if isinstance(node, Reduce):
-        nested = bool(axes) and axes[-1].index not in about.free and lengths(axes)[axes[-1].index] > 1
+        nested = any(a.index not in about.free and lengths((*axes, a))[a.index] > 1 for a in loop)
     if fixed:  # the same in all turns of the reduction: no loop need compute it again, but those around the loop that moves it
         if not about.reduces:
             return None
@@ -252,6 +270,19 @@ def _demand(
     if fixed:
         around, computed[form] = max(around - computed.get(form, 0.0), 0.0), max(around, computed.get(form, 0.0))
     return form, Demand(found, points(found.define.axes), about.cost, nested=nested), around
+
+
+def at_fixed(taken: Expr, condition: Expr) -> Expr:
+    """What is computed under a condition, with the only values that it allows for these indices inside of reductions: sums for one row of
+    `where(t[i] == j, sum(f(x[i, k], x[i, j]) for k), 0.0)` depend on i alone."""
+    fixed = fixed_by(condition)
+    return _in_reductions(taken, fixed, {n for e in fixed.values() for n in free_names(e)}) if fixed else taken
+
+
+def _in_reductions(node: Expr, fixed: Mapping[str, Expr], names: set[str]) -> Expr:
+    if isinstance(node, Reduce):
+        return node if fixed.keys().isdisjoint(free_names(node)) or not names.isdisjoint(bound_names(node)) else substitute(node, fixed)
+    return node if isinstance(node, Access) else map_children(node, lambda child: _in_reductions(child, fixed, names))
 
 
 def is_marked(node: Expr) -> bool:
@@ -292,19 +323,24 @@ def _keys(node: Expr, axes: Sequence[Axis], types: Mapping[str, TensorType], who
     """What a node depends on, each with its extent: with `whole` the subscripts of what it always reads, else its free indices."""
     ranges = {axis.index: axis for axis in axes}
     found: dict[Expr, Expr] = {}
-    needed: dict[str, None] = {}
+    needed: dict[str, dict[Expr, None]] = {}
     if not whole and not any(isinstance(n, Reduce) for n in walk(node)):
-        needed = dict.fromkeys(free_names(node))
+        needed = {name: {Index(name): None} for name in free_names(node)}
     elif whole and not _certain(node, types, found):
         return None
     else:
         _beside(node, frozenset(), found, needed)
-    for name in needed:
+    for name, ways in needed.items():
         axis = ranges.get(name)
         if axis is None or axis.start != const(0) or any(isinstance(n, Access | Index) for n in walk(axis.stop)):
             return None
-        found[Index(name)] = axis.stop
-    return found or None
+        (way,) = ways if len(ways) == 1 and isinstance(axis.stop, Const) else (Index(name),)
+        if isinstance(way, Apply):  # the same for all that differ in the other digit alone
+            extent, step = integer(axis.stop), integer(way.args[1])
+            found[way] = const(min(extent, step) if way.op.name == "mod" else -(-extent // step))
+        else:
+            found[way] = axis.stop
+    return found if found or isinstance(node, Reduce) else None
 
 
 def _certain(expr: Expr, types: Mapping[str, TensorType], found: dict[Expr, Expr]) -> bool:
@@ -317,10 +353,16 @@ def _certain(expr: Expr, types: Mapping[str, TensorType], found: dict[Expr, Expr
     return isinstance(expr, Reduce) or all(_certain(child, types, found) for child in children(expr))
 
 
-def _beside(expr: Expr, bound: frozenset[str], found: Mapping[Expr, Expr], needed: dict[str, None]) -> None:
-    """Collects the free indices that stand beside the subscripts that were found."""
+def _beside(expr: Expr, bound: frozenset[str], found: Mapping[Expr, Expr], needed: dict[str, dict[Expr, None]]) -> None:
+    """Collects the free indices that stand beside the subscripts that were found, each with the ways in which it stands there: by itself,
+    or as one of its digits, `i // 8` or `i % 8`."""
+    if isinstance(expr, Apply) and expr.op.name in ("floordiv", "mod"):
+        index, step = expr.args
+        if isinstance(index, Index) and isinstance(step, Const) and step.value > 0 and index.name not in bound and expr not in found:
+            needed.setdefault(index.name, {}).setdefault(expr)
+            return
     if isinstance(expr, Index) and expr.name not in bound and expr not in found:
-        needed.setdefault(expr.name)
+        needed.setdefault(expr.name, {}).setdefault(expr)
     inner = bound | {axis.index for axis in expr.axes} if isinstance(expr, Reduce) else bound
     for child in children(expr):
         if not (isinstance(expr, Access) and child in found):
