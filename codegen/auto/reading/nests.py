@@ -238,12 +238,14 @@ class _Reader(Values):
 
     def _is_turned(self, buffer: str, indices: tuple[Expr, ...], at: Place, sides: Sequence[int], lanes: Sequence[int] = ()) -> bool:
         """Whether lanes that go across the rows of a buffer are turned around in registers: copies around them go along the rows. They are
-        whole registers, or as many `lanes`."""
-        if at.lanes is None or self.private.get(buffer) or self._size(buffer) < 4 or abs(self._stride(buffer, indices, at)) in (0.0, 1.0):
+        whole registers, or as many `lanes`; of numbers of 8 and 16 bits whole squares of these alone."""
+        if at.lanes is None or self.private.get(buffer) or abs(self._stride(buffer, indices, at)) in (0.0, 1.0) or at.path[-1] != at.lanes:
             return False
         extent = self.loops[at.lanes].extent
-        if (extent * self._size(buffer) % (self.machine.vector_bits // 8) and extent not in lanes) or at.path[-1] != at.lanes:
+        whole = self._size(buffer) >= 4 and not extent * self._size(buffer) % (self.machine.vector_bits // 8)
+        if not whole and extent not in lanes:
             return False
+        sides = sides if self._size(buffer) >= 4 else [int(extent)]
         around = [self.loops[x] for x in at.path[:-1] if self.loops[x].kind == UNROLL and self.loops[x].extent in sides]
         return any(abs(self._step(buffer, indices, loop.name)) == 1 for loop in around)
 

@@ -125,7 +125,7 @@ def moved(emitter: Statements, s: For, side: int) -> bool:
     target, source = emitter.buffers[store.buffer], emitter.buffers[value.tensor]
     if not isinstance(start, Const) or start.value != 0 or store.buffer == value.tensor or target.lanes > 1 or source.lanes > 1:
         return False
-    if target.element != source.element or target.element in ("i1", "i8", "i16", "half", "bfloat"):
+    if target.element != source.element or target.element == "i1":
         return False
     if along(value.indices, inner.index, s.index, apart=side) == 1:
         sign = along(store.indices, s.index, inner.index, apart=side)
@@ -138,14 +138,14 @@ def moved(emitter: Statements, s: For, side: int) -> bool:
     if not sign or (condition is not None and (rows[1] in free_names(condition) or emitter.reads(condition))):
         return False
     # Source rows lie along rows[0] and are numbered by rows[1]; of the target it is the other way around.
-    b, bits = emitter.b, target.dtype.bits
+    b = emitter.b
     whole = condition is None and columns == (1, 1) and not target.streamed
     if whole and _called(emitter, (source, value.indices), (target, store.indices), rows, side):
         return True
     mask = None if condition is None else _mask(emitter, condition, rows[0], columns[0], side)
     order = range(side) if columns[1] == 1 else range(side - 1, -1, -1)
     loaded = [emit_memory.load(b, source, _row(emitter, source, value.indices, rows, k, columns[0], side), side, mask) for k in order]
-    turned_ = turn(b, loaded, bits)
+    turned_ = turn(b, loaded, 32 if loaded[0].type == "float" else target.dtype.bits)  # 16-bit floats are float32 in registers
     # In the order of the loops: rows of the target may be one.
     for k in range(side):
         lane = k if columns[0] == 1 else side - 1 - k
