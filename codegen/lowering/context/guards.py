@@ -42,7 +42,8 @@ def around_tile(condition: Expr, stage: Stage, scope: Scope, tile: tuple[str, ..
     """A condition over open loops that holds where `condition` does at some point of the tile; None where that cannot be said.
 
     Requires: a comparison of affine sides, each index of which is known once the loops of the tile are. These run from 0
-    to a constant extent; the greatest value of a difference is where each index is greatest or least.
+    to a constant extent; the greatest value of a difference is where each index is greatest or least. Of loops that run as one, as the
+    threads of a block do, each is a loop of the tile.
     """
     if isinstance(condition, Apply) and condition.op.name == "eq":
         sides = [around_tile(apply(name, *condition.args), stage, scope, tile) for name in ("le", "ge")]
@@ -54,8 +55,9 @@ def around_tile(condition: Expr, stage: Stage, scope: Scope, tile: tuple[str, ..
     if small is None or large is None or small.has_division() or large.has_division():
         return None
     parents = stage.parents()
+    tile = tuple(part for loop in tile for part in stage.fused_in(loop))
     if any(isinstance(parents.get(x), Fuse) for loop in tile for x in stage.ancestry(loop)):
-        return None  # parts of a fused loop do not grow with it
+        return None  # parts of a block of a fused loop do not grow with it
     parts = {x for loop in tile for x in stage.ancestry(loop)}
     for split in stage.relations:
         # In which form the blocks of a split run is decided further inside; in all of them its axis goes to its end, as in this one.

@@ -26,6 +26,7 @@ def hull(axis: Axis, inner: frozenset[str], stage: Stage, scope: Scope, tile: tu
 
     Requires: bounds are affine in the axes `inner`, and what these do not have of their loops in `tile` is open.
     """
+    tile = tuple(part for loop in tile for part in stage.fused_in(loop))
     parts = {x for loop in tile for x in stage.ancestry(loop)}
     ends = scope
     for split in stage.relations:

@@ -33,9 +33,11 @@ from tensorexpr.codegen.planners.gpu.views import (
     steps_of,
 )
 from tensorexpr.codegen.planners.gpu.zeros import zero_beyond
+from tensorexpr.codegen.planners.tiles.contraction import reads_within
 from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.codegen.target import Gpu
 from tensorexpr.ir import Access, Apply, Cast, Expr
+from tensorexpr.regions import affine_of
 
 TILES = (
     (128, 256, 2, 4), (256, 128, 4, 2), (128, 128, 2, 4), (128, 64, 4, 2), (64, 128, 2, 4), (64, 64, 2, 4), (32, 64, 2, 4), (32, 32, 2, 4),
@@ -110,10 +112,16 @@ def timed_tiles(s: Planned, name: str, views: list[View], shapes: Shapes) -> lis
         return []
     precision = s.target.precision if isinstance(s.target, Gpu) else "float32"
     dtype = multiplies(values[0], precision, shapes) if len(values) == 1 and group.members[0].combiner.name == "sum" else None
-    if dtype is None or group.guard:
+    if dtype is None or (group.guard and not (all(map(_is_simple, group.guard)) and reads_within(group, stage.parts.axes, shapes))):
         return []
     ranked = [found for view in views for found in _ranked(s, view, dtype)]
     return sorted(ranked, key=lambda pair: pair[0])
+
+
+def _is_simple(guard: Expr) -> bool:
+    """Whether a guard compares what grows evenly: then one test around a tile stands for those of its points (`lowering.guards`)."""
+    forms = [affine_of(e) for e in guard.args] if isinstance(guard, Apply) and guard.op.name in ("lt", "le", "gt", "ge") else [None]
+    return not any(form is None or form.has_division() for form in forms)
 
 
 def _ranked(s: Planned, view: View, dtype: dtypes.DType) -> list[tuple[float, Tile]]:

@@ -21,7 +21,7 @@ from tensorexpr.codegen.schedule.analysis.reductions import Group, Parts
 from tensorexpr.codegen.schedule.analysis.residues import classes, in_class
 from tensorexpr.codegen.schedule.analysis.state import Split, Stage
 from tensorexpr.codegen.schedule.analysis.strides import Reach, reaches
-from tensorexpr.codegen.schedule.analysis.windows import window
+from tensorexpr.codegen.schedule.analysis.windows import Window, has_hull, hull_conditions, window
 from tensorexpr.codegen.schedule.analysis.work import lengths
 from tensorexpr.codegen.schedule.legal.legality import is_ordered, runs_whole
 from tensorexpr.codegen.schedule.schedule import Planned
@@ -163,12 +163,14 @@ def _view(
             continue
         seen = window(axis, tile)
         if seen is None:
-            return None
+            if len(group.axes) > 1 or not has_hull(axis, tile):
+                return None
+            seen = Window(axis, None, hull_conditions(axis, tile))
         conditions += seen.conditions
         tested |= {n for condition in seen.conditions for n in (*free_names(condition), *free_names(seen.offset or condition))}
         if seen.offset is not None:
             moved[axis.index] = apply("add", seen.offset, Index(axis.index))
-    step = _step(group, shapes, found)
+    step = _step(group, shapes, found, tile)
     if step is None:
         return None
     values = tuple(substitute(v, moved) for m in group.members for v in m.values)
@@ -191,10 +193,11 @@ def _inside(access: Access, shape: tuple[Expr, ...]) -> set[Constraint]:
     return set(found)
 
 
-def _step(group: Group, shapes: Shapes, found: Mapping[str, int]) -> str | None:
-    """The axis of a reduction to take steps along: one with bounds that depend on no other, long enough, along which elements lie side by
-    side."""
-    fixed = [a for a in group.axes if _is_fixed(a) or _is_open(a)]
+def _step(group: Group, shapes: Shapes, found: Mapping[str, int], tile: frozenset[str]) -> str | None:
+    """The axis of a reduction to take steps along: one with bounds that depend on no other, or alone and counted alike over a tile, long
+    enough, along which elements lie side by side."""
+    alone = len(group.axes) == 1 and ((seen := window(group.axes[0], tile)) is None or seen.offset is None)
+    fixed = [a for a in group.axes if _is_fixed(a) or _is_open(a) or alone]
     if not fixed:
         return None
     read = reaches(tuple(v for m in group.members for v in m.values), shapes)

@@ -109,7 +109,7 @@ def plan_contraction(
     (group,) = found.parts.groups
     if is_ordered(group) or len(group.members) != 1 or found.parts.unproved or group.depends == ():
         return False
-    if any(map(reads_tensors, group.guard)) and not _reads_within(group, found.parts.axes, shapes):
+    if any(map(reads_tensors, group.guard)) and not reads_within(group, found.parts.axes, shapes):
         return False  # what data guards would be tested for each product
     counts = classes(found.parts)
     planner = Planner(schedule, name, shapes, counts)
@@ -141,7 +141,7 @@ def plan_contraction(
     return False
 
 
-def _reads_within(group: Group, data: tuple[Axis, ...], shapes: dict[str, tuple[Expr, ...]]) -> bool:
+def reads_within(group: Group, data: tuple[Axis, ...], shapes: dict[str, tuple[Expr, ...]]) -> bool:
     """Whether a reduction is in bounds wherever its guard holds or not, so that a tile need not test it (`lowering.guards`)."""
     return all(
         verdict is PROVED

@@ -137,6 +137,11 @@ class Stage:
                 return self.leaves(relation.fused)
         return (axis,)
 
+    def fused_in(self, loop: str) -> tuple[str, ...]:
+        """The loops that run as this one, itself where it is none of several."""
+        made = self.made.get(loop)
+        return (*self.fused_in(made.outer), *self.fused_in(made.inner)) if isinstance(made, Fuse) else (loop,)
+
     def ancestry(self, loop: str) -> tuple[str, ...]:
         """The loop and everything that it came from."""
         relation = self.made.get(loop)

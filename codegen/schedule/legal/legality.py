@@ -145,9 +145,7 @@ def _check_group(stage: Stage, group: Group, position: dict[str, int], is_gpu: b
     for number, axis in enumerate(group.axes):
         for name in dict.fromkeys(n for e in (axis.start, axis.stop) for n in free_names(e)):
             for loop in stage.loops_of(name):
-                if any(position[loop] > position[own] for own in stage.loops_of(axis.index)) and not _may_relax(
-                    stage, group, number, name, is_gpu
-                ):
+                if any(position[loop] > position[own] for own in stage.loops_of(axis.index)) and not _may_relax(stage, group, number, name):
                     raise refuse(
                         stage,
                         f"expected {loop} outside of {axis.index}, whose bounds depend on it, got it inside",
@@ -227,7 +225,7 @@ def _inside(stage: Stage, group: Group) -> set[int]:
     return {g.number for g in stage.parts.groups if g.scope == group.number}
 
 
-def _may_relax(stage: Stage, group: Group, number: int, name: str, is_gpu: bool) -> bool:
+def _may_relax(stage: Stage, group: Group, number: int, name: str) -> bool:
     """Whether a data loop may run inside a reduction whose bounds depend on it."""
     if all(a.index != name for a in stage.parts.axes) or any(m.combiner.name in ("argmax", "argmin") for m in group.members):
         return False
@@ -243,13 +241,14 @@ def _may_relax(stage: Stage, group: Group, number: int, name: str, is_gpu: bool)
     inner = frozenset(a for a in data if any(stage.order.index(x) > first for x in stage.loops_of(a)))
     if all(window(axis, inner) is not None for axis in _in_classes(stage, group.axes[number], first)):
         return True
-    # Of a block that stands inside, and begins at what is known outside, the bounds are greatest and least at its ends; the threads of a
-    # GPU each have bounds of their own.
+    # Of a block that stands inside, and begins at what is known outside, the bounds are greatest and least at its ends. A loop of several
+    # stands for these, a block of one does not.
     within = set(stage.order[first:])
     fused = any(
-        isinstance(r, Fuse) and set(stage.axes_of(r.fused)) & inner and within & set(stage.leaves(r.fused)) for r in stage.relations
+        isinstance(r, Fuse) and set(stage.axes_of(r.fused)) & inner and within & set(stage.leaves(r.fused)) - {r.fused}
+        for r in stage.relations
     )
-    return not is_gpu and len(group.axes) == 1 and not fused and has_hull(group.axes[number], inner)
+    return len(group.axes) == 1 and not fused and has_hull(group.axes[number], inner)
 
 
 def _begins_before(stage: Stage, group: Group, name: str) -> bool:
