@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, overload
 
 import numpy as np
 
@@ -18,7 +17,6 @@ from tensorexpr.codegen.folding import folded
 from tensorexpr.codegen.gpu_code import GpuCode
 from tensorexpr.codegen.handle import Schedule
 from tensorexpr.codegen.schedule import Planned
-from tensorexpr.codegen.schedule import schedule as planned_schedule
 from tensorexpr.codegen.stages import PLAIN, default_schedule
 from tensorexpr.codegen.target import H200, Gpu, Target, host_target
 from tensorexpr.errors import ArgumentError, DefinitionError, TargetError, user_location
@@ -148,26 +146,10 @@ def _order(program: Program, inputs: Sequence[Tensor]) -> tuple[int, ...]:
     return tuple(given.index(name) for name in wanted)
 
 
-@overload
-def schedule(
-    outputs: Tensor | Sequence[Tensor],
-    target: Literal["cpu"] = "cpu",
-    inputs: Sequence[Tensor] | None = None,
-    *,
-    precision: str = "float32",
-) -> Schedule: ...
-@overload
-def schedule(
-    outputs: Tensor | Sequence[Tensor], target: Literal["cuda"], inputs: Sequence[Tensor] | None = None, *, precision: str = "float32"
-) -> Planned: ...
-@overload
-def schedule(
-    outputs: Tensor | Sequence[Tensor], target: str, inputs: Sequence[Tensor] | None = None, *, precision: str = "float32"
-) -> Schedule | Planned: ...
 @checked()
 def schedule(
     outputs: Tensor | Sequence[Tensor], target: str = "cpu", inputs: Sequence[Tensor] | None = None, *, precision: str = "float32"
-) -> Schedule | Planned:
+) -> Schedule:
     """The plain schedule of tensors: every definition by itself, loops in the order in which it is written.
 
     `print(s)` is the loop nest. Nothing is inlined, so every tensor that was named has a stage. `precision` is that of `build`,
@@ -184,31 +166,13 @@ def schedule(
     written = program_from(outputs, inputs, "te.schedule")
     program = simplify(written, inline=False)
     machine, names, single = machine_of(target, precision), _names(outputs, inputs), isinstance(outputs, Tensor)
-    if machine.is_gpu:
-        return Planned(planned_schedule(program, machine).state, names, single)
     return Schedule.plain(program, machine, names=names, single=single, written=written)
 
 
-@overload
-def autoschedule(
-    outputs: Tensor | Sequence[Tensor],
-    target: Literal["cpu"] = "cpu",
-    inputs: Sequence[Tensor] | None = None,
-    *,
-    precision: str = "float32",
-) -> Schedule: ...
-@overload
-def autoschedule(
-    outputs: Tensor | Sequence[Tensor], target: Literal["cuda"], inputs: Sequence[Tensor] | None = None, *, precision: str = "float32"
-) -> Planned: ...
-@overload
-def autoschedule(
-    outputs: Tensor | Sequence[Tensor], target: str, inputs: Sequence[Tensor] | None = None, *, precision: str = "float32"
-) -> Schedule | Planned: ...
 @checked()
 def autoschedule(
     outputs: Tensor | Sequence[Tensor], target: str = "cpu", inputs: Sequence[Tensor] | None = None, *, precision: str = "float32"
-) -> Schedule | Planned:
+) -> Schedule:
     """The schedule that `build` uses by default: from an analysis of the program alone, or as tuned where there is a record of it
     (`te.tune`); `origin` says which. `precision` is that of `build`. Raises as `build` does.
 
@@ -224,8 +188,6 @@ def autoschedule(
     names, single = _names(outputs, inputs), isinstance(outputs, Tensor)
     if isinstance(found, Schedule):
         return Schedule(found.form, found.target, names, single, found.origin, written)
-    if found.target.is_gpu:
-        return Planned(found.state, names, single, found.origin)
     return Schedule.of_planned(found, simple=found.origin != PLAIN, names=names, single=single, written=written)
 
 

@@ -49,7 +49,7 @@ class GpuCode:
         return self.stages.program
 
     @property
-    def schedule(self) -> Schedule | Planned:
+    def schedule(self) -> Schedule:
         """How it is computed."""
         return self.stages.schedule
 

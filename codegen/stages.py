@@ -18,6 +18,7 @@ from tensorexpr.building.fallback import Failure, first_sound
 from tensorexpr.building.progress import step
 from tensorexpr.codegen.auto.search import faster, faster_on_gpu
 from tensorexpr.codegen.auto.search.memory import lowered
+from tensorexpr.codegen.auto.tiles.grids import with_grids
 from tensorexpr.codegen.handle import Schedule
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest, Store
@@ -35,6 +36,7 @@ from tensorexpr.codegen.target import Gpu, Target, host_target
 from tensorexpr.codegen.tuning.lookup import ANALYTIC, is_tuned, scheduled, simplified
 from tensorexpr.errors import DefinitionError, InternalError, ScheduleError
 from tensorexpr.ir import Const, Expr, Program, integer
+from tensorexpr.records import replace
 from tensorexpr.simplify import simplify
 from tensorexpr.text import print_program
 from tensorexpr.traversal import walk
@@ -62,18 +64,16 @@ class Stages(NamedTuple):
     own: bool = False
 
     @property
-    def schedule(self) -> Schedule | Planned:
-        """The schedule; of a program that was made in pieces, that of the whole, which the same model makes; of a GPU as its planners
-        made it. Raises `ScheduleError` where no schedule led to the nest."""
+    def schedule(self) -> Schedule:
+        """The schedule; of a program that was made in pieces, that of the whole, which the same model makes. Raises `ScheduleError` where
+        no schedule led to the nest."""
         if self.made_by is None:
             raise ScheduleError(
                 f"{', '.join(self.program.outputs)}: expected code made by a schedule, got the plain nest, the last form of a build",
                 hint='.source("nest") shows its loops',
             )
         found = self.made_by()
-        if isinstance(found, Planned) and not found.target.is_gpu:
-            return Schedule.of_planned(found, simple=found.origin != PLAIN)
-        return found
+        return Schedule.of_planned(found, simple=found.origin != PLAIN) if isinstance(found, Planned) else found
 
 
 Made = TypeVar("Made")
@@ -247,9 +247,12 @@ def _plainly(program: Program, target: Target) -> Planned:
 
 
 def _lowered(schedule: Schedule | Planned, plain: bool = False) -> Stages:
-    if isinstance(schedule, Schedule):
-        return _proved(schedule.program, schedule, schedule.nest, isinstance(schedule.target, Gpu))
-    nest = lower(schedule, plain=True) if plain else lowered(schedule)
+    if isinstance(schedule, Planned):
+        nest = lower(schedule, plain=True) if plain else lowered(schedule)
+    elif isinstance(schedule.target, Gpu):  # threads for the kernels that no word gave them
+        nest = with_grids(replace(schedule.nest, precision=schedule.target.precision), schedule.target)
+    else:
+        nest = schedule.nest
     return _proved(schedule.program, schedule, nest, isinstance(schedule.target, Gpu))
 
 

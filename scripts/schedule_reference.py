@@ -11,9 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 from tensorexpr.codegen.handle import Schedule, StageHandle
-from tensorexpr.codegen.schedule import StageHandle as PlannedHandle
 from tensorexpr.codegen.schedule.legal import intrinsics
-from tensorexpr.codegen.schedule.loops import bind
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "schedules.md"
 STAGE, WHOLE = "s[C]", "s"
@@ -88,17 +86,29 @@ Every word is a rewrite of nests; below stands what its page says: what before, 
 
 GPU = """## On a GPU
 
-A schedule for `target="cuda"`, and what the planners make that choose a default schedule where the search of nests was not taken, is made
-of words of definitions, which are older than the nests: they change how a definition is lowered. `te.schedule(outputs, "cuda")` gives such
-a schedule. On a CPU their calls are the text in `s.planned(...)`.
+A schedule for `target="cuda"` has the same words, and loops that are bound: to the blocks of a grid, the threads of a block, the lanes
+of a warp. A warp has 32 lanes, which may share a reduction as the lanes of a vector do. Iterations run side by side, so they must touch
+different elements. Kernels to which no word gave threads get them when the schedule is built. On a CPU there are none: `bind` is refused.
 
-| call | what it does |
-|---|---|
-{rows}
+```python
+>>> import tensorexpr as te
+>>> x = te.placeholder((10, 96), name="x")
+>>> s = te.schedule(te.compute((10,), lambda i: te.sum(lambda k: x[i, k], 96), name="y"), "cuda")
+>>> k_o, k_i = s["y"].split("k", 32)
+>>> s["y"].bind("i", "block.x")
+>>> s["y"].bind(k_i, "warp")
+>>> print("\\n".join(str(s).splitlines()[4:13]))
+def kernel_0() -> y:
+    for i in block.x(range(0, 10)):
+        sum: local(f32[()])
+        sum[()] = 0.0
+        sum_parts: local(f32[32])
+        for k_i_1 in warp(range(0, 32)):
+            sum_parts[k_i_1] = 0.0
+        for k_o in range(0, 3):
+            for k_i in warp(range(0, 32)):
 
-### `s[C].bind(axis, gpu_axis)`
-
-{bind}
+```
 """
 
 
@@ -311,20 +321,6 @@ def rendered(text: str) -> list[str]:
     return made
 
 
-def gpu() -> str:
-    """The words of definitions, and that which only a GPU has."""
-    words = {name: method for name, method in vars(PlannedHandle).items() if not name.startswith("_") and callable(method)}
-    rows = [f"| `{STAGE}.{name}({parameters(m)})` | {first_sentence(inspect.getdoc(m) or '')} |" for name, m in words.items()]
-    before, _, example = (inspect.getdoc(bind.bind) or "").partition(">>>")
-    text = [*rendered(before.replace("rewrite: ", "", 1)), "```python", *f">>>{example}".strip().splitlines(), "", "```"]
-    return GPU.format(rows="\n".join(rows), bind="\n".join(text))
-
-
-def first_sentence(text: str) -> str:
-    """What a docstring begins with."""
-    return " ".join(text.partition("\n\n")[0].split())
-
-
 def messages(place: ModuleType) -> list[str]:
     """The messages of the errors that a module raises."""
     tree = ast.parse(inspect.getsource(place))
@@ -367,7 +363,7 @@ def page() -> str:
     parts = [INTRODUCTION]
     for title, words in FAMILIES:
         parts += [f"## {title}\n", *(section(word, page) for word, page in words)]
-    return "\n".join([*parts, WHOLE_SCHEDULES, gpu(), COST, instructions()])
+    return "\n".join([*parts, WHOLE_SCHEDULES, GPU, COST, instructions()])
 
 
 if __name__ == "__main__":

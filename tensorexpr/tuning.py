@@ -10,7 +10,6 @@ import numpy as np
 
 from tensorexpr.codegen.compile import check_precision, check_target, fold_constants, machine_of, program_from
 from tensorexpr.codegen.handle import Schedule
-from tensorexpr.codegen.schedule import Planned
 from tensorexpr.codegen.tuning.lookup import simplified
 from tensorexpr.codegen.tuning.search import Progress
 from tensorexpr.codegen.tuning.session import TuningResult, tune_program
@@ -83,8 +82,4 @@ def tune(
         tell=progress,
     )
     chosen = found.schedule
-    if chosen.target.is_gpu:
-        schedule: Schedule | Planned = Planned(chosen.state, names, single, chosen.origin)
-    else:
-        schedule = Schedule.of_planned(chosen, names=names, single=single)
-    return TuningResult(**{**found.__dict__, "schedule": schedule})
+    return TuningResult(**{**found.__dict__, "schedule": Schedule.of_planned(chosen, names=names, single=single)})

@@ -32,7 +32,6 @@ from tensorexpr.codegen.llvm.text.abi import ALIGNMENT
 from tensorexpr.codegen.nest import CheckSite, LoopNest
 from tensorexpr.codegen.nest.early import taken_apart
 from tensorexpr.codegen.profiling import Profile, Stamped, counted, median_call, profiled
-from tensorexpr.codegen.schedule import Planned
 from tensorexpr.errors import ArgumentError, OutOfBoundsError, TargetError, user_location
 from tensorexpr.hints import Explained, suggestion
 from tensorexpr.integers.solving.effort import DomainTooComplex, at_most
@@ -406,7 +405,7 @@ class CompiledFunction(Explained, Callable):
         return self._look.stages.program
 
     @property
-    def schedule(self) -> Schedule | Planned:
+    def schedule(self) -> Schedule:
         """How the program is computed."""
         return self._look.stages.schedule
 

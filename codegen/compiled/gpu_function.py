@@ -32,7 +32,6 @@ from tensorexpr.codegen.handle import Schedule
 from tensorexpr.codegen.llvm.text.abi import ALIGNMENT as WORKSPACE_ALIGNMENT
 from tensorexpr.codegen.nest import Buffer, LoopNest
 from tensorexpr.codegen.profiling import Profile
-from tensorexpr.codegen.schedule import Planned
 from tensorexpr.errors import ArgumentError, TargetError, user_location
 from tensorexpr.hints import suggestion
 from tensorexpr.interpret import extent_value
@@ -319,7 +318,7 @@ class GpuFunction(CompiledFunction):
         return self._code().program
 
     @property
-    def schedule(self) -> Schedule | Planned:
+    def schedule(self) -> Schedule:
         """How the program is computed."""
         return self._code().schedule
 

@@ -23,7 +23,7 @@ from tensorexpr.codegen.handle.nests import (
     merged,
     put_before,
 )
-from tensorexpr.codegen.nest import For, LoopNest
+from tensorexpr.codegen.nest import IN_WARP, For, LoopNest
 from tensorexpr.codegen.rewrites import data, kernels, loops, sends
 from tensorexpr.codegen.rewrites.expressions import elements_read, stores_in
 from tensorexpr.codegen.rewrites.loops.kinds import WORDS, check_length
@@ -224,14 +224,28 @@ class StageHandle:
 
     @checked()
     def bind(self, axis: str, gpu_axis: str) -> None:
-        """Runs the iterations of a loop as the blocks of a GPU's grid ("block.x" to "block.z") or as the threads of a block
-        ("thread.x" to "thread.z")."""
+        """Runs the iterations of a loop as the blocks of a GPU's grid ("block.x" to "block.z"), as the threads of a block
+        ("thread.x" to "thread.z"), or in the lanes of a warp ("warp").
+
+        Of a reduction a warp's lanes have an accumulator each, combined in a fixed order at the end (a reassociation).
+        """
         loop = self._there(axis)
         if gpu_axis not in WORDS:
             raise ScheduleError(f"expected an axis of a GPU among {', '.join(WORDS)}, got {gpu_axis!r}", hint=suggestion(gpu_axis, WORDS))
         if not self._schedule.target.is_gpu:
             raise ScheduleError(f"expected a GPU as the target to bind {axis} to {gpu_axis}, got {self._schedule.target.name}")
-        self._apply("bind", (axis, gpu_axis), lambda nest: loops.bind(nest, loop, gpu_axis))
+
+        def bound(nest: LoopNest) -> LoopNest:
+            if gpu_axis != IN_WARP:
+                return loops.bind(nest, loop, gpu_axis)
+            check_length(nest, loop, gpu_axis)
+            apart = in_parts(nest, loop)
+            known = {s.index for s in every_loop(nest)} - {loop}
+            for name in dict.fromkeys(s.index for s in every_loop(apart)):  # with those that begin the parts and add them up
+                apart = apart if name in known else loops.bind(apart, name, gpu_axis)
+            return apart
+
+        self._apply("bind", (axis, gpu_axis), bound)
 
     @checked()
     def serial(self, axis: str) -> None:

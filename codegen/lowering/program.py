@@ -29,7 +29,7 @@ from tensorexpr.codegen.lowering.scatters.holding import Holding, is_held
 from tensorexpr.codegen.lowering.scatters.sorting import NO_KEY, Blocks, Sorting, flat, unflattened, width_of
 from tensorexpr.codegen.lowering.stage.caching import DECLARED, unmarked
 from tensorexpr.codegen.lowering.stage.loops import Loops
-from tensorexpr.codegen.lowering.stage.placing import Ahead, Home, all_axes, moved_apart
+from tensorexpr.codegen.lowering.stage.placing import Home, all_axes, moved_apart
 from tensorexpr.codegen.lowering.stage.scans import Scans
 from tensorexpr.codegen.nest import GRID, THREADS, Block, Buffer, For, Kernel, LoopNest, Stmt, Store
 from tensorexpr.codegen.nest.verify import touched
@@ -115,7 +115,6 @@ class _Lowering(Scans):
         self.definitions = {n: d for d in program.definitions for n, _ in d.results}
         self.placed: dict[tuple[str, str], list[str]] = {}
         self.parts: dict[str, Part] = {}
-        self.ahead: dict[tuple[str, str], Ahead] = {}
         for stage in state.stages:
             if stage.place is not None:
                 self.placed.setdefault((stage.place.stage, stage.place.loop), []).append(stage.name)
@@ -300,7 +299,7 @@ class _Lowering(Scans):
                 at = home.at(tuple(inner.resolve(Index(a.index)) for a in stage.parts.axes))
                 return (Store(home.buffer, at, self.read(inner.resolve(value))),)
 
-            return Task((value,), finish, checks=loops.checks_of((value,)), choose=task, inside=self.inside, around=self.around)
+            return Task((value,), finish, checks=loops.checks_of((value,)), choose=task, inside=self.inside)
 
         return loops.nest(stage.order, scope, task(stage.parts.values[0]))
 
@@ -346,7 +345,7 @@ class _Lowering(Scans):
             return (Store(home.buffer, at, combined(Access(home.buffer, at, kept), sent(inner))),)
 
         checks = loops.checks_of((*values, element))
-        nest = loops.nest(stage.order, scope, Task(values, finish, stage.parts.where, checks, inside=self.inside, around=self.around))
+        nest = loops.nest(stage.order, scope, Task(values, finish, stage.parts.where, checks, inside=self.inside))
         added = nest if holding is None else holding.around(nest)
         if home is target:
             return (*filled, *added)
@@ -401,7 +400,7 @@ class _Lowering(Scans):
             return sorting.counted(batch, flat(at, tuple(a.stop for a in definition.axes)), key)
 
         checks = loops.checks_of((*keys, Access(definition.name, keys, dtypes.int64)))
-        task = Task(keys, finish, where=stage.parts.where, checks=checks, inside=self.inside, around=self.around)
+        task = Task(keys, finish, where=stage.parts.where, checks=checks, inside=self.inside)
         kept_keys = loops.nest(stage.order, Scope(stage, all_axes(stage), names=names, outside=outside), task)
         taken = {*names, *self.program.sizes}
         if not together:

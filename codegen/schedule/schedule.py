@@ -20,16 +20,13 @@ from tensorexpr.codegen.schedule.definitions.inline import inline
 from tensorexpr.codegen.schedule.definitions.recompute import recompute, share
 from tensorexpr.codegen.schedule.definitions.rfactor import rfactor
 from tensorexpr.codegen.schedule.definitions.widths import store_as
-from tensorexpr.codegen.schedule.legal.pipeline import pipeline
 from tensorexpr.codegen.schedule.loops.bind import bind
 from tensorexpr.codegen.schedule.loops.cache import cache
 from tensorexpr.codegen.schedule.loops.compute_at import compute_at
 from tensorexpr.codegen.schedule.loops.fuse import fuse
 from tensorexpr.codegen.schedule.loops.parallel import parallel
 from tensorexpr.codegen.schedule.loops.reorder import reorder
-from tensorexpr.codegen.schedule.loops.serial import serial
 from tensorexpr.codegen.schedule.loops.split import split
-from tensorexpr.codegen.schedule.loops.tile import tile
 from tensorexpr.codegen.schedule.loops.unroll import unroll
 from tensorexpr.codegen.schedule.loops.vectorize import vectorize
 from tensorexpr.codegen.schedule.scatters.own import own
@@ -230,13 +227,6 @@ class StageHandle:
         self._apply("reorder", reorder(self._schedule.state, self.name, axes), *axes)
 
     @checked()
-    def tile(self, a: str, b: str, a_factor: int, b_factor: int, tail: str = "peel") -> tuple[str, str, str, str]:
-        """Splits two loops and puts the blocks of both outside: gives the names of the loops over blocks, then of those inside."""
-        state, made = tile(self._schedule.state, self.name, a, b, a_factor, b_factor, tail)
-        self._apply("tile", state, a, b, a_factor, b_factor, tail)
-        return made
-
-    @checked()
     def parallel(self, axis: str) -> None:
         """Runs the iterations of the outermost loop on all cores."""
         self._apply("parallel", parallel(self._schedule.state, self.name, axis), axis)
@@ -259,11 +249,6 @@ class StageHandle:
         """Runs the iterations of a loop as the blocks of a GPU's grid ("block.x" to "block.z"), as the threads of a block
         ("thread.x" to "thread.z"), or in the lanes of a warp ("warp")."""
         self._apply("bind", bind(self._schedule.state, self.name, axis, gpu_axis), axis, gpu_axis)
-
-    @checked()
-    def serial(self, axis: str) -> None:
-        """Takes back `parallel`, `vectorize`, `unroll` or `bind`."""
-        self._apply("serial", serial(self._schedule.state, self.name, axis), axis)
 
     def inline(self) -> None:
         """Computes the definition where it is read, and stores it nowhere. Its own stage goes away."""
@@ -337,11 +322,6 @@ class StageHandle:
         state, made = part(self._schedule.state, self.name, axis, lengths)
         self._apply("part", state, axis, *lengths)
         return made
-
-    @checked()
-    def pipeline(self, axis: str, stages: int = 2) -> None:
-        """Computes what is computed in a loop `stages` - 1 iterations ahead, into as many buffers as there are stages."""
-        self._apply("pipeline", pipeline(self._schedule.state, self.name, axis, stages), axis, stages)
 
     @checked()
     def compute_at(self, consumer: object, axis: str) -> None:

@@ -15,16 +15,13 @@ from tensorexpr.codegen.schedule.analysis.state import Split, Stage
 
 _KEEPS_VALUES = (
     "split",
-    "tile",
     "reorder",
     "fuse",
     "parallel",
     "vectorize",
     "unroll",
-    "serial",
     "bind",
     "stage",
-    "pipeline",
     "compute_at",
 )
 """Primitives that leave alone what is computed at a point, besides the order in which it is added up."""

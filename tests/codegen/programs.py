@@ -17,6 +17,7 @@ from tensorexpr.codegen.nest import Alloc, Block, For, If, Kernel, LoopNest, Stm
 from tensorexpr.codegen.nest.interpret import Machine, run_nest
 from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.schedule import Planned, schedule
+from tensorexpr.codegen.schedule.schedule import StageHandle
 from tensorexpr.codegen.target import Target
 from tensorexpr.codegen.tuning.lookup import scheduled, simplified
 from tensorexpr.errors import ArgumentError, OutOfBoundsError
@@ -51,6 +52,12 @@ return Y
 def plain(text: str) -> Planned:
     """The plain schedule of a program given as text, for one fixed machine."""
     return schedule(parse_program(text), WIDE)
+
+
+def tile(handle: StageHandle, a: str, b: str, sizes: tuple[int, int], tail: str = "peel") -> None:
+    """rewrite: [a, b] --> [a_o, b_o, a_i, b_i]."""
+    blocks = zip(handle.split(a, sizes[0], tail), handle.split(b, sizes[1], tail), strict=True)
+    handle.reorder(*(loop for loops in blocks for loop in loops))
 
 
 def as_built(outputs: Outputs, inputs: Sequence[Tensor] | None = None) -> Program:

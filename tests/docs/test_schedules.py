@@ -36,7 +36,7 @@ def test_whole_schedules_run():
 
 
 def test_the_section_on_gpus_runs():
-    found = doctest.DocTestParser().get_doctest(REFERENCE.gpu().replace("```", ""), {}, "gpu", None, None)
+    found = doctest.DocTestParser().get_doctest(REFERENCE.GPU.replace("```", ""), {}, "gpu", None, None)
     failures: list[str] = []
     doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(found, out=failures.append)
     assert not failures and len(found.examples) > 5, "".join(failures)

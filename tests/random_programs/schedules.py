@@ -17,7 +17,6 @@ from tensorexpr.ir import Program, Scan
 WORDS = (
     "split",
     "split",
-    "tile",
     "reorder",
     "reorder",
     "fuse",
@@ -25,14 +24,12 @@ WORDS = (
     "vectorize",
     "vectorize",
     "unroll",
-    "serial",
     "inline",
     "rfactor",
     "own",
     "sort",
     "part",
     "bind",
-    "pipeline",
     "sweep",
     "stage",
     "cache",
@@ -57,8 +54,6 @@ def shuffled(s: Planned, rng: random.Random, steps: int = 10, words: Sequence[st
             match rng.choice(words):
                 case "split":
                     handle.split(rng.choice(loops), rng.randint(1, 4), rng.choice(("peel", "shift", "guard", "stride")))
-                case "tile":
-                    handle.tile(rng.choice(loops), rng.choice(loops), rng.randint(1, 4), rng.randint(1, 4))
                 case "reorder":
                     handle.reorder(*rng.sample(loops, rng.randint(1, len(loops))))
                 case "fuse":
@@ -84,10 +79,6 @@ def shuffled(s: Planned, rng: random.Random, steps: int = 10, words: Sequence[st
                     handle.rfactor(rng.choice(loops), rng.choice((1, 1, 2, 3)), rng.random() < 0.3)
                 case "part":
                     handle.part(rng.choice(loops), *(rng.randint(2, 5) for _ in range(rng.randint(1, 3))))
-                case "pipeline":
-                    place = rng.choice([stage.place for stage in s.state.stages if stage.place] or [None])
-                    if place is not None:
-                        s[place.stage].pipeline(place.loop, rng.randint(2, 3))
                 case "sweep":
                     s.sweep(name, *rng.sample(s.stages, min(1, len(s.stages))))
                 case "bind":

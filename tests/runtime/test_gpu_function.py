@@ -164,6 +164,12 @@ def test_schedules_for_a_gpu(device):
     a, b = floats(64, 64), floats(64, 64)
     f = te.build(s, inputs)
     np.testing.assert_allclose(device.read(f(device.upload(a), device.upload(b))), a @ b, rtol=1e-4, atol=1e-5)
+    s = te.schedule(c, "cuda")
+    s["C"].bind("i", "block.x")
+    s["C"].bind(s["C"].split("r", 24)[1], "warp")  # the last part of the sum has fewer lanes
+    f = te.build(s, inputs)
+    assert "__syncwarp" in f.source("cuda")
+    np.testing.assert_allclose(device.read(f(device.upload(a), device.upload(b))), a @ b, rtol=1e-4, atol=1e-5)
     assert te.build(te.autoschedule(c, "cuda"), inputs).source("cuda") == te.build(c, inputs, target="cuda").source("cuda")
     assert "te.build: expected a schedule for 'cuda', got one for 'cpu'" in refused(te.TargetError, te.build, te.schedule(c), target="cuda")
 

@@ -44,5 +44,3 @@ class Task:
     """Makes the task for another value, where `needs` is one value that a condition further out may decide."""
     inside: Callable[[str, Scope, Callable[[], Block]], Block] | None = None
     """Wraps the body of a loop, for definitions that are computed there."""
-    around: Callable[[str, Scope, Callable[[], Block]], Block] | None = None
-    """Wraps a loop, for what is computed ahead of its first iteration."""

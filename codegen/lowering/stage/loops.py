@@ -313,12 +313,9 @@ class Loops(Reductions):
         if kind in LANES:
             inner = replace(inner, vectors=inner.vectors | {loop})
         inner, sources = self.cached_in(loop, inner)
-
-        def made() -> Block:
-            body = self.body(loop, rest, inner, task)
-            return self.with_copies(loop, For(name, self.read(start), self.read(stop), body, kind), sources) if body else ()
-
-        return (*checks, *(made() if task.around is None else task.around(loop, scope, made)))
+        body = self.body(loop, rest, inner, task)
+        made = self.with_copies(loop, For(name, self.read(start), self.read(stop), body, kind), sources) if body else ()
+        return (*checks, *made)
 
     def is_cached_in(self, loop: str) -> bool:
         return any(at == loop for at, _, _ in self.stage.cached)
@@ -396,8 +393,7 @@ class Loops(Reductions):
 
     def kind(self, loop: str, count: int | None, scope: Scope) -> str:
         kind = self.stage.kind(loop)
-        in_order = any(x == loop for x, _ in self.stage.ahead)  # an iteration reads what others made
-        if kind == "parallel" or (kind == SERIAL and not in_order and self.inherits_parallel(loop, scope)):
+        if kind == "parallel" or (kind == SERIAL and self.inherits_parallel(loop, scope)):
             return "parallel" if self.is_outermost(scope) and not scope.conditional else SERIAL
         if kind in GRID:
             return kind if self.at_root and not self.around and not scope.conditional else SERIAL

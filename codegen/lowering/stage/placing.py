@@ -1,14 +1,7 @@
 """Where tensors are kept, and what is computed in the loops of another definition.
 
 A definition placed in a loop is computed at the start of each iteration, its values in a local buffer around the rest of
-the iteration. Where the loop is pipelined (see `schedule.pipeline`), an iteration computes what a later one needs:
-
-    P: local(f32[2, 8])                 # a buffer with an entry per stage
-    P[0] = ... of iteration 0
-    for i in range(0, 4):
-        if i + 1 < 4:
-            P[(i + 1) % 2] = ... of iteration i + 1
-        ... P[i % 2] ...
+the iteration.
 """
 
 from __future__ import annotations
@@ -26,7 +19,7 @@ from tensorexpr.codegen.lowering.context.tasks import Names
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, If
 from tensorexpr.codegen.schedule.analysis.state import Stage, State
 from tensorexpr.codegen.schedule.legal.placement import Part, blocks_in
-from tensorexpr.ir import Axis, Const, Define, Definition, Expr, Index, Scatter, TensorType, apply, const, product
+from tensorexpr.ir import Axis, Define, Definition, Expr, Index, Scatter, TensorType, apply, const, product
 from tensorexpr.records import record
 from tensorexpr.traversal import free_names, tensors_read
 
@@ -70,14 +63,6 @@ def all_axes(stage: Stage) -> dict[str, Axis]:
     return {a.index: a for a in (*stage.parts.axes, *(x for g in stage.parts.groups for x in g.axes))}
 
 
-@record
-class Ahead:
-    """A loop that is being lowered, in whose iterations things are computed for later ones: how many entries are kept, and where."""
-
-    entries: int
-    homes: Mapping[str, Home]
-
-
 class Placing(ABC):
     """The part of lowering a program that computes definitions in the loops of others."""
 
@@ -89,7 +74,6 @@ class Placing(ABC):
     definitions: Mapping[str, Definition]
     placed: dict[tuple[str, str], list[str]]
     parts: dict[str, Part]
-    ahead: dict[tuple[str, str], Ahead]
     slots: Slots
 
     @abstractmethod
@@ -102,53 +86,7 @@ class Placing(ABC):
 
     def inside(self, loop: str, scope: Scope, body: Callable[[], Block]) -> Block:
         """The body of a loop, after what is computed there."""
-        names = self.placed.get((scope.stage.name, loop), [])
-        ahead = self.ahead.get((scope.stage.name, loop))
-        if ahead is None:
-            return self.with_placed(names, scope, body)
-        position, extent = scope.values[loop], scope.extent(loop)
-        assert extent is not None
-        later = add(position, const(ahead.entries - 1))
-        block = self.computed_ahead(names, ahead, loop, scope, later, extent)
-        before = dict(self.homes)
-        self.homes.update(self.homes_ahead(ahead, position, scope))
-        block = (*block, *body())
-        self.homes.update(before)
-        return block
-
-    def around(self, loop: str, scope: Scope, made: Callable[[], Block]) -> Block:
-        """A loop, after the first values computed for it: where it is pipelined, in buffers with an entry for each stage."""
-        entries = dict(scope.stage.ahead).get(loop)
-        names = self.placed.get((scope.stage.name, loop), [])
-        extent = scope.extent(loop)
-        if entries is None or not names or extent is None:
-            return made()
-        buffers = {n: self.local_buffer(n, (const(entries),)) for n in names if self.parts[n].is_local}
-        ahead = Ahead(entries, {n: Home(b.name, (), self.whole_axes(n)) for n, b in buffers.items()})
-        first = [self.computed_ahead(names, ahead, loop, scope, const(n), extent) for n in range(entries - 1)]
-        self.ahead[scope.stage.name, loop] = ahead
-        block = (*(s for statements in first for s in statements), *made())
-        del self.ahead[scope.stage.name, loop]
-        for buffer in reversed(buffers.values()):
-            block = (Alloc(buffer, block),)
-        return block
-
-    def computed_ahead(self, names: list[str], ahead: Ahead, loop: str, scope: Scope, position: Expr, extent: Expr) -> Block:
-        """What an iteration needs, where there is one at this position."""
-        before = dict(self.homes)
-        inner = scope.with_values(**{loop: position})
-        self.homes.update(self.homes_ahead(ahead, position, inner))
-        block = tuple(s for name in names for s in self.computed(name, inner))
-        self.homes.update(before)
-        at, stop = constant(position), constant(extent)
-        if at is not None and stop is not None:
-            return block if at < stop else ()
-        return (If(self.read(apply("lt", position, extent)), block),)
-
-    def homes_ahead(self, ahead: Ahead, position: Expr, scope: Scope) -> dict[str, Home]:
-        """Where the values for the iteration at a position are kept, whose scope is given."""
-        at = (slot(position, ahead.entries),)
-        return {name: Home(home.buffer, at, home.axes, origins=self.origins(name, scope)) for name, home in ahead.homes.items()}
+        return self.with_placed(self.placed.get((scope.stage.name, loop), []), scope, body)
 
     def with_placed(self, names: list[str], scope: Scope, body: Callable[[], Block]) -> Block:
         """The body of a loop after the definitions that are computed in it; their local buffers live around it."""
@@ -167,11 +105,11 @@ class Placing(ABC):
         self.homes[name] = before
         return (Alloc(buffer, block),) if part.is_on_stack() else block
 
-    def local_buffer(self, name: str, entries: tuple[Const, ...] = ()) -> Buffer:
+    def local_buffer(self, name: str) -> Buffer:
         """A buffer for what one iteration asks for of a definition."""
         type_ = self.types[name]
         extents = self.parts[name].extents(type_.shape)
-        shape = (*entries, *(extents[axis] for axis in self.whole_axes(name)))
+        shape = tuple(extents[axis] for axis in self.whole_axes(name))
         return Buffer(self.names.fresh(name), type_.dtype, shape, "local")
 
     def whole_axes(self, name: str) -> tuple[int, ...]:

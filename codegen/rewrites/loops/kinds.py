@@ -9,7 +9,7 @@
 | `unroll` | the number of iterations is known | stays a loop |
 | `vectorize` | that, and iterations do not depend on each other | a tail of unknown length stays a loop; else refused |
 | `parallel` | that (or they write the same values), loops around are serial, nothing private to one of them is shared | refused |
-| `bind` | that, and blocks are outermost; each axis of the grid is once on a path | refused |
+| `bind` | that, and blocks are outermost; each axis of the grid is once on a path; lanes of a warp as those of `vectorize` | refused |
 
 Loops that are copied out or in lanes run from 0 on: one that begins elsewhere is counted from there.
 """
@@ -17,7 +17,7 @@ Loops that are copied out or in lanes run from 0 on: one that begins elsewhere i
 from __future__ import annotations
 
 from tensorexpr.codegen.lowering.context.arithmetic import ZERO, add, constant, sub
-from tensorexpr.codegen.nest import GRID, THREADS, Block, For, LoopNest
+from tensorexpr.codegen.nest import GRID, IN_WARP, THREADS, Block, For, LoopNest
 from tensorexpr.codegen.rewrites.expressions import buffers_written, elements_read, substituted
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.loops.order import check_any_order
@@ -29,9 +29,9 @@ from tensorexpr.hints import suggestion
 from tensorexpr.ir import Const, Index
 from tensorexpr.records import replace
 
-WORDS = (*GRID, *THREADS)
-MOST = {"vectorize": 256, "unroll": 64}
-"""Iterations that are copied out or in lanes at most: beyond, LLVM takes seconds for what a loop does as well."""
+WORDS = (*GRID, *THREADS, IN_WARP)
+MOST = {"vectorize": 256, "unroll": 64, IN_WARP: 32}
+"""Iterations that are copied out or in lanes at most: beyond, LLVM takes seconds for what a loop does as well. A warp has 32 lanes."""
 
 
 def serial(nest: LoopNest, loop: str) -> LoopNest:
@@ -116,7 +116,8 @@ def parallel(nest: LoopNest, loop: str) -> LoopNest:
 
 
 def bind(nest: LoopNest, loop: str, axis: str) -> LoopNest:
-    """rewrite: the iterations of a loop are blocks of a GPU's grid (`block.x`, ...) or threads of a block (`thread.x`, ...)."""
+    """rewrite: the iterations of a loop are blocks of a GPU's grid (`block.x`, ...), threads of a block (`thread.x`, ...), or lanes of a
+    warp (`warp`), which are the threads along the first axis."""
     if axis not in WORDS:
         raise refuse(f"expected an axis among {', '.join(WORDS)}, got {axis!r}", loop=loop, hint=suggestion(axis, WORDS))
     _check_serial(nest, loop, "bind")
@@ -124,10 +125,17 @@ def bind(nest: LoopNest, loop: str, axis: str) -> LoopNest:
         found = around(nest, path)
         if any(s.kind == axis for s in found.loops):
             raise refuse(f"expected {axis} once, got it around {loop} already", loop_at(nest, path), loop)
+        beside = {IN_WARP: THREADS[0], THREADS[0]: IN_WARP}.get(axis)
+        for s in (*found.loops, *(x for _, x in walk_block(loop_at(nest, path).body) if isinstance(x, For))):
+            if s.kind == beside or (axis == IN_WARP and s.kind == axis):
+                raise refuse(f"expected lanes of a warp or threads along {THREADS[0]} once, got {s.index} and {loop}", s, loop)
         if axis in GRID and (found.conditions or any(s.kind not in GRID for s in found.loops)):
             raise refuse(f"expected nothing but blocks around {loop}, which is to be {axis}", loop_at(nest, path), loop, "reorder first")
-        _check_unshared(nest, path, "bind")
+        if axis != IN_WARP:
+            _check_unshared(nest, path, "bind")
     check_any_order(nest, loop, "run at once")
+    if axis == IN_WARP:
+        return _of_known_length(nest, loop, axis)
     return rewrite_loops(nest, loop, lambda s, path: (replace(s, kind=axis),))
 
 

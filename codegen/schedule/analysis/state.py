@@ -92,8 +92,6 @@ class Stage:
     sweep: Sweep | None = field(default=None, repr=False)
     guests: tuple[str, ...] = ()
     """Definitions computed in its loops that nothing there reads."""
-    ahead: tuple[tuple[str, int], ...] = ()
-    """Loops that are pipelined, each with the number of stages (see `pipeline`)."""
     cached: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
     """Loops in which the part of a tensor that they read is copied first: the loop, the tensor, the order of its axes (see `cache`)."""
     owners: tuple[str, ...] = ()

@@ -50,4 +50,4 @@ def side_by_side(state: State) -> list[list[str]]:
 def _is_able(state: State, stage: Stage) -> bool:
     """Whether a definition may run beside others."""
     plain = isinstance(definition_named(state.program, stage.name), Define) and stage.scan is None
-    return plain and not (stage.parts.groups or stage.cached or stage.ahead)
+    return plain and not (stage.parts.groups or stage.cached)

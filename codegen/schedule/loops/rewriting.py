@@ -8,10 +8,9 @@ and prod of floats).
 from __future__ import annotations
 
 from tensorexpr.codegen.schedule.analysis.skewing import check_skewed
-from tensorexpr.codegen.schedule.analysis.state import SERIAL, Split, Stage, State
+from tensorexpr.codegen.schedule.analysis.state import Split, Stage, State
 from tensorexpr.codegen.schedule.legal.fitting import fitted
 from tensorexpr.codegen.schedule.legal.legality import check_stage
-from tensorexpr.codegen.schedule.legal.pipeline import check_pipelines
 from tensorexpr.codegen.schedule.legal.placement import check_placement
 from tensorexpr.codegen.schedule.loops.cache import check_cached
 from tensorexpr.errors import ScheduleError
@@ -39,12 +38,10 @@ def new_name(stage: Stage, stem: str) -> str:
 
 
 def mark(state: State, name: str, loop: str, kind: str) -> State:
-    """rewrite: i: serial --> i: parallel | vectorize | unroll | ... (and back)."""
+    """rewrite: i: serial --> i: parallel | vectorize | unroll | ..."""
     stage = state.stage(name)
     place_of(stage, loop)
-    kinds = tuple((x, k) for x, k in stage.kinds if x != loop)
-    if kind != SERIAL:
-        kinds = (*kinds, (loop, kind))
+    kinds = (*((x, k) for x, k in stage.kinds if x != loop), (loop, kind))
     return checked(state, replace(stage, kinds=kinds))
 
 
@@ -60,5 +57,4 @@ def checked(state: State, stage: Stage) -> State:
         changed = fitted(changed, root)
     for root in roots:
         check_cached(changed, root)
-        check_pipelines(changed, root)
     return changed

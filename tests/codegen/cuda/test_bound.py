@@ -15,7 +15,7 @@ from tensorexpr.interpret import evaluate_program
 from tensorexpr.parse import parse_program
 from tensorexpr.simplify import simplify
 from tests.codegen.cuda.device import Program, needs_compiler
-from tests.codegen.programs import planned
+from tests.codegen.programs import planned, tile
 from tests.random_programs import random_inputs
 
 pytestmark = needs_compiler
@@ -45,7 +45,7 @@ def means(s) -> Program:
 
 def test_a_grid_of_two_axes_with_blocks_of_two():
     s = schedule(parse_program(MATMUL), H200)
-    s["C"].tile("i", "j", 4, 16, "guard")
+    tile(s["C"], "i", "j", (4, 16), "guard")
     for loop, axis in (("i_o", "block.y"), ("j_o", "block.x"), ("i_i", "thread.y"), ("j_i", "thread.x")):
         s["C"].bind(loop, axis)
     made = means(s)
@@ -79,7 +79,7 @@ def test_blocks_without_threads_and_threads_without_blocks():
     s = schedule(parse_program(MATMUL), H200)
     s["C"].bind("i", "block.x")
     assert means(s).source.launches[0].threads == (1, 1, 1)
-    s["C"].serial("i")
+    s = schedule(parse_program(MATMUL), H200)
     s["C"].bind("j", "thread.x")
     (launch,) = means(s).source.launches
     assert launch.threads == (37, 1, 1) and launch.blocks([e.value for e in launch.iterations]) == (1, 1, 1)

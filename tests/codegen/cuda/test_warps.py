@@ -74,7 +74,6 @@ def mixed() -> Planned:
     """Beside lanes of a warp a definition with threads of its own: then all are loops of threads."""
     s = rows(("i", "block.x"))
     stage = s.state.stage("e")
-    s["e"].serial(stage.order[-1])
     s["e"].bind(stage.order[-1], "thread.x")
     return s
 

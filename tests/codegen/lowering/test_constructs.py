@@ -16,7 +16,7 @@ from tensorexpr.ir import Define, Reduce
 from tensorexpr.parse import parse_program
 from tensorexpr.regions import domain_of
 from tensorexpr.traversal import walk
-from tests.codegen.programs import WIDE, assert_means, loops, plain, statements, visits
+from tests.codegen.programs import WIDE, assert_means, loops, plain, statements, tile, visits
 from tests.random_programs import random_inputs
 
 
@@ -318,7 +318,7 @@ return S
 
 def tiled(text: str) -> Planned:
     s = plain(text)
-    s["S"].tile("i", "j", 8, 16, "shift")
+    tile(s["S"], "i", "j", (8, 16), "shift")
     s["S"].reorder("e", "i_i", "j_i")
     s["S"].vectorize("j_i")
     return s

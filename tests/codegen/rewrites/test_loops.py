@@ -179,7 +179,7 @@ REFUSED = [
      "expected iterations of i that read nothing that they write, got y"),
     (CHAIN, parallel, ("i",), "expected iterations of i that may run in parallel in any order: y[i] and y[i - 1] meet"),
     (CHAIN, vectorize, ("i",), "expected iterations of i that may run in lanes in any order"),
-    (CHAIN, bind, ("i", "block.w"), "expected an axis among block.x, block.y, block.z, thread.x, thread.y, thread.z, got 'block.w'"),
+    (CHAIN, bind, ("i", "block.w"), "expected an axis among block.x, block.y, block.z, thread.x, thread.y, thread.z, warp, got 'block.w'"),
     (OPEN, unroll, ("i",), "expected a constant extent of at most 64 to unroll i, got an extent known only when it runs"),
     (ROWS, fuse, ("i", "j"), "expected bounds of j that do not depend on i"),
     (ROWS, fuse, ("j", "i"), "expected i right inside of j, got none there"),
@@ -258,6 +258,11 @@ def test_kinds_around_each_other():
         bind(bind(nest, "i", "block.x"), "j", "block.x")
     with pytest.raises(ScheduleError, match=r"expected nothing but blocks around j, which is to be block\.x"):
         bind(nest, "j", "block.x")
+    warps = split(nest, "j", 32)
+    with pytest.raises(ScheduleError, match=r"expected lanes of a warp or threads along thread\.x once, got j_i and i"):
+        bind(bind(warps, "j_i", "warp"), "i", "thread.x")
+    with pytest.raises(ScheduleError, match=r"expected lanes of a warp or threads along thread\.x once, got i and j_i"):
+        bind(bind(warps, "i", "thread.x"), "j_i", "warp")
 
 
 BOTH = """\

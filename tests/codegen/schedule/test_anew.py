@@ -38,7 +38,6 @@ SAID = (
     "compute_at",
     "compute_at",
     "own",
-    "pipeline",
 )
 LOOPS = ("split", "reorder", "parallel")
 

@@ -9,7 +9,7 @@ import tensorexpr as te
 from tensorexpr.codegen.schedule import Planned
 from tensorexpr.codegen.schedule.legal.placement import _parts_of, parts_of
 from tensorexpr.errors import ScheduleError
-from tests.codegen.programs import assert_means, plain
+from tests.codegen.programs import assert_means, plain, tile
 from tests.seeds import share_of
 
 BLUR = """
@@ -27,7 +27,7 @@ def buffers(s: Planned) -> list[str]:
 
 def test_a_blur_by_tiles() -> None:
     s = plain(BLUR)
-    s["Y"].tile("i", "j", 4, 5)
+    tile(s["Y"], "i", "j", (4, 5))
     s["B"].compute_at("Y", "j_o")
     assert buffers(s) == ["B_1: local(f32[6, 5])", "B_2: local(f32[6, 5])"]
     assert "for i in range(minimum(i_o * 4, 14), minimum(i_o * 4, 14) + 6):" in str(s)
@@ -42,8 +42,6 @@ def test_a_line_at_a_time() -> None:
     s["B"].compute_at("Y", "i")
     assert buffers(s) == ["B_1: local(f32[3, 10])"]
     s["B"].unroll("i")
-    s["Y"].pipeline("i", 2)
-    assert "B_1: local(f32[2, 3, 10])" in str(s)
     assert_means(s)
 
 
@@ -171,7 +169,7 @@ P[k]: f32[20000] = V[k] + 1.0
 Y[i, j]: f32[30, 30] = sum(P[k] * X[i, j] for k in range(i + j, i + j + 2))
 return Y
 """)
-    s["Y"].tile("i", "j", 32, 32)
+    tile(s["Y"], "i", "j", (32, 32))
     s["Y"].parallel("i_o")
     s["P"].compute_at("Y", "j_o")
     v, x = np.arange(20000, dtype=np.float32), np.ones((30, 30), np.float32)
@@ -230,7 +228,7 @@ def test_random_chains() -> None:
             assert parts_of(s.state, "Y") == _parts_of(s.state, "Y")
         for _ in range(5):
             name = rng.choice(s.stages)
-            word = rng.choice(("vectorize", "unroll", "parallel", "pipeline"))
+            word = rng.choice(("vectorize", "unroll", "parallel"))
             attempt(s, name, word, rng.choice(s[name].loops))
         assert_means(s, seed)
 
@@ -248,5 +246,5 @@ def test_a_tile_that_is_refused_changes_nothing() -> None:
     s = plain(BLUR)
     before = s.copy()
     with pytest.raises(ScheduleError, match="expected a positive int as the factor, got 0"):
-        s["Y"].tile("i", "j", 4, 0)
+        s["Y"].split("i", 0)
     assert s == before

@@ -13,7 +13,7 @@ from tensorexpr.codegen.nest import Alloc
 from tensorexpr.codegen.schedule import Planned, schedule
 from tensorexpr.errors import ScheduleError
 from tensorexpr.parse import parse_program
-from tests.codegen.programs import MATMUL, WIDE, assert_means, statements
+from tests.codegen.programs import MATMUL, WIDE, assert_means, statements, tile
 from tests.codegen.schedule.test_staging import CHECKED, STEPS
 
 GPU = replace(WIDE, name="gpu", kind="cuda")
@@ -51,7 +51,7 @@ def of(text: str, target=WIDE) -> Planned:
 
 def test_a_tile_of_each_operand():
     s = of(MATMUL)
-    s["C"].tile("i", "j", 4, 8)
+    tile(s["C"], "i", "j", (4, 8))
     s["C"].split("k", 2)
     s["C"].reorder("i_o", "j_o", "k_o", "k_i", "i_i", "j_i")
     s["C"].cache("A", "k_o", (1, 0))
@@ -97,7 +97,7 @@ def test_sizes_that_are_known_only_at_run_time(n):
 def test_threads_copy_together_and_load_ahead():
     text = MATMUL.replace("12", "16").replace("40", "64").replace("8", "32")
     s = of(text, GPU)
-    s["C"].tile("i", "j", 8, 32)
+    tile(s["C"], "i", "j", (8, 32))
     s["C"].split("i_i", 2)
     s["C"].split("j_i", 2)
     s["C"].split("k", 8)

@@ -12,7 +12,7 @@ from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.schedule import schedule
 from tensorexpr.errors import ScheduleError
 from tensorexpr.parse import parse_program
-from tests.codegen.programs import MATMUL, SOFTMAX, WIDE, assert_means, loops, plain
+from tests.codegen.programs import MATMUL, SOFTMAX, WIDE, assert_means, loops, plain, tile
 from tests.seeds import share_of
 
 WINNERS = """
@@ -104,7 +104,7 @@ def test_fuse_runs_two_loops_as_one():
 
 def test_data_loops_inside_a_reduction_have_an_accumulator_each():
     s = plain(MATMUL)
-    s["C"].tile("i", "j", 4, 8)
+    tile(s["C"], "i", "j", (4, 8))
     s["C"].reorder("i_o", "j_o", "k", "i_i", "j_i")
     s["C"].unroll("i_i")
     s["C"].vectorize("j_i")
