@@ -6,6 +6,9 @@ negative; with the index of the innermost loop in it replaced by the bound at wh
 
     0 <= n - 1 - (i_o*8 + i_i)  with i_i < 8, i_o < n // 8:    at i_i = 7, i_o = n // 8 - 1 it is  n % 8
 
+Most questions have no for an answer, which takes all of these steps. So a form is looked at first at some points, values of names at
+which all that is known here holds: where it is negative at one of them, there is no proof.
+
 Bounds that are the greatest or least of several are several bounds. What is not affine (an element of a table, a product of sizes) is a
 name, equal to itself. No answer is an answer: nothing is then decided.
 """
@@ -33,6 +36,12 @@ MOST = 6
 Bound = tuple[Affine, ...]
 """Forms of which one, the furthest, is a bound."""
 
+Point = dict[str, int]
+"""Values of names."""
+
+POINTS = ((1, False), (1, True), (40, False), (40, True), (3000, False), (3000, True))
+"""Of each point: how far above the least that it can be a size is, and whether indices are the last of their loops, not the first."""
+
 _COMPARED = ("lt", "le", "gt", "ge", "eq", "ne")
 
 
@@ -57,6 +66,10 @@ class Facts:
         self.denied: tuple[tuple[Expr, ...], ...] = ()
         self._decided: dict[Expr, bool | None] = {}
         self._natural: dict[tuple[Affine, int | None], bool] = {}
+        self._around: Facts | None = None
+        self._own: tuple[Affine, ...] = ()
+        self._points: list[tuple[int, Point]] | None = None
+        self._at_points: dict[Affine, list[int]] = {}
 
     @classmethod
     def at(cls, nest: LoopNest, path: Path) -> Facts:
@@ -114,6 +127,7 @@ class Facts:
         made.loops = self.loops if loop is None else (*self.loops, loop)
         made.box = dict(self.box)
         made.floors, made.conditions, made.denied = tuple(dict.fromkeys((*self.floors, *floors))), self.conditions | parts, self.denied
+        made._around, made._own = self, floors
         for form in floors:
             made._narrow(form)
         return made
@@ -183,15 +197,21 @@ class Facts:
         for name in size_names(expr):
             if name not in self.box:
                 self.box[name] = (self.least.get(name, 0), None)
-                self._natural.clear()
+                self._learnt()
         for node in walk(expr):
             if not isinstance(node, Apply) or node.op.name != "mod":
                 continue
             opaque, divisor = self.opaque.names.get(node), affine_of(node.args[1])
             if opaque is not None and opaque not in self.box and divisor is not None and self.is_natural(divisor):  # 0 where that is 0
                 self.box[opaque] = (0, None)
-                self.floors = (*self.floors, divisor - Affine.of(opaque))
-                self._natural.clear()
+                self._own = (*self._own, divisor - Affine.of(opaque))
+                self.floors = (*self.floors, self._own[-1])
+                self._learnt()
+
+    def _learnt(self) -> None:
+        self._natural.clear()
+        self._at_points.clear()
+        self._points = None
 
     def _range(self, name: str) -> Interval:
         return self.box.get(name, (None, None))
@@ -211,7 +231,7 @@ class Facts:
         """Whether a form is known to be never negative; `depth` counts the loops whose indices may still be replaced."""
         found = self._natural.get((form, depth))
         if found is None:
-            found = self._natural[form, depth] = self._is_natural(form, depth)
+            found = self._natural[form, depth] = all(value >= 0 for value in self._values(form)) and self._is_natural(form, depth)
         return found
 
     def _is_natural(self, form: Affine, depth: int | None) -> bool:
@@ -219,9 +239,11 @@ class Facts:
             return True
         if not form.terms:
             return False
-        names = set(form.names())
-        if any(not names.isdisjoint(floor.names()) and self.interval(form - floor)[0] >= 0 for floor in self.floors):
-            return True
+        names, values = set(form.names()), self._values(form)
+        for floor in self.floors:
+            if not names.isdisjoint(floor.names()) and all(map(int.__ge__, values, self._values(floor))):
+                if self.interval(form - floor)[0] >= 0:
+                    return True
         for at in reversed(range(len(self.loops) if depth is None else depth)):
             index, below, above = self.loops[at]
             if index not in names:
@@ -235,6 +257,54 @@ class Facts:
                 return True
             break
         return form.has_division() and self.is_natural(_undivided(form), depth)
+
+    # ------------------------------------------------------------------------------------------------------- points
+
+    def _values(self, form: Affine) -> list[int]:
+        """The values of a form at the points of this place."""
+        found = self._at_points.get(form)
+        if found is None:
+            if self._points is None:
+                self._points = self._found_points()
+            found = self._at_points[form] = [self._value(form, kind, point) for kind, point in self._points]
+        return found
+
+    def _found_points(self) -> list[tuple[int, Point]]:
+        """Those of the place around at which all that is known here holds, too."""
+        if self._around is None:
+            found: list[tuple[int, Point]] = [(kind, {}) for kind in range(len(POINTS))]
+        else:
+            self._around._values(Affine.of(0))
+            found = [(kind, dict(point)) for kind, point in self._around._points or ()]
+        if self._around is not None and len(self.loops) > len(self._around.loops):
+            found = [at for at in found if self._enters(*at)]
+        return [(kind, point) for kind, point in found if self._is_here(kind, point)]
+
+    def _enters(self, kind: int, point: Point) -> bool:
+        """Gives the index of the innermost loop a value at a point; whether the loop has one there."""
+        index, below, above = self.loops[-1]
+        low = max((min(self._value(form, kind, point) for form in bound) for bound in below), default=None)
+        high = min((max(self._value(form, kind, point) for form in bound) for bound in above), default=None)
+        if low is not None and high is not None and low > high:
+            return False
+        ends = (high, low) if POINTS[kind][1] else (low, high)
+        point[index] = next((end for end in ends if end is not None), 0)
+        return True
+
+    def _is_here(self, kind: int, point: Point) -> bool:
+        if any(self._value(form, kind, point) < 0 for form in self._own):
+            return False
+        ranges = ((value, *self._range(name)) for name, value in point.items())
+        return all((low is None or low <= value) and (high is None or value <= high) for value, low, high in ranges)
+
+    def _value(self, form: Affine, kind: int, point: Point) -> int:
+        """The value of a form at a point, which gets one for each name that it has none for."""
+        for name in form.names():
+            if name not in point:
+                low, high = self._range(name)
+                value = (low or 0) + POINTS[kind][0] + len(point) * (-1) ** kind
+                point[name] = max(value if high is None else min(value, high), value if low is None else low)
+        return form.evaluate(point)
 
     def bounds(self, expr: Expr, above: bool) -> list[Bound]:
         """Bounds of an integer from above, or from below; the form itself is one."""
