@@ -25,7 +25,7 @@ from tensorexpr.errors import InternalError
 from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, Size, const
 from tensorexpr.ir import apply as apply_op
 from tensorexpr.records import replace
-from tensorexpr.traversal import children, walk
+from tensorexpr.traversal import children, free_names, tensors_read, walk
 
 # From this cost on a branch of `where` is worth jumping over; division starts here.
 _DEAR = 4
@@ -83,11 +83,22 @@ class Expressions:
                 return self.indices[e.name]
             case Size():
                 return self.sizes[e.name]
+        if isinstance(e, Access) and not any(self.buffers[name].written for name in tensors_read(e)):
+            place = (e, self.mask and self.mask.text, self._places(e))
+            found = self.b.here.get(place)
+            if found is None:
+                found = self.b.here[place] = self.b.recall(e) or self.b.remember(e, self._compute(e))
+            return found
         key: object = (self.epoch, e) if self.reads(e) else e
         found = self.b.recall(key)
         if found is not None:
             return found
         return self.b.remember(key, self._compute(e))
+
+    def _places(self, e: Expr) -> tuple[object, ...]:
+        """What the indices in an expression stand for: with the expression and the block all that its value follows from where it reads
+        nothing that is written."""
+        return tuple([(v.text, v.stride, v.lanes, v.low, v.high) for v in map(self.indices.__getitem__, free_names(e))])
 
     def _compute(self, e: Expr) -> Value:
         match e:
@@ -159,6 +170,15 @@ class Expressions:
 
     def offset(self, binding: Binding, indices: tuple[Expr, ...]) -> Value:
         """The flattened offset of an access, in elements."""
+        if any(map(tensors_read, indices)):
+            return self._offset(binding, indices)
+        place = (binding.pointer, indices, tuple(map(self._places, indices)))
+        found = self.b.here.get(place)
+        if found is None:
+            found = self.b.here[place] = self._offset(binding, indices)
+        return found
+
+    def _offset(self, binding: Binding, indices: tuple[Expr, ...]) -> Value:
         if len(indices) == 1 < len(binding.strides):
             return self.expr(indices[0])
         # The constants last: what copies of an access have in common is computed once, and LLVM finds it without looking.

@@ -31,7 +31,8 @@ class Binding:
 
     A local buffer of one lane each (`lanes` > 1) stores a vector per element. `size` is the number of elements, if known.
     What is `streamed` is written past the caches, whole vectors at a time; `ahead` is how many elements ahead a pass fetches.
-    Elements that are int64 are `within` two values, both included, where that is known.
+    Elements that are int64 are `within` two values, both included, where that is known. What is not `written` keeps its elements while
+    the function runs.
     """
 
     pointer: str
@@ -43,6 +44,7 @@ class Binding:
     streamed: bool = False
     ahead: int = 0
     within: tuple[int, int] | None = None
+    written: bool = True
 
     @property
     def element(self) -> str:

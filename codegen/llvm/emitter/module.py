@@ -15,6 +15,7 @@ The text depends on nest and machine alone.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from tensorexpr.bounds.wrapping import MOST_SIZE
 from tensorexpr.codegen.llvm.emitter.memory import Binding
@@ -127,8 +128,8 @@ class ModuleEmitter:
         self.ahead = dict(nest.ahead)
         self.positions = {name: position for position, name in enumerate(self.arrays)}
         self.ranges = 0
-        self.known: dict[str, str] = {}
-        """The symbols of functions by their text without names."""
+        self.functions: dict[int, list[tuple[str, str]]] = {}
+        """Symbols and texts of functions by how many lines they have."""
         self.alike: dict[object, str] = {}
         """The symbols of kernels by what they are known to be like."""
 
@@ -215,7 +216,8 @@ class ModuleEmitter:
             count = stride.const if isinstance(stride.const, int) else None
             kept = tuple(reversed(strides)), array.memory, 1, count
             known = _known(emitter, array)
-            emitter.buffers[name] = Binding(self._pointer(name), array.dtype, *kept, name in self.streams, self.ahead.get(name, 0), known)
+            more = name in self.streams, self.ahead.get(name, 0), known, array.written
+            emitter.buffers[name] = Binding(self._pointer(name), array.dtype, *kept, *more)
         return emitter
 
     # ------------------------------------------------------------------------------------------------ kernels
@@ -252,18 +254,17 @@ class ModuleEmitter:
     def _function(self, symbol: str, text: str, calls: dict[str, int]) -> str:
         """Adds a function, if none is equal to it but for names; gives the symbol of the one that is there. `calls` are those of
         helpers before it was written."""
-        parts = _NAME.split(text.replace(f"@{symbol}", "@"))
-        found_names = {name: name.strip("%:") for name in dict.fromkeys(parts[1::2])}
-        numbers = {name: f"%{number}" for number, name in enumerate(dict.fromkeys(found_names.values()))}  # unlike literals
-        parts[1::2] = [numbers[found_names[name]] for name in parts[1::2]]
-        key = "".join(parts)
-        found = self.known.setdefault(key, symbol)
-        if found == symbol:
-            self.module.functions.append(text)
-        else:
-            self.module.calls.clear()
-            self.module.calls.update(calls)
-        return found
+        plain = text.replace(f"@{symbol}", "@")
+        others = self.functions.setdefault(plain.count("\n"), [])
+        nameless = _nameless(plain) if others else ""
+        for other, its_text in others:
+            if _nameless(its_text) == nameless:
+                self.module.calls.clear()
+                self.module.calls.update(calls)
+                return other
+        others.append((symbol, plain))
+        self.module.functions.append(text)
+        return symbol
 
     def _parallel(self, kernel: str, outer: tuple[str, ...], emitter: Statements, loop: For, start: Value, stop: Value) -> None:
         """A parallel loop, and the call of the pool."""
@@ -494,3 +495,13 @@ class ModuleEmitter:
                     size_value = b.mul(size_value, emitter.expr(extent))
                 padded = b.op("and", b.add(size_value, ALIGNMENT - 1), -ALIGNMENT)
                 offset = b.add(offset, padded)
+
+
+@lru_cache(256)
+def _nameless(text: str) -> str:
+    """The text of a function with numbers in the place of names."""
+    parts = _NAME.split(text)
+    found = {name: name.strip("%:") for name in dict.fromkeys(parts[1::2])}
+    numbers = {name: f"%{number}" for number, name in enumerate(dict.fromkeys(found.values()))}  # unlike literals
+    parts[1::2] = [numbers[found[name]] for name in parts[1::2]]
+    return "".join(parts)

@@ -104,32 +104,30 @@ _families: Memo[_Family] = Memo(_KEPT)
 _lock = threading.RLock()
 
 
-def unit_of(told: Sequence[str], text: str, checked: bool, machine: Machine, passes: str, beside: tuple[Job, ...] = ()) -> Unit:
-    """The unit of a text, whose symbol is `UNIT` there; `told` is what the text follows from, without names, and `beside` what it calls."""
-    numbers = tuple([int(number) for _, number in _NUMBER.findall(_counting(text))])
-    key = disk.digest(passes, repr(machine), str(len(numbers)), *map(_without, told))
+def unit_of(text: str, checked: bool, machine: Machine, passes: str, beside: tuple[Job, ...] = ()) -> Unit:
+    """The unit of a text, whose symbol is `UNIT` there; `beside` is what it calls."""
+    numbers, others = _taken_apart(text)
+    key = disk.digest(passes, repr(machine), others)
     family = _families.get(key, _Family)
     with _lock:
         unit = family.units.get(numbers)
         if unit is None:
             code = None if passes != "registers" else _shared(family, text, numbers, machine, passes)
-            unit = Unit(checked, code or _code(text, disk.digest(passes, repr(machine), *told), machine, passes), numbers, beside)
+            unit = Unit(checked, code or _code(text, disk.digest(passes, repr(machine), text), machine, passes), numbers, beside)
             while len(family.units) >= MOST_MEMBERS:
                 del family.units[next(iter(family.units))]
             family.units[numbers] = unit
         return unit
 
 
-def _counting(text: str) -> str:
-    """The lines of a text that may have numbers, a third of it: looking for them takes longer than all else that is done with a text."""
-    return "\n".join([line for line in text.split("\n") if _WORD in line])
-
-
-def _without(text: str) -> str:
-    """What tells a text from all that differ in more than numbers: the lines that have none, the others with one word for all numbers."""
-    parts = _NUMBER.split(_counting(text))
-    parts[2::3] = ["#"] * (len(parts) // 3)
-    return "\n".join(["#" if _WORD in line else line for line in text.split("\n")]) + "".join(parts)
+def _taken_apart(text: str) -> tuple[Numbers, str]:
+    """The numbers of a text, and what tells it from all that differ in more: the lines that have none, the others with one word for all
+    numbers. Looking for them takes longer than all else that is done with a text, so it is done in the third that may have some."""
+    lines = text.split("\n")
+    parts = _NUMBER.split("\n".join([line for line in lines if _WORD in line]))
+    numbers = tuple(map(int, parts[2::3]))
+    parts[2::3] = ["#"] * len(numbers)
+    return numbers, "\n".join(["#" if _WORD in line else line for line in lines]) + "".join(parts)
 
 
 def _code(text: str, digest: str, machine: Machine, passes: str) -> Code:

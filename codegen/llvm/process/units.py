@@ -2,9 +2,9 @@
 
 A kernel with its parallel loops is a *unit*, a module of its own; one more has the entry point, which calls the units.
 
-- A unit's symbol is a digest of its text without names, so kernels of any programs that are equal but for names are one unit of the
-  process, compiled once; those that differ in numbers alone share code as well (`numbers`). For that a unit knows of buffers only what
-  it shows itself: no alignment beyond that of an element, and "not written" where it does not write.
+- Kernels are written in names by order, and a unit's symbol is a digest of its text: so kernels of any programs that are equal but for
+  names are one unit of the process, compiled once; those that differ in numbers alone share code as well (`numbers`). For that a unit
+  knows of buffers only what it shows itself: no alignment beyond that of an element, and "not written" where it does not write.
 - `compile_ahead` is told of parts of a nest as they stand, and hands their units to LLVM (`background`); `nest_in_units` then has little
   left to wait for. Kernels that differ in names alone are written once, too.
 - What the text of a kernel calls of functions that a process has once (`Module.beside`) is linked with it, and compiled once.
@@ -14,6 +14,7 @@ A kernel with its parallel loops is a *unit*, a module of its own; one more has 
 
 from __future__ import annotations
 
+from copy import copy
 from itertools import chain, starmap
 from weakref import WeakKeyDictionary
 
@@ -46,10 +47,6 @@ class _UnitEmitter(ModuleEmitter):
     linkage = "hidden"
     numbered = True
 
-    def __init__(self, nest: LoopNest, machine: Machine) -> None:
-        super().__init__(nest, machine)
-        self.known_arrays = self.arrays
-
     def unit(self, kernel: Kernel) -> Unit:
         """The unit of a kernel: that of an equal one, or handed to LLVM now."""
         first = kernel if kernel.like is None else kernel.like[0]
@@ -57,7 +54,7 @@ class _UnitEmitter(ModuleEmitter):
         if form is None:
             form = _forms[first] = canonical(first)
         key = (form, self.machine, self.nest.sizes, *map(self._facts, kernel.buffers))
-        unit = _emitted.get(key, lambda: self._of(kernel))
+        unit = _emitted.get(key, lambda: self._written_as(kernel.buffers)._of(form))
         for job in (*unit.beside, unit.code.job):
             submit(job)
         return unit
@@ -65,16 +62,24 @@ class _UnitEmitter(ModuleEmitter):
     def new_module(self) -> Module:
         return replace(super().new_module(), beside={})
 
+    def _written_as(self, names: tuple[str, ...]) -> _UnitEmitter:
+        """What writes a kernel of these buffers in names by order: texts of kernels that differ in names are one."""
+        formal = {name: f"b{number}" for number, name in enumerate(names)}
+        made = copy(self)
+        made.module, made.functions, made.ranges = self.new_module(), {}, 0
+        made.arrays = {formal[name]: replace(self.arrays[name], name=formal[name]) for name in names}
+        made.positions = {formal[name]: number for number, name in enumerate(names)}
+        made.streams = frozenset(formal[name] for name in names if name in self.streams)
+        made.ahead = {formal[name]: self.ahead[name] for name in names if name in self.ahead}
+        return made
+
     def _of(self, kernel: Kernel) -> Unit:
-        self.module, self.known, self.ranges = self.new_module(), {}, 0
         self.checked = has_checks(kernel)
         stored = {s.buffer for s in statements(kernel.body) if isinstance(s, Store)}
-        self.arrays = {n: replace(self.known_arrays[n], written=n in stored) for n in kernel.buffers}
-        self._new_kernel(UNIT, kernel, kernel.buffers)
-        self.arrays = self.known_arrays
-        told = (*self.known, *self.module.declarations.values(), *self.module.helpers.values())
+        self.arrays = {name: replace(array, written=name in stored) for name, array in self.arrays.items()}
+        self._new_kernel(UNIT, kernel, tuple(self.arrays))
         beside = tuple(starmap(self._beside, (self.module.beside or {}).items()))
-        return unit_of(told, self.written(), self.checked, self.machine, kernel_passes(kernel), beside)
+        return unit_of(self.written(), self.checked, self.machine, kernel_passes(kernel), beside)
 
     def _beside(self, name: str, text: str) -> Job:
         """The module of a function that is there once."""
@@ -105,7 +110,7 @@ class _UnitEmitter(ModuleEmitter):
         return f"@te.numbers.{number}"
 
     def _facts(self, name: str) -> tuple[object, ...]:
-        array = self.known_arrays[name]
+        array = self.arrays[name]
         return array.dtype, array.shape, name in self.streams, self.ahead.get(name, 0), array.within
 
     @staticmethod

@@ -114,6 +114,8 @@ class Builder:
         """Of vectors of int64, by name: the same numbers in 32 bits, from which they were widened."""
         self.known: dict[str, str] = {}
         """Names of results in the block at hand by the instruction: values never change, so the same text is the same value."""
+        self.here: dict[object, Value] = {}
+        """Values in the block at hand by all that they follow from, whatever scope they were made in."""
         self.rests: dict[str, tuple[int, int]] = {}
         """Of scalars, by name: what is left of them where they are divided by a number, and this number, where something is."""
         self.parts: dict[str, tuple[str, int]] = {}
@@ -153,7 +155,7 @@ class Builder:
         self.dominators.begin(label)
         self.lines.append(f"{label}:")
         self.block = label
-        self.known = {}
+        self.known, self.here = {}, {}
 
     def jump(self, label: str) -> None:
         self.dominators.edge(self.block, label)
@@ -175,7 +177,7 @@ class Builder:
         lines, slots, self.block = mark
         del self.lines[lines:]
         del self.slots[slots:]
-        self.known = {}
+        self.known, self.here = {}, {}
 
     def phi(self, choices: list[tuple[Value, str]]) -> Value:
         """A phi over values of one type and the blocks they come from."""
@@ -217,7 +219,7 @@ class Builder:
         if value.const is not None and not value.stride:
             return Value(f"splat ({value.type} {value.text})", value.type, lanes, 0, value.const, value.low, value.high, value.multiple)
         key = ("vector", value.text, value.stride, lanes)
-        found = self.recall(key)
+        found = self.here.get(key) or self.recall(key)
         if found is not None:
             return found
         half = self.half(value) if value.stride else None
@@ -231,7 +233,8 @@ class Builder:
             result = self.emit(f"shufflevector {one.typed}, {type_} poison, <{lanes} x i32> zeroinitializer", value.type, lanes)
             if value.stride:
                 result = self.op("add", result, self._steps(value.type, lanes, value.stride, 0))
-        return self.remember(key, Value(result.text, value.type, lanes, 0, None, value.low, value.high))
+        found = self.here[key] = self.remember(key, Value(result.text, value.type, lanes, 0, None, value.low, value.high))
+        return found
 
     @staticmethod
     def _steps(type_: str, lanes: int, stride: int, start: int) -> Value:

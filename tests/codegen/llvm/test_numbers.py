@@ -134,7 +134,7 @@ def written(a: int, b: int, c: int) -> str:
 
 
 def code_of(text: str) -> Code:
-    return numbers.unit_of([text], text, False, native.host(), "registers").code
+    return numbers.unit_of(text, False, native.host(), "registers").code
 
 
 def test_what_follows_from_another_number_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +159,7 @@ def test_numbers_that_are_too_many_are_not_shared(monkeypatch: pytest.MonkeyPatc
 
 
 def test_members_that_llvm_has_not_begun_go_over() -> None:
-    unit = numbers.unit_of([written(2, 6, 5)], written(2, 6, 5), False, native.host(), "registers")
+    unit = numbers.unit_of(written(2, 6, 5), False, native.host(), "registers")
     first = unit.code
     second = code_of(written(3, 9, 5))
     assert unit.code == second._replace(values=(2,))
