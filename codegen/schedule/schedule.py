@@ -1,4 +1,4 @@
-"""The schedule that users hold: a value of `State` behind the words of TVM and Halide.
+"""The schedule that planners hold: a value of `State` behind the words of TVM and Halide.
 
 `s[C]` is a handle on the loops of a definition; its primitives replace the state of `s` by another one, so a schedule that
 was copied before is not affected. Loops are named by strings, first the names of the axes; `split` and `fuse` give the
@@ -8,11 +8,10 @@ names of what they make, which follow from the names before, so `as_python()` ne
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.schedule.analysis import skewing
-from tensorexpr.codegen.schedule.analysis.state import SERIAL, Stage, State, plain_state
+from tensorexpr.codegen.schedule.analysis.state import Stage, State, plain_state
 from tensorexpr.codegen.schedule.decisions import Decisions
 from tensorexpr.codegen.schedule.definitions import staging, sweeps
 from tensorexpr.codegen.schedule.definitions.clone import clone
@@ -34,13 +33,9 @@ from tensorexpr.codegen.schedule.scatters.part import part
 from tensorexpr.codegen.schedule.scatters.sort import sort
 from tensorexpr.codegen.target import Target, host_target
 from tensorexpr.errors import ScheduleError
-from tensorexpr.hints import checked, unknown_name
 from tensorexpr.ir import Program
-from tensorexpr.markup import amount, code, folded, listed, listing, or_reason, page
+from tensorexpr.markup import amount, listed
 from tensorexpr.records import replace
-
-if TYPE_CHECKING:
-    from tensorexpr.codegen.auto.cost import Cost
 
 
 class Planned:
@@ -51,12 +46,6 @@ class Planned:
     `names` gives the definitions of tensors by their keys, where the program was made from tensors; `single` says that it was made
     from one tensor, whose array a compiled function returns bare. `origin` says in words where a default schedule comes from: the
     analytic model, or a record of tuning.
-
-    >>> A = te.placeholder((2, 3), name="A")
-    >>> s = te.schedule(te.compute((2, 3), lambda i, j: A[i, j] * 2.0, name="B"))
-    >>> outer, inner = s["B"].split("j", 2)
-    >>> s["B"].loops
-    ('i', 'j_o', 'j_i')
     """
 
     def __init__(self, state: State, names: Mapping[str, str] | None = None, single: bool = False, origin: str = "") -> None:
@@ -82,15 +71,6 @@ class Planned:
         """Names of the definitions that have loops, in order."""
         return tuple(self.state.table)
 
-    @property
-    def cost(self) -> Cost:
-        """What the model of cost makes of it, in nanoseconds of one call on one thread; `print` shows why, `.at(threads=..., n=...)` gives
-        it on more threads and at other open sizes (without, they are such that the largest argument has a million elements)."""
-        from tensorexpr.codegen.auto.cost import cost_of  # noqa: PLC0415 -- the model reads nests, which lowering makes of schedules
-        from tensorexpr.codegen.auto.search.memory import lowered  # noqa: PLC0415 -- lowering imports schedules
-
-        return cost_of(lowered(self), target=self.target)
-
     def copy(self) -> Planned:
         """Another schedule with the same loops."""
         return Planned(self.state, self.names, self.single, self.origin)
@@ -107,13 +87,11 @@ class Planned:
         self.state.stage(name)
         return StageHandle(self, name)
 
-    @checked()
     def inline(self, *definitions: str) -> None:
         """Computes definitions where they are read and stores them nowhere. Their own stages go away."""
         state = inline(self.state, definitions)
         self.state = replace(state, calls=(*state.calls, f"s.inline({', '.join(map(repr, definitions))})"))
 
-    @checked()
     def recompute(self, *definitions: str) -> None:
         """Computes definitions again where they are read, once for all points there that ask for one element; stores them nowhere.
 
@@ -122,27 +100,16 @@ class Planned:
         state = recompute(self.state, definitions)
         self.state = replace(state, calls=(*state.calls, f"s.recompute({', '.join(map(repr, definitions))})"))
 
-    @checked()
     def sweep(self, scan: str, *readers: str) -> None:
         """Gives a scan whose points do not communicate loops of its own, the data axes around the steps, and computes readers
         that ask for the same points step by step (transposed, reversed) in them."""
         state = sweeps.sweep(self.state, scan, readers)
         self.state = replace(state, calls=(*state.calls, f"s.sweep({', '.join(map(repr, (scan, *readers)))})"))
 
-    @checked()
     def skew(self, scan: str, steps: int, rows: int) -> None:
         """Makes `steps` steps of a scan in one pass over its states, each a few rows behind the one before, in blocks of `rows` rows."""
         state = skewing.skew(self.state, scan, steps, rows)
         self.state = replace(state, calls=(*state.calls, f"s.skew({scan!r}, {steps!r}, {rows!r})"))
-
-    if not TYPE_CHECKING:  # type checkers know what there is
-
-        def __getattr__(self, name: str) -> Any:
-            if name.startswith("_"):  # what Python looks for
-                raise AttributeError(name)
-            words = [word for word in vars(StageHandle) if not word.startswith("_")]
-            hint = f"it acts on the loops of a definition: s[{self.stages[-1]!r}].{name}(...)" if name in words and self.stages else None
-            raise unknown_name("the schedule", name, [*vars(Planned), *words], hint)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Planned) and self.state == other.state
@@ -158,12 +125,6 @@ class Planned:
     def __repr__(self) -> str:
         return f"<schedule for {self.target.name} of {listed(self.stages)}: {amount(len(self.state.calls), 'call')}>"
 
-    def _repr_html_(self) -> str:
-        from tensorexpr.codegen.auto.search.memory import lowered  # noqa: PLC0415 -- lowering imports schedules
-
-        calls = folded("calls", listing(self.as_python()))
-        return page(code(repr(self)), calls, or_reason(lambda: lowered(self)._repr_html_()))
-
     def as_python(self) -> str:
         """The calls that make this schedule from `s = schedule(program)`, one per line."""
         return "".join(f"{call}\n" for call in self.state.calls)
@@ -176,13 +137,6 @@ class StageHandle:
         self._schedule = schedule
         self.name = name
 
-    if not TYPE_CHECKING:  # type checkers know what there is
-
-        def __getattr__(self, name: str) -> Any:
-            if name.startswith("_"):  # what Python looks for
-                raise AttributeError(name)
-            raise unknown_name(f"the loops of {self.name}", name, vars(StageHandle))
-
     @property
     def _stage(self) -> Stage:
         return self._schedule.state.stage(self.name)
@@ -192,18 +146,10 @@ class StageHandle:
         """The loops, outermost first."""
         return self._stage.order
 
-    def __repr__(self) -> str:
-        stage = self._schedule.state.table.get(self.name)
-        if stage is None:
-            return f"<loops of {self.name}, which has none of its own any more>"
-        shown = [loop if stage.kind(loop) == SERIAL else f"{loop} ({stage.kind(loop)})" for loop in stage.order]
-        return f"<loops of {self.name}: {listed(shown)}>"
-
     def _apply(self, word: str, state: State, *arguments: object) -> None:
         call = f"s[{self.name!r}].{word}({', '.join(map(repr, arguments))})"
         self._schedule.state = replace(state, calls=(*self._schedule.state.calls, call))
 
-    @checked()
     def split(self, axis: str, factor: int, tail: str = "peel") -> tuple[str, str]:
         """Splits a loop into blocks of `factor`: gives the names of the loop over blocks and of the loop inside one.
 
@@ -214,24 +160,20 @@ class StageHandle:
         self._apply("split", state, axis, factor, tail)
         return made
 
-    @checked()
     def fuse(self, outer: str, inner: str) -> str:
         """Makes one loop of two that stand directly inside each other; gives its name."""
         state, made = fuse(self._schedule.state, self.name, outer, inner)
         self._apply("fuse", state, outer, inner)
         return made
 
-    @checked()
     def reorder(self, *axes: str) -> None:
         """Puts the named loops in this order, into the places that they have now."""
         self._apply("reorder", reorder(self._schedule.state, self.name, axes), *axes)
 
-    @checked()
     def parallel(self, axis: str) -> None:
         """Runs the iterations of the outermost loop on all cores."""
         self._apply("parallel", parallel(self._schedule.state, self.name, axis), axis)
 
-    @checked()
     def vectorize(self, axis: str) -> None:
         """Runs the iterations of a loop of constant extent in the lanes of vectors.
 
@@ -239,12 +181,10 @@ class StageHandle:
         """
         self._apply("vectorize", vectorize(self._schedule.state, self.name, axis), axis)
 
-    @checked()
     def unroll(self, axis: str) -> None:
         """Copies out the iterations of a loop of constant extent."""
         self._apply("unroll", unroll(self._schedule.state, self.name, axis), axis)
 
-    @checked()
     def bind(self, axis: str, gpu_axis: str) -> None:
         """Runs the iterations of a loop as the blocks of a GPU's grid ("block.x" to "block.z"), as the threads of a block
         ("thread.x" to "thread.z"), or in the lanes of a warp ("warp")."""
@@ -265,7 +205,6 @@ class StageHandle:
         """
         self._apply("share", share(self._schedule.state, self.name))
 
-    @checked()
     def clone(self, *sources: str) -> tuple[str, ...]:
         """Computes definitions that it reads, or that these read, again for it alone: gives the names of the copies, which have loops of
         their own. It runs behind everything that does not read it."""
@@ -273,12 +212,10 @@ class StageHandle:
         self._apply("clone", state, *sources)
         return made
 
-    @checked()
     def store_as(self, dtype: str) -> None:
         """Keeps integers that are known to be small in a narrower type: "int8", "int16" or "int32"."""
         self._apply("store_as", store_as(self._schedule.state, self.name, dtypes.dtype(dtype)), dtype)
 
-    @checked()
     def stage(self, tensor: str, layout: staging.Layout) -> str:
         """Reads a copy of a tensor, its axes in the order given; gives the name of the copy, which has loops of its own.
 
@@ -289,13 +226,11 @@ class StageHandle:
         self._apply("stage", state, tensor, layout)
         return made
 
-    @checked()
     def cache(self, tensor: str, axis: str, order: tuple[int, ...]) -> None:
         """Copies what an iteration of a loop reads of a tensor to a local buffer first, its axes in the order given."""
         state = cache(self._schedule.state, self.name, tensor, axis, tuple(order))
         self._apply("cache", state, tensor, axis, tuple(order))
 
-    @checked()
     def rfactor(self, axis: str, turns: int = 1, even: bool = False) -> tuple[str, ...]:
         """Takes a reduction apart along one of its loops, a scatter along its first: gives the names of the partial results, which have
         loops of their own."""
@@ -303,7 +238,6 @@ class StageHandle:
         self._apply("rfactor", state, axis, *((turns,) if turns != 1 or even else ()), *((even,) if even else ()))
         return made
 
-    @checked()
     def own(self, axis: str) -> str:
         """Lets blocks of the rows of a scatter own their elements where the data keeps rows apart: gives the definition that says so."""
         state, made = own(self._schedule.state, self.name, axis)
@@ -316,14 +250,12 @@ class StageHandle:
         self._apply("sort", state)
         return made
 
-    @checked()
     def part(self, axis: str, *lengths: int) -> tuple[str, ...]:
         """Takes long segments of a sort plan apart, at multiples of `lengths` points: gives the names of the sums of parts."""
         state, made = part(self._schedule.state, self.name, axis, lengths)
         self._apply("part", state, axis, *lengths)
         return made
 
-    @checked()
     def compute_at(self, consumer: object, axis: str) -> None:
         """Computes the definition in a loop of another that reads it, once per iteration, at the elements read there."""
         name = self._schedule[consumer].name

@@ -94,8 +94,8 @@ def test_every_object_is_shown():
         "<gradients a_bar, b_bar>": gradient,
         "<for each of a, b, total, c>": gradient.adjoints,
         "<report on 3 reads: 3 substitute>": gradient.report(),
-        "<schedule for cpu of c: 0 calls>": schedule(te.program_of([C]), te.schedule(C).target),
-        "<loops of c: i, j, k>": schedule(te.program_of([C]))["c"],
+        "<schedule for cpu of c: 0 calls>": te.schedule(C),
+        "<loops of c: i, j, k>": te.schedule(C)["c"],
         "<nest of 1 kernel: c>": compiled.nest,
         "<kernel c>": compiled.nest.kernels[0],
         "<compiled c(a: float32[8, 16], b: float32[16, 4]) -> c: float32[8, 4]>": compiled,
@@ -111,7 +111,7 @@ def test_every_object_is_shown():
         f"<cost of main: {spell(te.schedule(C).cost.nanoseconds)}>": te.schedule(C).cost,
     }
     assert {shown(value)[0] for value in texts.values()} == set(texts)
-    without = [te.Generator, type(gradient.adjoints), type(schedule(te.program_of([C]))["c"]), type(compiled.context())]
+    without = [te.Generator, type(gradient.adjoints), type(te.schedule(C)["c"]), type(compiled.context())]
     without.append(type(compiled.nest.kernels[0]))
     assert all(any(shown(value)[1:]) for value in texts.values() if type(value) not in without)
     assert "finite differences" in shown(te.check_gradient(product, a.astype(float), b.astype(float)))[1]
@@ -221,7 +221,7 @@ def test_what_is_refused_is_said():
     assert "expected modules that do not hold themselves" in shown(layer)[1]
     assert repr(Layer.__new__(Layer)) == "<module Layer, not initialized>"
     inner = te.compute((8,), lambda j: A[j, 0] * 2.0, name="inner")
-    handled = schedule(te.program_of([te.compute((8,), lambda i: inner[i] + 1.0, name="outer")]))
+    handled = te.schedule(te.compute((8,), lambda i: inner[i] + 1.0, name="outer"))
     handle = handled["inner"]
     handle.inline()
     assert repr(handle) == "<loops of inner, which has none of its own any more>" and shown(handled)[0].endswith("of outer: 1 call>")

@@ -21,7 +21,6 @@ from tensorexpr.codegen.schedule.analysis.reductions import Group, Parts, groups
 from tensorexpr.codegen.schedule.analysis.steps import Sweep
 from tensorexpr.codegen.target import Target
 from tensorexpr.errors import InternalError, ScheduleError
-from tensorexpr.hints import suggestion
 from tensorexpr.ir import Access, Axis, Const, Define, Definition, Expr, Program, Scan, Scatter, Segments, const
 from tensorexpr.records import field, record, replace
 from tensorexpr.simplify.facts.sort_ranges import Ranges, ranges_of
@@ -217,10 +216,7 @@ class State:
             return found
         if name in self.inlined:
             raise ScheduleError(f"expected a definition with loops, got {name!r}, which is inlined")
-        known = ", ".join([*self.table][:8]) + (", ..." if len(self.table) > 8 else "")
-        raise ScheduleError(
-            f"expected a definition of the program, got {name!r}", hint=suggestion(name, self.table, f"definitions: {known or 'none'}")
-        )
+        raise ScheduleError(f"expected a definition of the program, got {name!r}", hint=f"definitions: {', '.join(self.table)}")
 
     def with_stage(self, stage: Stage) -> State:
         """The state with another stage of the same name."""

@@ -23,7 +23,6 @@ from tensorexpr.codegen.nest import GRID, IN_WARP, THREADS
 from tensorexpr.codegen.schedule.analysis.independence import may_collide
 from tensorexpr.codegen.schedule.analysis.state import Split, Stage, State, definition_named
 from tensorexpr.errors import ScheduleError
-from tensorexpr.hints import suggestion
 
 MOST_THREADS = 1024
 """Threads of one block, along all of its axes."""
@@ -37,13 +36,6 @@ Refuse = Callable[..., ScheduleError]
 
 def check_target(state: State, stage: Stage, loop: str, axis: str, refuse: Refuse) -> None:
     """Raises `ScheduleError` where a target has no such axis."""
-    if axis not in (*GRID, *THREADS, IN_WARP):
-        raise refuse(
-            stage,
-            f"expected an axis of a GPU among {', '.join((*GRID, *THREADS, IN_WARP))}, got {axis!r}",
-            loop,
-            suggestion(axis, (*GRID, *THREADS, IN_WARP)),
-        )
     if not state.target.is_gpu:
         raise refuse(stage, f"expected a GPU as the target to bind {loop} to {axis}, got {state.target.name}", loop, "on a CPU: parallel")
 

@@ -14,7 +14,6 @@ from tensorexpr.codegen.schedule.legal.legality import check_stage
 from tensorexpr.codegen.schedule.legal.placement import check_placement
 from tensorexpr.codegen.schedule.loops.cache import check_cached
 from tensorexpr.errors import ScheduleError
-from tensorexpr.hints import suggestion
 from tensorexpr.records import replace
 from tensorexpr.traversal import fresh_name
 
@@ -22,11 +21,7 @@ from tensorexpr.traversal import fresh_name
 def place_of(stage: Stage, loop: str) -> int:
     """The place of a loop in the list."""
     if loop not in stage.order:
-        gone = next((r for r in stage.relations if loop in (getattr(r, "parent", None), r.outer, r.inner)), None)
-        into = "" if gone is None else f", which was {'split' if isinstance(gone, Split) else 'fused'}"
-        loops = f"loops: {', '.join(stage.order)}"
-        hint = suggestion(loop, stage.order, loops) if gone is None else loops
-        raise ScheduleError(f"expected a loop of {stage.name}, got {loop!r}{into}", hint=hint)
+        raise ScheduleError(f"expected a loop of {stage.name}, got {loop!r}", hint=f"loops: {', '.join(stage.order)}")
     return stage.order.index(loop)
 
 

@@ -86,8 +86,6 @@ def test_blocks_stand_outermost_in_a_nest():
 @pytest.mark.parametrize(
     ("text", "code", "message"),
     [
-        (MATMUL, "s['C'].bind('i', 'lane')",
-         "expected an axis of a GPU among block.x, block.y, block.z, thread.x, thread.y, thread.z, warp, got 'lane'"),
         (MATMUL, "s['C'].bind('j', 'warp')", "expected at most 32 iterations to bind to warp, got 40"),
         (SIZES, "s['Y'].bind('i', 'warp')", "expected at most 32 iterations to bind to warp, got an extent known only when it runs"),
         (MATMUL, "s['C'].bind('i', 'thread.x'); s['C'].bind('k', 'warp')",
