@@ -14,6 +14,7 @@ from pathlib import Path
 from tensorexpr.algebra import (
     with_axes_turned,
     with_copies_read,
+    with_factors_grouped,
     with_narrow_factors,
     with_narrow_sums,
     with_products_apart,
@@ -68,7 +69,7 @@ def simplified(program: Program, target: Target) -> Program:
     shaped = with_plain_shapes(with_axes_turned(found))
     found = with_sums_by_place(with_sums_by_key(found if shaped is found else simplify(shaped)))
     found = with_slices(with_products_apart(with_sent_values(with_recurrences(with_narrow_factors(with_narrow_sums(with_rows(found)))))))
-    return with_copies_read(found)
+    return with_factors_grouped(with_copies_read(found))
 
 
 def calls_digest(schedule: Planned) -> str:

@@ -22,7 +22,7 @@ from tensorexpr.algebra.layouts.rings import with_rows
 from tensorexpr.algebra.layouts.slices import with_slices
 from tensorexpr.algebra.layouts.turned import with_axes_turned
 from tensorexpr.algebra.logarithms import without_logarithms
-from tensorexpr.algebra.products import with_products_apart
+from tensorexpr.algebra.products import with_factors_grouped, with_products_apart
 from tensorexpr.algebra.recurrences import share_terms, with_recurrences
 from tensorexpr.algebra.sums import with_narrow_factors, with_narrow_sums
 from tensorexpr.algebra.supports import narrowed_to, supports_of, with_supports
@@ -32,6 +32,7 @@ __all__ = [
     "share_terms",
     "supports_of",
     "with_copies_read",
+    "with_factors_grouped",
     "with_axes_turned",
     "with_narrow_factors",
     "with_narrow_sums",

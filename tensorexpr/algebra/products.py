@@ -5,16 +5,27 @@
 
 A tile of registers, and the panels that operands are copied into, are those of one product. An element more that is stored and loaded is
 little beside a sum of many.
+
+    sum(x[i, k] * q[k, j] * s[k // 32, j] for k)   -->   sum(x[i, k] * (q[k, j] * s[k // 32, j]) for k)
+
+Of three factors or more those are multiplied first whose product depends on the fewest points: others share it, and what is left at each
+point is one operation.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import reduce
+from itertools import combinations
+from math import prod
+
 from tensorexpr.algebra.keyed.keys import evaluated
-from tensorexpr.ir import Access, Apply, Define, Definition, Expr, Index, Program, Reduce
+from tensorexpr.ir import Access, Apply, Axis, Define, Definition, Expr, Index, Program, Reduce, apply
 from tensorexpr.records import replace
-from tensorexpr.simplify.passes.amounts import cost
+from tensorexpr.simplify.passes.amounts import cost, lengths
+from tensorexpr.simplify.passes.definitions import with_definitions
 from tensorexpr.simplify.passes.terms import STORED
-from tensorexpr.traversal import free_names, fresh_name, replaced, walk
+from tensorexpr.traversal import bottom_up, free_names, fresh_name, replaced, walk
 
 
 def with_products_apart(program: Program) -> Program:
@@ -35,6 +46,50 @@ def with_products_apart(program: Program) -> Program:
             d = replace(d, value=replaced(d.value, found))
         definitions.append(d)
     return program if len(definitions) == len(program.definitions) else replace(program, definitions=tuple(definitions))
+
+
+def with_factors_grouped(program: Program) -> Program:
+    """The program with the factors of sums of products in the order of the points that they depend on.
+
+    Requires: a simplified program. Ensures: every value is kept up to rounding.
+    """
+
+    def grouped(d: Definition) -> Definition:
+        if not isinstance(d, Define) or not any(isinstance(n, Reduce) for n in walk(d.value)):
+            return d
+        value = bottom_up(d.value, lambda n: _grouped(n, d.axes) if isinstance(n, Reduce) else n)
+        return d if value == d.value else replace(d, value=value)
+
+    return with_definitions(program, map(grouped, program.definitions))
+
+
+def _grouped(e: Reduce, around: tuple[Axis, ...]) -> Reduce:
+    """A sum whose factors are multiplied in pairs, those first that leave out an index and have the fewest points together."""
+    if e.combiner.name != "sum" or not e.combiner.is_builtin or not e.dtype.is_float or e.dtype.bits < 32:
+        return e
+    factors, extents = list(_factors(e.values[0])), lengths((*around, *e.axes))
+    every = {n for factor in factors for n in free_names(factor)}
+    given = len(factors)
+    while len(factors) > 2:
+        pairs = [(prod(extents.get(n, 1.0) for n in names), one, other) for one, other, names in _pairs(factors) if names < every]
+        if not pairs:
+            break
+        _, one, other = min(pairs)
+        factors[one] = apply("mul", factors[one], factors.pop(other))
+    return e if len(factors) == given else replace(e, values=(reduce(lambda a, b: apply("mul", a, b), factors),))
+
+
+def _pairs(factors: list[Expr]) -> Iterator[tuple[int, int, set[str]]]:
+    for one, other in combinations(range(len(factors)), 2):
+        yield one, other, {*free_names(factors[one]), *free_names(factors[other])}
+
+
+def _factors(e: Expr) -> Iterator[Expr]:
+    if isinstance(e, Apply) and e.op.name == "mul":
+        for factor in e.args:
+            yield from _factors(factor)
+    else:
+        yield e
 
 
 def _products(d: Define) -> list[Expr]:

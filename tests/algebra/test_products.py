@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from tensorexpr.algebra import with_products_apart
+from tensorexpr.algebra import with_factors_grouped, with_products_apart
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Define, Reduce
 from tensorexpr.parse import parse_program
 from tensorexpr.simplify import simplify
+from tensorexpr.text import print_program
 from tensorexpr.traversal import walk
 from tensorexpr.verify import verify
 from tests.random_programs import random_inputs, random_program, random_sizes
@@ -30,6 +31,27 @@ def test_products_that_are_added_up_are_definitions() -> None:
     assert [sum(isinstance(n, Reduce) for n in walk(d.value)) for d in found.definitions if isinstance(d, Define)] == [1, 1, 0]
     inputs = random_inputs(program, 0)
     np.testing.assert_array_equal(evaluate_program(program, inputs)["y"], evaluate_program(found, inputs)["y"])
+
+
+GROUPED = {
+    "x[i, k] * w[k, j] * s[k // 10, j]": "x[i, k] * (w[k, j] * s[k // 10, j])",
+    "s[k // 10, j] * x[i, k] * w[k, j]": "s[k // 10, j] * w[k, j] * x[i, k]",
+    "x[i, k] * w[k, j] * h[i, 1]": "x[i, k] * h[i, 1] * w[k, j]",
+    "x[i, k] * w[k, j]": "x[i, k] * w[k, j]",
+    "x[i, k] * x[i, k] * tanh(x[i, k] * w[k, j])": "x[i, k] * x[i, k] * tanh(x[i, k] * w[k, j])",
+}
+
+
+@pytest.mark.parametrize("given", GROUPED)
+def test_factors_are_multiplied_with_those_that_share_their_points(given: str) -> None:
+    text = f"{INPUTS}s: f32[7, 9] = input()\ny[i, j]: f32[6, 9] = sum({given} for k in range(70))\nreturn y\n"
+    program = parse_program(text)
+    found = with_factors_grouped(program)
+    verify(found)
+    assert f"sum({GROUPED[given]} for k in range(70))" in print_program(found)
+    assert (found is program) == (GROUPED[given] == given)
+    inputs = random_inputs(program, 0)
+    np.testing.assert_allclose(evaluate_program(program, inputs)["y"], evaluate_program(found, inputs)["y"], rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", STAYS)

@@ -35,6 +35,15 @@ def _is_product(e: Expr) -> bool:
     return isinstance(e, Apply) and e.op.name == "mul" and e.dtype in (dtypes.float32, dtypes.float64)
 
 
+def _reads_for_certain(e: Expr) -> frozenset[Access]:
+    """The elements that are read whatever holds: what both arms of a choice read needs no mask and no jump."""
+    if isinstance(e, Access):
+        return frozenset({e}).union(*map(_reads_for_certain, e.indices))
+    if isinstance(e, Apply) and e.op.name == "where":
+        return _reads_for_certain(e.args[0]) | _reads_for_certain(e.args[1]) & _reads_for_certain(e.args[2])
+    return frozenset().union(*map(_reads_for_certain, children(e)))
+
+
 def _chooses(e: Expr) -> bool:
     return isinstance(e, Apply) and e.op.name == "where" and e.dtype in (dtypes.float32, dtypes.float64)
 
@@ -263,13 +272,13 @@ class Expressions:
                 return True
         return any(self.varies(c) for c in children(e))
 
-    def _cheap(self, e: Expr) -> bool:
-        """Without an access, a division or a call: as well computed as jumped over."""
+    def _cheap(self, e: Expr, known: frozenset[Access] = frozenset()) -> bool:
+        """Without an access but those that are `known` to be read, a division or a call: as well computed as jumped over."""
         if isinstance(e, Access):
-            return False
+            return e in known
         if isinstance(e, Apply) and e.op.cost >= _DEAR and not (e.op.operands == "number" and isinstance(e.args[1], Const)):
             return False
-        return all(self._cheap(c) for c in children(e))
+        return all(self._cheap(c, known) for c in children(e))
 
     def _where(self, condition: Expr, taken: Expr, otherwise: Expr) -> Value:
         choice = self.expr(condition)
@@ -277,7 +286,8 @@ class Expressions:
             return self.expr(taken if choice.const else otherwise)
         if choice.lanes > 1:
             return self._where_lanes(choice, taken, otherwise)
-        if self._cheap(taken) and self._cheap(otherwise):
+        known = _reads_for_certain(taken) & _reads_for_certain(otherwise)
+        if self._cheap(taken, known) and self._cheap(otherwise, known):
             return self.b.select(choice, self.expr(taken), self.expr(otherwise))
         found = self._guarded_load(choice, taken, otherwise)
         if found is not None:
@@ -318,8 +328,9 @@ class Expressions:
 
     def _where_lanes(self, choice: Value, taken: Expr, otherwise: Expr) -> Value:
         values = []
+        known = _reads_for_certain(taken) & _reads_for_certain(otherwise)
         for arm, negated in ((taken, False), (otherwise, True)):
-            if self.reads(arm):
+            if any(isinstance(n, Access) and n not in known for n in walk(arm)):
                 with self.masked(self.b.negation(choice) if negated else choice):
                     values.append(self.expr(arm))
             else:

@@ -244,28 +244,28 @@ def _load_every_other(b: Builder, binding: Binding, offset: Value, lanes: int, m
 def _shared_start(b: Builder, binding: Binding, offset: Value) -> tuple[Value, int] | None:
     """Where vectors that have every second element begin at an even place, and how far behind it these elements are; None where that
     place is not known, or one of the elements between is outside of the buffer."""
-    low, high = offset.low, offset.high
-    if binding.size is None or low is None or high is None or low < 0 or high >= binding.size:
-        return None
-    match b.rest(offset.base, 2):
-        case 0:
-            return (offset.base, 0) if high + 1 < binding.size else None
-        case 1:
-            return (b.add(offset.base, -1), 1) if low > 0 else None
-    return None
+    odd = _place_in_row(b, binding, offset, 2)
+    return None if odd is None else (b.add(offset.base, -odd), odd)
 
 
 def _row_start(b: Builder, binding: Binding, offset: Value) -> tuple[Value, int] | None:
     """Where the row begins that the first lane reads an element of, and how far behind it this is, where lanes read one element each of
     short rows that lie side by side in the buffer; None where that is not known, or lanes are too far apart."""
-    size, low, high, step = binding.size, offset.low, offset.high, offset.stride
-    itemsize = binding.dtype.itemsize
-    if step < 3 or itemsize < LEAST_GATHERED or step * itemsize > b.module.spread or size is None or low is None or high is None:
+    step, itemsize = offset.stride, binding.dtype.itemsize
+    if step < 3 or itemsize < LEAST_GATHERED or step * itemsize > b.module.spread:
         return None
-    at = b.rest(offset.base, step)
-    if at is None or low < at or high - at + step > size:
+    at = _place_in_row(b, binding, offset, step)
+    return None if at is None else (b.add(offset.base, -at), at)
+
+
+def _place_in_row(b: Builder, binding: Binding, offset: Value, step: int) -> int | None:
+    """Which element of rows of `step` elements, counted from the front of a buffer, all lanes read; None where that is not known, or the
+    last of these rows may end outside of the buffer. All that is read is inside of it: this is proved of every nest."""
+    at = None if binding.size is None else b.rest(offset.base, step)
+    if at is None or binding.size is None:
         return None
-    return b.add(offset.base, -at), at
+    last = binding.size - 1 if offset.high is None else min(offset.high, binding.size - 1)
+    return at if last - (last - at) % step - at + step <= binding.size else None
 
 
 def _load_column(b: Builder, binding: Binding, step: int, start: Value, at: int, lanes: int) -> Value:
