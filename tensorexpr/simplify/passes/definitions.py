@@ -110,7 +110,7 @@ def map_definitions(
         setting = (options, exact, program.sizes, tuple(shapes.get(name) for name in reads(definition)))
         if settled.knows(definition, setting):
             return definition
-        formal = _formal(definition) if len(program.definitions) >= LEAST_SHARED else None
+        formal = formal_of(definition) if len(program.definitions) >= LEAST_SHARED else None
         if formal is None or not isinstance(definition, Define):
             return alone(definition, setting, shapes, any(exact))
         given, called = formal
@@ -143,12 +143,14 @@ def map_definitions(
     return with_definitions(program, (d if id(d) in left else run(d) for d in program.definitions))
 
 
-def _formal(definition: Definition) -> tuple[Definition, dict[str, str]] | None:
-    """A definition in which tensors are called by their places in the order of their names, and what each of these is: layers of a model
-    differ in names alone. None where integers are read, of which expressions are ordered by their text."""
+def formal_of(definition: Definition, ordered: bool = True) -> tuple[Definition, dict[str, str]] | None:
+    """A definition in which tensors are called by their places, in the order of their names where that is `ordered`, else as they come, and
+    what each of these is: layers of a model differ in names alone. None where integers are read, of which expressions are ordered by
+    their text."""
     if not isinstance(definition, Define) or any(isinstance(n, Access) and n.dtype.is_integer for n in walk(definition.value)):
         return None
-    called = {name: f"%{place:06d}" for place, name in enumerate(sorted({definition.name, *reads(definition)}))}
+    names = dict.fromkeys((definition.name, *reads(definition)))
+    called = {name: f"%{place:06d}" for place, name in enumerate(sorted(names) if ordered else names)}
     return replace(renamed(definition, called, {}), location=None), {formal: name for name, formal in called.items()}
 
 

@@ -33,6 +33,7 @@ from tensorexpr.simplify.passes.terms.found import (
     LEAST,
     REPEATED,
     Demand,
+    Forms,
     Occurrence,
     Term,
     at_fixed,
@@ -62,7 +63,8 @@ def keep_terms(program: Program) -> Program:
     types = program.types
     demands: dict[object, Demand] = {}
     sums = sums_of(program)
-    found = [counted(d, types, sums, demands) if has_reduction(d) else [] for d in program.definitions]
+    forms: Forms = {}
+    found = [counted(d, types, sums, demands, forms) if has_reduction(d) else [] for d in program.definitions]
     chosen = _chosen(program, demands, found)
     if not chosen:
         return program

@@ -15,7 +15,7 @@ from tensorexpr.language.core.renaming import Renaming
 from tensorexpr.records import record, replace
 from tensorexpr.rewrite import head_of
 from tensorexpr.simplify.passes.amounts import cost_over, lengths, parts, points
-from tensorexpr.simplify.passes.definitions import form_of
+from tensorexpr.simplify.passes.definitions import form_of, formal_of
 from tensorexpr.simplify.passes.inline import fixed_by, without_fixed
 from tensorexpr.traversal import (
     bound_names,
@@ -82,9 +82,12 @@ Kind = tuple[str, float]
 _weights: WeakKeyDictionary[Definition, dict[Kind, float]] = WeakKeyDictionary()
 
 
-_found: WeakKeyDictionary[Definition, tuple[tuple[TensorType | None, ...], set[Kind], list[tuple[Occurrence, Demand]]]] = (
-    WeakKeyDictionary()
-)
+Found = list[tuple[Occurrence, Demand]]
+Forms = dict[object, Found]
+"""Occurrences in definitions of one form, for types of what they read and the kinds that are looked at."""
+
+
+_found: WeakKeyDictionary[Definition, tuple[tuple[TensorType | None, ...], set[Kind], Found]] = WeakKeyDictionary()
 """Occurrences in definitions, for types of what they read and the kinds that are looked at: the simplifier asks again after each round."""
 
 
@@ -125,17 +128,17 @@ def _weigh(node: Expr, axes: tuple[Axis, ...], around: float, weights: dict[Kind
 
 
 def counted(
-    definition: Define | Scatter, types: Mapping[str, TensorType], kinds: set[Kind], demands: dict[object, Demand]
+    definition: Define | Scatter, types: Mapping[str, TensorType], kinds: set[Kind], demands: dict[object, Demand], forms: Forms
 ) -> list[Occurrence]:
     """The terms of these kinds inside the reductions of a definition and those that hold reductions, each counted in `demands`; larger ones
-    before those inside of them."""
+    before those inside of them. What is found in one definition is so in all that differ from it in names of tensors, by `forms`."""
     looked_at = kinds & _weights_of(definition).keys()
     if not looked_at:
         return []
     read = tuple(types.get(name) for name in reads(definition))
     known = _found.get(definition)
     if known is None or known[0] != read or known[1] != looked_at:
-        known = _found[definition] = (read, looked_at, list(_occurrences(definition, types, looked_at)))
+        known = _found[definition] = (read, looked_at, _by_form(definition, types, looked_at, forms))
     for occurrence, one in known[2]:
         demand = demands.get(occurrence.form)
         if demand is None:
@@ -144,6 +147,23 @@ def counted(
         demand.places += 1
         demand.nested |= one.nested
     return [occurrence for occurrence, _ in known[2]]
+
+
+def _by_form(definition: Define | Scatter, types: Mapping[str, TensorType], kinds: set[Kind], forms: Forms) -> Found:
+    formal = formal_of(definition, ordered=False)
+    if formal is None or not isinstance(formal[0], Define):
+        return list(_occurrences(definition, types, kinds))
+    given, called = formal
+    own = {place: types[name] for place, name in called.items() if name in types}
+    key = (given, frozenset(kinds), tuple(own.items()))
+    if key not in forms:
+        forms[key] = list(_occurrences(given, own, kinds))
+    rename = Renaming(called, {})
+    made: Found = []
+    for occurrence, demand in forms[key]:
+        term = replace(demand.term, define=replace(demand.term.define, value=rename(demand.term.define.value)))
+        made.append((replace(occurrence, form=form_of(term.define)), replace(demand, term=term)))
+    return made
 
 
 def _occurrences(definition: Define | Scatter, types: Mapping[str, TensorType], kinds: set[Kind]) -> Iterator[tuple[Occurrence, Demand]]:
