@@ -37,6 +37,19 @@ def has_check(block: Block) -> bool:
     return any(isinstance(s, Check) for s in statements(block))
 
 
+def may_leave(block: Block) -> bool:
+    """Whether a check stands in statements outside of their loops."""
+    for s in block:
+        match s:
+            case Check():
+                return True
+            case Alloc() if may_leave(s.body):
+                return True
+            case If() if may_leave((*s.then, *s.otherwise)):
+                return True
+    return False
+
+
 def leave_together(body: Block, warps: bool) -> bool:
     """Whether the threads of a team, or of a warp of it, must leave together where a check in their lanes fails."""
     loops = [s for s in _lane_loops(body, warps) if has_check(s.body)]

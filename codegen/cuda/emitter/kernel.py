@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -75,9 +75,9 @@ class Kernel(Statements):
         lines = among(0, len(loops), "  ")
         return self.finished(word, lines, (THREADS, 1, 1), (Const(firsts[-1] * THREADS, dtypes.int64),), True)
 
-    def text(self, word: str, body: Block, grid: tuple[For, ...], behind: bool) -> tuple[Launch, str]:
-        """The kernel as text, and its launch; `behind` says whether kernels before it have checks."""
-        self.survey((*body, *(replace(loop, body=()) for loop in grid)))
+    def text(self, word: str, body: Block, grid: tuple[For, ...], behind: bool, quotients: Mapping[str, Expr]) -> tuple[Launch, str]:
+        """The kernel as text, and its launch; `behind` says whether kernels before it have checks, `quotients` what names stand for."""
+        self.survey((*body, *(replace(loop, body=()) for loop in grid), *(For(name, e, e, ()) for name, e in quotients.items())))
         self.behind = behind and self.hangs
         for size in self.nest.sizes:
             self.scope[size] = v.index(self.word(size), 0, None)
@@ -102,6 +102,10 @@ class Kernel(Statements):
                 count = Const(-(-count.value // each), dtypes.int64) if isinstance(count, Const) else _divided(count, each)
             iterations[axis] = count
             lines += self.grid_index(loop, THREADS if cut else each, "x" if cut else "y")
+        for name, e in quotients.items():
+            found = self.emitter(frozenset(), lines).value(e)
+            self.scope[name] = Value(self.word(name), dtypes.int64, v.ATOM, found.narrow, found.low, found.high)
+            lines.append(f"  const {'int' if found.narrow else 'int64_t'} {self.word(name)} = {found.text};")
         self.team = team
         if team is None:
             self.block(body, lines, "  ")

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 
 from tensorexpr.codegen.cuda.block.bound import grid_of, in_one_block, settled
 from tensorexpr.codegen.cuda.block.held import with_rows
+from tensorexpr.codegen.cuda.block.quotients import with_quotients
 from tensorexpr.codegen.cuda.block.shuffles import names_in
 from tensorexpr.codegen.cuda.block.threads import team_of
 from tensorexpr.codegen.cuda.emitter.kernel import THREADS, Kernel
@@ -88,10 +89,12 @@ class _Writer:
         """The text of a kernel, and its launch."""
         writer = Kernel(self.nest, self.buffers, outer)
         word = f"{self.prefix}k{len(self.kernels)}_{_word(name)}"
+        body, quotients = with_quotients(body, grid)
         body = settled(body)
         body = with_rows(body, self.buffers, {*self.buffers, *names_in(body)})
         # A loop of the host comes by again.
-        launch, text = writer.text(word, with_neighbors(body, self.buffers), grid, self.checked or bool(outer and self.nest.checks))
+        behind = self.checked or bool(outer and self.nest.checks)
+        launch, text = writer.text(word, with_neighbors(body, self.buffers), grid, behind, quotients)
         self.checked |= writer.reports
         self.kernels.append(text)
         return launch

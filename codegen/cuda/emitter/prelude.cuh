@@ -74,7 +74,8 @@ TE_INLINE float te_round_f16(double x) { return te_ptx_f32_of_f16(te_f16_bits(x)
 TE_INLINE float te_round_bf16(float x) { return te_f32(te_to_bf16(x)); }
 
 // ------------------------------------------------------------------------------------------------------- packs
-// A few elements side by side, at an address that is a multiple of their size together: one access of up to sixteen bytes.
+// A few elements side by side, at an address that is a multiple of their size together: one access of up to sixteen bytes. Where a condition
+// fails zeros are loaded, from elsewhere: loads under a branch would wait for each other.
 
 #ifndef TE_HOST
 template <class T, int N> struct __align__(sizeof(T) * N) te_pack { T at[N]; };
@@ -82,6 +83,10 @@ template <class T, int N> TE_INLINE void te_load(T (&to)[N], const T *from) {
   const te_pack<T, N> pack = *reinterpret_cast<const te_pack<T, N> *>(from);
 #pragma unroll
   for (int k = 0; k < N; ++k) to[k] = pack.at[k];
+}
+__device__ __align__(16) unsigned int te_nothing[4];  // zeros
+template <class T, int N> TE_INLINE void te_load(T (&to)[N], const T *from, bool is) {
+  te_load(to, is ? from : reinterpret_cast<const T *>(te_nothing));
 }
 template <class T, int N> TE_INLINE void te_store(T *to, const T (&from)[N]) {
   te_pack<T, N> pack;

@@ -8,7 +8,7 @@ from math import prod
 from tensorexpr import dtypes
 from tensorexpr.codegen.cuda.block.barriers import Barrier, stages_ahead, stages_filled
 from tensorexpr.codegen.cuda.block.lanes import is_lanes
-from tensorexpr.codegen.cuda.block.leaving import has_check
+from tensorexpr.codegen.cuda.block.leaving import has_check, may_leave
 from tensorexpr.codegen.cuda.block.shuffles import Shuffle, Warps
 from tensorexpr.codegen.cuda.block.threads import Team, idle_axes
 from tensorexpr.codegen.cuda.emitter.groups import PATTERN, Group, all_sums, group_of, group_text, swizzled_shape
@@ -17,11 +17,12 @@ from tensorexpr.codegen.cuda.emitter.products import may_rotate, write_product, 
 from tensorexpr.codegen.cuda.thread import values as v
 from tensorexpr.codegen.cuda.thread.expressions import Emitter, Surroundings, is_narrow, wanted_names
 from tensorexpr.codegen.cuda.thread.operations import RESERVED, stored
-from tensorexpr.codegen.cuda.thread.packs import ALIGNMENT, Packed, copied, copied_or_zero, packed
+from tensorexpr.codegen.cuda.thread.packs import ALIGNMENT, Packed, copied, copied_or_zero, loaded_or_zero, packed
 from tensorexpr.codegen.cuda.thread.selects import under_condition
 from tensorexpr.codegen.cuda.thread.values import Value, memory_type
 from tensorexpr.codegen.nest import THREADS, Ahead, Alloc, Block, Buffer, Check, For, If, LoopNest, Stmt, Store
-from tensorexpr.ir import TRUE, Access, Apply, Const, Expr, integer
+from tensorexpr.ir import TRUE, Access, Apply, Const, Expr, Index, const, integer
+from tensorexpr.records import replace
 
 LONGEST = 8
 """Letters of a name beyond which the index of many loops in one is called by what it is."""
@@ -165,6 +166,8 @@ class Statements:
                 lines += [margin + line for line in (*before, chosen)]
             case If() if self.copies_here() and (filled := copied_or_zero(s, self.buffers, self.rows())) is not None:
                 self.copy(*filled, lines, margin, s.condition)
+            case If() if (loaded := loaded_or_zero(s, self.buffers)) is not None:
+                self.load(*loaded, s.condition, lines, margin)
             case If():
                 condition = self.emitter(wanted_names((s.condition,)), before).value(s.condition)
                 lines += [margin + line for line in before]
@@ -371,7 +374,7 @@ class Statements:
         first = f"(int)threadIdx.{'xyz'[axis]}" + (f" + {start}" if start else "")
         if isinstance(s, Warps):
             lines += [f"{margin}{{", f"{margin}  const int {name} = (int)(threadIdx.x % {WARP}u);"]
-        elif stop - start > threads or _may_leave(s.body):
+        elif stop - start > threads or may_leave(s.body):
             lines.append(f"{margin}for (int {name} = {first}; {name} < {stop}; {name} += {threads}) {{")
         elif stop - start == threads:
             lines += [f"{margin}{{", f"{margin}  const int {name} = {first};"]
@@ -413,6 +416,18 @@ class Statements:
         for one in made.stores:
             place = self.emitter(frozenset(), lines).place(one.buffer, one.first)
             lines.append(f"{margin}te_store(&{place}, {one.name});")
+
+    def load(self, store: Store, first: Access, lane: str, lanes: int, under: Expr, lines: list[str], margin: str) -> None:
+        """Neighbors that are loaded where a condition holds; else they are zeros."""
+        before: list[str] = []
+        emitter, name = self.emitter(wanted_names((*first.indices, under)), before), self.temporary()
+        place, holds = emitter.place(first.tensor, first.indices), emitter.value(under)
+        self.words[name], self.buffers[name] = name, Buffer(name, first.dtype, (const(lanes),), "local")
+        condition = "" if holds.text == "true" else f", {holds.text}"
+        lines += [*(margin + line for line in before), f"{margin}{memory_type(first.dtype)} {name}[{lanes}];"]
+        lines.append(f"{margin}te_load({name}, &{place}{condition});")
+        body = (replace(store, value=replace(first, tensor=name, indices=(Index(lane) if lane else const(0),))),)
+        self.block((For(lane, const(0), const(lanes), body, "vectorize"),) if lane else body, lines, margin)
 
     def copies_here(self) -> bool:
         """Whether what is copied here to shared memory may arrive by itself: where a loop counts groups, copies of no group would not be
@@ -456,7 +471,7 @@ class Statements:
         if found is not None:
             self.pack(s, found, lines, margin)
             return
-        if start.constant is not None and stop.constant == start.constant + 1 and not (self.in_lanes and _may_leave(s.body)):
+        if start.constant is not None and stop.constant == start.constant + 1 and not (self.in_lanes and may_leave(s.body)):
             self.scope[s.index] = v.integer(start.constant)
             self.enclosed(s.body, lines, margin)
             return
@@ -488,19 +503,6 @@ class Statements:
         if stages:
             self.under_way, self.ahead_of = max(0, stages - 2), s.index
         return outside
-
-
-def _may_leave(block: Block) -> bool:
-    """Whether a check stands in statements outside of their loops."""
-    for s in block:
-        match s:
-            case Check():
-                return True
-            case Alloc() if _may_leave(s.body):
-                return True
-            case If() if _may_leave((*s.then, *s.otherwise)):
-                return True
-    return False
 
 
 def _loops(block: Block) -> Iterator[For]:

@@ -151,6 +151,12 @@ template <class T, int N> static inline void te_load(T (&to)[N], const T *from) 
   te_host_touch(from, sizeof(to), 0);
   std::memcpy(to, from, sizeof(to));
 }
+template <class T, int N> static inline void te_load(T (&to)[N], const T *from, bool is) {
+  if (is)
+    te_load(to, from);
+  else
+    std::memset(to, 0, sizeof(to));
+}
 template <class T, int N> static inline void te_store(T *to, const T (&from)[N]) {
   if ((uintptr_t)to % sizeof(from)) te_host_misaligned(to, sizeof(from), 0);
   te_host_touch(to, sizeof(from), 1);

@@ -238,11 +238,11 @@ def is_narrow(buffer: Buffer) -> bool:
 
 
 def row_major(indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Expr | None:
-    """The row-major position as an expression, where the extents are constants."""
-    if len(indices) == 1:
-        return indices[0]
-    position: Expr = const(0)
-    for i, extent in zip(indices, shape, strict=True):
+    """The row-major position as an expression, where all extents but the first, which is none of it, are constants."""
+    if not indices:
+        return const(0)
+    position = indices[0]
+    for i, extent in zip(indices[1:], shape[1:], strict=True):
         if not isinstance(extent, Const):
             return None
         position = ir.apply("add", ir.apply("mul", position, extent), i)

@@ -129,6 +129,27 @@ def copied_or_zero(s: If, buffers: dict[str, Buffer], shared: dict[str, int]) ->
     return found if _first(zero.indices, lane) == found[0].indices else None
 
 
+def loaded_or_zero(s: If, buffers: Mapping[str, Buffer]) -> tuple[Store, Access, str, int] | None:
+    """The store of a condition under which neighbors (or one element) are loaded into the thread, and zeros taken in their place else: it,
+    what it reads first, the loop over the neighbors (none: "") and how many they are. Which they are says no data."""
+    (then,), (otherwise,) = (block if len(block) == 1 else (None,) for block in (s.then, s.otherwise))
+    store, zero, lane, lanes = then, otherwise, "", 1
+    if isinstance(then, For) and isinstance(otherwise, For) and then.kind == "vectorize" and len(then.body) == len(otherwise.body) == 1:
+        if then.start != const(0) or (then.start, then.stop, then.index) != (otherwise.start, otherwise.stop, otherwise.index):
+            return None
+        (store,), (zero,), lane, lanes = then.body, otherwise.body, then.index, integer(then.stop)
+    if not isinstance(store, Store) or not isinstance(zero, Store) or not isinstance(store.value, Access):
+        return None
+    read, kinds = store.value, (buffers[store.buffer].memory, buffers[store.value.tensor].memory)
+    if (zero.buffer, zero.indices, zero.value) != (store.buffer, store.indices, Const(0, zero.value.dtype)):
+        return None
+    if kinds[0] != "local" or kinds[1] == "local":
+        return None
+    if any(map(tensors_read, read.indices)) or not (lanes == 1 or is_pack(read.tensor, read.indices, lane, lanes, buffers)):
+        return None
+    return store, replace(read, indices=_first(read.indices, lane)), lane, lanes
+
+
 def is_pack(name: str, indices: tuple[Expr, ...], lane: str, lanes: int, buffers: Mapping[str, Buffer]) -> bool:
     """Whether the lanes ask for neighboring elements from an aligned place on."""
     buffer = buffers[name]

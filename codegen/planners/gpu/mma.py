@@ -36,7 +36,7 @@ from tensorexpr.codegen.planners.gpu.zeros import zero_beyond
 from tensorexpr.codegen.planners.tiles.contraction import reads_within
 from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.codegen.target import Gpu
-from tensorexpr.ir import Access, Apply, Cast, Expr
+from tensorexpr.ir import Access, Apply, Cast, Const, Expr
 from tensorexpr.regions import affine_of
 
 TILES = (
@@ -60,6 +60,13 @@ SHARED_BYTES = 128
 """Bytes that shared memory gives or takes in a clock."""
 CACHE_BYTES = 28
 """Bytes that a multiprocessor gets from the second cache in a clock where all of them ask."""
+WARP = 32
+"""Threads of a warp."""
+MOST_SUMS = 128
+"""Sums of a thread: half of its registers."""
+MOST_HELD = 64
+"""The same where elements of 16 bits lie in lines of open length: no asynchronous copy takes these, so those of the next step wait in
+registers, with sizes beside them."""
 BESIDE = 0.1
 """The part of a shorter time that is not behind the longest."""
 
@@ -114,7 +121,9 @@ def timed_tiles(s: Planned, name: str, views: list[View], shapes: Shapes) -> lis
     dtype = multiplies(values[0], precision, shapes) if len(values) == 1 and group.members[0].combiner.name == "sum" else None
     if dtype is None or (group.guard and not (all(map(_is_simple, group.guard)) and reads_within(group, stage.parts.axes, shapes))):
         return []
-    ranked = [found for view in views for found in _ranked(s, view, dtype)]
+    read = [shapes[r.access.tensor][-1] for view in views for r in view.operands]
+    held = dtype.bits == 16 and not all(isinstance(n, Const) for n in read)
+    ranked = [found for view in views for found in _ranked(s, view, dtype, MOST_HELD if held else MOST_SUMS)]
     return sorted(ranked, key=lambda pair: pair[0])
 
 
@@ -124,8 +133,8 @@ def _is_simple(guard: Expr) -> bool:
     return not any(form is None or form.has_division() for form in forms)
 
 
-def _ranked(s: Planned, view: View, dtype: dtypes.DType) -> list[tuple[float, Tile]]:
-    """The tiles of a view, each with its time."""
+def _ranked(s: Planned, view: View, dtype: dtypes.DType, most: int) -> list[tuple[float, Tile]]:
+    """The tiles of a view with at most so many sums of a thread, each with its time."""
     wide = dtype is not dtypes.float64
     row, column, step, lengths = view.row, view.column, view.step, view.lengths
     depths = [n if dtype.bits == 16 else n // 2 for n in DEPTHS]
@@ -141,7 +150,8 @@ def _ranked(s: Planned, view: View, dtype: dtypes.DType) -> list[tuple[float, Ti
     for tile in made:
         across = [ceil(lengths[row] / tile.rows), ceil(lengths[column] / tile.columns)]
         blocks, waste = view.others * prod(across), prod(across) * tile.rows * tile.columns / (lengths[row] * lengths[column])
-        if waste <= MOST_WASTE and 2 * blocks >= s.target.cores:
+        sums = tile.rows * tile.columns // (WARP * prod(tile.warps))
+        if waste <= MOST_WASTE and 2 * blocks >= s.target.cores and sums <= most:
             ranked.append((ceil(blocks / s.target.cores) * _clocks(tile, dtype.itemsize), tile))
     return ranked
 

@@ -104,13 +104,19 @@ _PACK = """  {{
     {0} pack[{1}], turned[{1}];
     te_load(pack, x{2} + {1} * n);
     for (int k = 0; k < {1}; ++k) turned[k] = pack[{1} - 1 - k];
+    te_load(pack, x{2} + {1} * n, n % 2 == 0);
+    for (int k = 0; k < {1}; ++k) turned[k] += pack[{1} - 1 - k];
     te_store(y{2} + {1} * n, turned);
   }}"""
 
 
 def _packs() -> tuple[Arrays, Arrays, Arrays]:
     given = [np.arange(32 * n).astype(_NUMPY[t]) for t, n in _PACKS]
-    turned = [x.reshape(32, n)[:, ::-1].ravel() for x, (_, n) in zip(given, _PACKS, strict=True)]
+    # Every second thread loads twice, the others zeros beside.
+    turned = [
+        ((2 - np.arange(32) % 2)[:, None] * x.reshape(32, n)[:, ::-1]).astype(x.dtype).ravel()
+        for x, (_, n) in zip(given, _PACKS, strict=True)
+    ]
     return given, [np.zeros_like(x) for x in given], turned
 
 
