@@ -244,6 +244,52 @@ GROUPS: dict[str, dict[str, Case]] = {
             torch.nn.functional.scaled_dot_product_attention(t.tokens, t.tokens, t.tokens, is_causal=True),
         ),
     },
+    "beyond": {
+        "shifts": lambda t: (t.i << t.j, t.i >> t.j, t.i.__lshift__(2), t.i.__rshift__(1), t.i << 70, 5 << t.j, 3 & t.i, t.i ^ t.j),
+        "windows": lambda t: (t.x.unfold(1, 3, 2), t.image.unfold(-1, 2, 1).sum(-1), t.image.unfold(2, 3, 2).unfold(3, 3, 3)),
+        "sorted places": lambda t: (
+            torch.searchsorted(t.row.detach().sort().values, t.x),
+            torch.searchsorted(t.y.detach().sort(1).values, t.odd.expand(3, 5), right=True, out_int32=True),
+            torch.searchsorted(t.y.detach(), t.x, sorter=t.y.detach().argsort(1), side="right"),
+            torch.bucketize(t.odd, t.row.detach().sort().values, right=True),
+            torch.bucketize(t.i, torch.arange(-7, 8, 2)),
+            torch.bucketize(2, torch.tensor([1, 2, 2, 3]), right=True),
+        ),
+        "functions": lambda t: (
+            torch.erfc(t.x),
+            torch.erfinv(t.unit),
+            torch.lgamma(t.above),
+            torch.digamma(t.unit.detach()),
+            torch.copysign(t.x, -t.y),
+            torch.copysign(t.odd, -0.0),
+            torch.hypot(t.x, t.z),
+            torch.round(t.x, decimals=2),
+            torch.round(t.x * 1e3, decimals=-1),
+            torch.nan_to_num(t.odd, 3.0),
+            torch.nan_to_num(t.x, posinf=2.0),
+        ),
+        "lengths": lambda t: (
+            torch.linalg.vector_norm(t.x, 3.0, dim=0),
+            torch.nn.functional.normalize(t.image, dim=1),
+            t.p.norm(),
+            torch.mv(t.a, t.six),
+        ),
+        "running": lambda t: (
+            torch.logcumsumexp(t.x, 1),
+            torch.cummax(t.x, 0),
+            torch.cummin(t.p, -1),
+            torch.cummax(t.i, 1),
+            torch.cummax(t.number.detach(), 0),
+        ),
+        "pools": lambda t: (
+            torch.nn.functional.adaptive_max_pool2d(t.image, (3, 5), return_indices=True),
+            torch.nn.functional.adaptive_max_pool2d(t.image[0], 2),
+            torch.nn.functional.adaptive_max_pool3d(t.volume, (2, 3, 2)),
+            torch.nn.functional.interpolate(t.image, scale_factor=1.7, mode="bicubic"),
+        ),
+        "pieces": lambda t: (t.x[1] * t.y[:, 2:4].sum(), torch.stack(t.x.unbind(1)), t.x[torch.tril_indices(3, 3)[0]]),
+        "slopes at random": lambda t: torch.nn.functional.rrelu(t.x),
+    },
 }
 
 DRAWN = {
@@ -280,6 +326,7 @@ OUTSIDE: dict[str, tuple[Case, str | None]] = {
     "sym_is_contiguous.default": (lambda t: t.x * t.y if A.sym_is_contiguous.default(t.x) else t.x + t.y, None),
     "sym_numel.default": (lambda t: t.x * A.sym_numel.default(t.x) * t.y, None),
     "sym_size.int": (lambda t: t.x * A.sym_size.int(t.x, 0) + t.y.sum() * t.y.size(1), None),
+    "half as long again": (lambda t: t.x.sum() * torch.ones(int(t.y.shape[1] * 1.5), dtype=torch.float64) * t.number, None),
     "sym_storage_offset.default": (lambda t: t.x * (A.sym_storage_offset.default(t.y[1:]) + 1) * t.y, None),
     "sym_stride.int": (lambda t: t.x * A.sym_stride.int(t.x, 0) * t.y, None),
 }

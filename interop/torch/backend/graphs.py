@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._decomp import core_aten_decompositions
+from torch._decomp import core_aten_decompositions, get_decompositions
 from torch._functorch.aot_autograd import aot_module_simplified
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import TracingContext
@@ -26,11 +26,18 @@ from tensorexpr.interop.torch.backend.table import definition_of
 _ATEN: Any = torch.ops.aten
 
 
+_MORE = (
+    _ATEN.addmv, _ATEN.ldexp, _ATEN.linalg_vector_norm, _ATEN.rrelu_with_noise_backward, _ATEN.tril_indices,
+    _ATEN.triu_indices, _ATEN.upsample_bicubic2d,
+)  # fmt: skip
+"""What torch takes apart for others, though it is one of its core operators or one of backends."""
+
+
 @functools.cache
 def decompositions() -> dict[Any, Callable[..., Any]]:
-    """Torch's for its core operators, without those that the table has; what draws random numbers is left as it is."""
+    """Torch's for its core operators and a few more, without those that the table has; what draws random numbers is left as it is."""
     seeded = torch.Tag.nondeterministic_seeded
-    rules: Any = core_aten_decompositions()
+    rules: dict[Any, Any] = dict(core_aten_decompositions().items()) | get_decompositions(_MORE)  # type: ignore[arg-type]  # packets, too
     return {target: rule for target, rule in rules.items() if definition_of(target) is None and seeded not in target.tags}
 
 

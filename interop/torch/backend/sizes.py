@@ -9,6 +9,8 @@ row-major order, the definition reads through the permutation, and nothing is co
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from math import prod
 from typing import Any
 
 import sympy
@@ -21,6 +23,7 @@ from tensorexpr.interop.torch.backend.table import Unsupported, is_one
 
 _QUOTIENTS = tuple(getattr(theirs, name) for name in ("FloorDiv", "CleanDiv") if hasattr(theirs, name))
 _REMAINDERS = tuple(getattr(theirs, name) for name in ("Mod", "PythonMod") if hasattr(theirs, name))
+_WHOLES = tuple(getattr(theirs, name) for name in ("TruncToInt", "FloorToInt") if hasattr(theirs, name))
 
 
 def extent(value: Any) -> Any:
@@ -38,6 +41,8 @@ def _scalar(expression: Any, ranges: Mapping[Any, Any]) -> Any:
     if expression.is_Symbol:
         least = ranges[expression].lower if expression in ranges else 0
         return te.dim(str(expression), min=int(least) if least > 0 else 0)
+    if isinstance(expression, _WHOLES):
+        return _part(expression.args[0], ranges)
     arguments = [_scalar(argument, ranges) for argument in expression.args]
     if expression.is_Add:
         return _folded(lambda a, b: a + b, arguments)
@@ -56,6 +61,17 @@ def _scalar(expression: Any, ranges: Mapping[Any, Any]) -> Any:
     if isinstance(expression, (sympy.Min, getattr(theirs, "Min", sympy.Min))):
         return _folded(te.minimum, arguments)
     raise Unsupported(f"the size {expression}")
+
+
+def _part(product: Any, ranges: Mapping[Any, Any]) -> Any:
+    """The whole part of a size times a float of few digits, whose product has no rounding: by integers."""
+    factors = product.args if product.is_Mul else (product,)
+    numbers = [Fraction(float(factor)) for factor in factors if factor.is_Float or factor.is_Integer]
+    sizes = [factor.args[0] for factor in factors if isinstance(factor, theirs.ToFloat)]
+    by = prod(numbers, start=Fraction(1))
+    if len(numbers) + len(sizes) != len(factors) or len(sizes) != 1 or not 0 < by.numerator < 1 << 16 or by.denominator > 1 << 16:
+        raise Unsupported(f"the size {product}")
+    return _scalar(sizes[0], ranges) * by.numerator // by.denominator
 
 
 def _folded(function: Callable[[Any, Any], Any], arguments: Sequence[Any]) -> Any:

@@ -181,6 +181,28 @@ def _max_pool_backward(
     return te.compute(result.shape, body)
 
 
+@aten("adaptive_max_pool2d", "adaptive_max_pool3d")
+def _adaptive_max_pool(result: Result, x: te.Tensor, size: Sequence[Any]) -> Any:
+    kernel = kernels.adaptive_max_pool3d if len(size) == 3 else kernels.adaptive_max_pool2d
+    batch = x if x.ndim > len(size) + 1 else te.compute((1, *x.shape), lambda _, *i: x[i])
+    found = kernel(batch, output_size=tuple(size), return_indices=True)
+    return found if batch is x else tuple(te.compute(one.shape[1:], lambda *i, one=one: one[(0, *i)]) for one in found)
+
+
+@aten("adaptive_max_pool2d_backward", "adaptive_max_pool3d_backward")
+def _adaptive_max_pool_backward(result: Result, head: te.Tensor, x: te.Tensor, indices: te.Tensor) -> Any:
+    first, kind = x.ndim - (3 if "pool3d" in str(result.node.target) else 2), wide(head.dtype)
+
+    def send(*i: Any) -> Any:
+        flat, place = te.cast(indices[i], "int64"), []
+        for n in reversed(x.shape[first:]):
+            place.append(flat % n)
+            flat = flat // n
+        return (*i[:first], *reversed(place)), te.cast(head[i], kind)
+
+    return cast_to(te.scatter(x.shape, send, head.shape), result.dtype)
+
+
 def _averages(rank: int, x: te.Tensor, size: Any, stride: Any, padding: Any, ceil: bool, include: bool, divisor: Any = None) -> Any:
     kernel: Any = (kernels.avg_pool1d, kernels.avg_pool2d, kernels.avg_pool3d)[rank - 1]
     window = _window(size, rank, stride=stride, padding=padding)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorexpr as te
+from tensorexpr import kernels
 from tensorexpr.dtypes import DType, dtype
 from tensorexpr.interop.torch.backend.table import Result, Unsupported, aten, cast_to, common, element, pointwise, real
 
@@ -35,7 +36,7 @@ def _mul(result: Result, a: Any, b: Any) -> Any:
     return pointwise(result, te.logical_and if result.dtype.name == "bool" else lambda x, y: x * y, a, b)
 
 
-@aten("div.Tensor", "div.Scalar")
+@aten("div.Tensor", "div.Scalar", "true_divide.Tensor")
 def _div(result: Result, a: Any, b: Any) -> Any:
     return pointwise(result, lambda x, y: x / y, a, b, kind=real(a, b))
 
@@ -233,20 +234,25 @@ _logic("bitwise_not", lambda x: ~x)
 _logic("isnan", te.isnan)
 _logic("isinf", te.isinf)
 _logic("isfinite", te.isfinite)
-_logic("signbit", lambda x: (x < 0) | ((x == 0) & (1 / x < 0)) if x.dtype.is_float else x < 0)
+_logic("signbit", lambda x: _is_negative(x))
 
 
-def _bits(name: str, function: Callable[..., Any], scalar: str = "Scalar") -> None:
-    @aten(f"{name}.Tensor", f"{name}.{scalar}")
+def _is_negative(x: Any) -> Any:
+    """Whether a number has the sign, as -0.0 has it."""
+    return (x < 0) | ((x == 0) & (1 / x < 0)) if x.dtype.is_float else x < 0
+
+
+def _bits(function: Callable[..., Any], name: str, scalar: str = "Scalar", *others: str) -> None:
+    @aten(f"{name}.Tensor", f"{name}.{scalar}", f"{name}.Scalar_Tensor", *others)
     def rule(result: Result, a: Any, b: Any) -> Any:
         return pointwise(result, function, a, b)
 
 
-_bits("bitwise_and", lambda x, y: x & y)
-_bits("bitwise_or", lambda x, y: x | y)
-_bits("bitwise_xor", lambda x, y: x ^ y)
-_bits("bitwise_left_shift", lambda x, y: x << y, "Tensor_Scalar")
-_bits("bitwise_right_shift", lambda x, y: x >> y, "Tensor_Scalar")
+_bits(lambda x, y: x & y, "bitwise_and")
+_bits(lambda x, y: x | y, "bitwise_or")
+_bits(lambda x, y: x ^ y, "bitwise_xor")
+_bits(lambda x, y: x << y, "bitwise_left_shift", "Tensor_Scalar", "__lshift__.Tensor", "__lshift__.Scalar")
+_bits(lambda x, y: x >> y, "bitwise_right_shift", "Tensor_Scalar", "__rshift__.Tensor", "__rshift__.Scalar")
 
 
 # ---------------------------------------------------------------------------------------------------- functions of one number
@@ -278,9 +284,10 @@ def _real(name: str, function: Callable[[Any], Any]) -> None:
 
 for _name, _function in {
     "acos": te.acos, "acosh": _acosh, "asin": te.asin, "asinh": _asinh, "atan": te.atan, "atanh": _atanh, "cos": te.cos, "cosh": te.cosh,
-    "erf": te.erf, "exp": te.exp, "exp2": te.exp2, "expm1": te.expm1, "log": te.log, "log1p": te.log1p, "log2": te.log2,
-    "log10": lambda x: te.log(x) * (1 / math.log(10.0)), "rsqrt": lambda x: 1 / te.sqrt(x), "sigmoid": te.sigmoid, "sin": te.sin,
-    "sinh": te.sinh, "sqrt": te.sqrt, "tan": te.tan, "tanh": te.tanh,
+    "digamma": te.digamma, "erf": te.erf, "erfc": te.erfc, "erfinv": te.erfinv, "exp": te.exp, "exp2": te.exp2, "expm1": te.expm1,
+    "lgamma": te.lgamma, "log": te.log, "log1p": te.log1p, "log2": te.log2, "log10": lambda x: te.log(x) * (1 / math.log(10.0)),
+    "rsqrt": lambda x: 1 / te.sqrt(x), "sigmoid": te.sigmoid, "sin": te.sin, "sinh": te.sinh, "sqrt": te.sqrt, "tan": te.tan,
+    "tanh": te.tanh,
 }.items():  # fmt: skip
     _real(_name, _function)
 
@@ -296,6 +303,22 @@ for _name, _function in {
     "square": lambda x: x * x, "relu": lambda x: te.maximum(x, 0),
 }.items():  # fmt: skip
     _same(_name, _function)
+
+
+@aten("copysign.Tensor", "copysign.Scalar")
+def _copysign(result: Result, x: Any, y: Any) -> Any:
+    return pointwise(result, lambda v, w: te.where(_is_negative(w), -te.abs(v), te.abs(v)), x, y, kind=real(x, y))
+
+
+@aten("hypot")
+def _hypot(result: Result, x: te.Tensor, y: te.Tensor) -> Any:
+    return kernels.hypot(cast_to(x, result.dtype), cast_to(y, result.dtype))
+
+
+@aten("round.decimals")
+def _round_decimals(result: Result, x: te.Tensor, decimals: int) -> Any:
+    power = 10.0 ** abs(decimals)
+    return pointwise(result, lambda v: te.round(v * power) / power if decimals >= 0 else te.round(v / power) * power, x)
 
 
 @aten("atan2")

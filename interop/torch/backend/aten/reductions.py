@@ -16,6 +16,7 @@ from tensorexpr.interop.torch.backend.table import (
     axes_of,
     axis_of,
     cast_to,
+    filled,
     real,
     wide,
 )
@@ -227,6 +228,22 @@ def _cumprod(result: Result, x: te.Tensor, dim: int, _: Any) -> Any:
     if x.ndim == 0:
         return cast_to(x, result.dtype)
     return cast_to(kernels.cumprod(cast_to(x, wide(result.dtype)), axis=axis_of(dim, x.ndim)), result.dtype)
+
+
+@aten("logcumsumexp")
+def _logcumsumexp(result: Result, x: te.Tensor, dim: int) -> Any:
+    if x.ndim == 0:
+        return x
+    return cast_to(kernels.logcumsumexp(cast_to(x, wide(x.dtype)), axis=axis_of(dim, x.ndim)), result.dtype)
+
+
+@aten("cummax", "cummin")
+def _running(result: Result, x: te.Tensor, dim: int) -> Any:
+    if x.ndim == 0:
+        return x, filled(result[1], 0)
+    kernel = kernels.cummax if "cummax" in str(result.node.target) else kernels.cummin
+    values, places = kernel(x, axis=axis_of(dim, x.ndim))
+    return values, cast_to(places, result[1].dtype)
 
 
 def _sortable(x: te.Tensor, dim: int) -> int:

@@ -13,7 +13,8 @@ import torch
 
 import tensorexpr as te
 from tensorexpr import kernels
-from tensorexpr.interop.torch.backend.table import Result, Unsupported, aten, axis_of, cast_to, element, filled, is_one
+from tensorexpr.autodiff import gradient
+from tensorexpr.interop.torch.backend.table import Form, Result, Unsupported, aten, axis_of, cast_to, element, filled, is_one
 from tensorexpr.kernels.conventions.arguments import product
 from tensorexpr.kernels.conventions.broadcasting import same
 from tensorexpr.op.transforms import vjp
@@ -24,7 +25,7 @@ VIEWS = frozenset(
         _ATEN.view.default, _ATEN.t.default, _ATEN.transpose.int, _ATEN.permute.default, _ATEN.expand.default, _ATEN.unsqueeze.default,
         _ATEN.squeeze.default, _ATEN.squeeze.dim, _ATEN.squeeze.dims, _ATEN.slice.Tensor, _ATEN.select.int, _ATEN.alias.default,
         _ATEN.detach.default, _ATEN.diagonal.default, _ATEN.split_with_sizes.default, _ATEN.split.Tensor, _ATEN.unbind.int,
-        _ATEN.as_strided.default, _ATEN._unsafe_view.default,
+        _ATEN.as_strided.default, _ATEN._unsafe_view.default, _ATEN.unfold.default,
     )
 )  # fmt: skip
 
@@ -139,6 +140,22 @@ def _unbind(result: Result, x: te.Tensor, dim: int) -> Any:
 @aten("diagonal")
 def _diagonal(result: Result, x: te.Tensor, offset: int, dim1: int, dim2: int) -> Any:
     return kernels.diagonal(x, offset=offset, axis1=axis_of(dim1, x.ndim), axis2=axis_of(dim2, x.ndim))
+
+
+@aten("unfold")
+def _unfold(result: Result, x: te.Tensor, dim: int, _: Any, step: Any) -> Any:
+    """Windows along an axis; places within them are the last axis."""
+    if x.ndim == 0:
+        return _renamed(result, x)
+    axis = axis_of(dim, x.ndim)
+    return te.compute(result.shape, lambda *i: x[(*i[:axis], i[axis] * step + i[-1], *i[axis + 1 : -1])])
+
+
+@aten("unfold_backward")
+def _unfold_backward(result: Result, head: te.Tensor, _: Any, dim: int, size: Any, step: Any) -> Any:
+    windows = Result((Form(head.shape, head.dtype),), result.node)
+    x = te.placeholder(result.shape, head.dtype.name, name="x")
+    return cast_to(gradient(_unfold(windows, x, dim, size, step), [x], head)[0], result.dtype)
 
 
 @aten("as_strided")
