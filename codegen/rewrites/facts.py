@@ -39,8 +39,9 @@ Bound = tuple[Affine, ...]
 Point = dict[str, int]
 """Values of names."""
 
-POINTS = ((1, False), (1, True), (40, False), (40, True), (3000, False), (3000, True))
-"""Of each point: how far above the least that it can be a size is, and whether indices are the last of their loops, not the first."""
+POINTS = ((1, 0), (5, 2), (40, 1), (45, 2), (639, 1), (3000, 0), (3000, 1))
+"""Of each point: how far above the least that it can be a size is, give or take a few, and whether an index is the first of its loop, the
+middle or the last one. 639 leaves most of the usual blocks the longest rest."""
 
 _COMPARED = ("lt", "le", "gt", "ge", "eq", "ne")
 
@@ -287,8 +288,9 @@ class Facts:
         high = min((max(self._value(form, kind, point) for form in bound) for bound in above), default=None)
         if low is not None and high is not None and low > high:
             return False
-        ends = (high, low) if POINTS[kind][1] else (low, high)
-        point[index] = next((end for end in ends if end is not None), 0)
+        if low is None or high is None:
+            low = high = (low or 0) if high is None else high
+        point[index] = low + (high - low) * POINTS[kind][1] // 2
         return True
 
     def _is_here(self, kind: int, point: Point) -> bool:
@@ -302,7 +304,7 @@ class Facts:
         for name in form.names():
             if name not in point:
                 low, high = self._range(name)
-                value = (low or 0) + POINTS[kind][0] + len(point) * (-1) ** kind
+                value = (low or 0) + POINTS[kind][0] + len(point) * (kind % 3 - 1)
                 point[name] = max(value if high is None else min(value, high), value if low is None else low)
         return form.evaluate(point)
 

@@ -77,7 +77,7 @@ def _statement(s: Stmt, facts: Facts, ended: bool) -> Block:
             if isinstance(condition, Const):
                 return simplified(s.then if condition.value else s.otherwise, facts, ended)
             then = simplified(s.then, facts.under(condition), ended)
-            otherwise = simplified(s.otherwise, facts.under(negate(condition)), ended)
+            otherwise = s.otherwise and simplified(s.otherwise, facts.under(negate(condition)), ended)
             if not then and not otherwise:
                 return ()
             if not then:
@@ -146,7 +146,7 @@ def _decided(expr: Expr, facts: Facts) -> Expr:
         condition = _decided(expr.args[0], facts)
         if isinstance(condition, Const):
             return _decided(expr.args[1 if condition.value else 2], facts)
-        args = (condition, _decided(expr.args[1], facts.under(condition)), _decided(expr.args[2], facts.under(negate(condition))))
+        args = (condition, _where(expr.args[1], condition, facts), _where(expr.args[2], negate(condition), facts))
         return expr if all(a is b for a, b in zip(args, expr.args, strict=True)) else replace(expr, args=args)
     if isinstance(expr, Apply) and expr.dtype.is_bool:
         holds = facts.holds(expr)
@@ -156,6 +156,11 @@ def _decided(expr: Expr, facts: Facts) -> Expr:
         expr = within(expr, facts.box)
     made = map_children(expr, lambda child: _decided(child, facts))
     return _folded(made, facts) if isinstance(made, Apply) else made
+
+
+def _where(expr: Expr, condition: Expr, facts: Facts) -> Expr:
+    """`decided` where a condition holds besides."""
+    return _decided(expr, facts.under(condition)) if any(map(_is_open, walk(expr))) else expr
 
 
 def _folded(node: Apply, facts: Facts) -> Expr:
