@@ -2,12 +2,13 @@
 
 What a schedule can reach is bounded by what the program says: a prefix sum written as a sum over k <= j for each j has n^2 / 2 terms.
 The passes here change how much is computed, on simplified programs and before schedules, so that derivatives profit, too. They recognize
-no formulas: `sharing` asks the integer sets which terms many results have in common, `tables` makes running tables of them, `monoids`
-says what is carried, `counts` whether it pays, `recurrences` is the pass. Nothing is ever subtracted from what was added. `sums` carries
-sums of narrow numbers in the types that a machine adds them in, `keyed` sends points to their keys, `layouts` makes tensors of the parts of
-one that products read apart, turns those on the way, and lays rings that sums go around out in rows, `products` of products that are added
-up, `carries` takes combiners apart whose components are sums and maxima, `logarithms` makes quotients of exponentials of their sums,
-`supports` sums masked weights inside of their masks, `copies` reads an output in place of a scan.
+no formulas: `sharing` asks the integer sets which terms many results have in common, `tables` makes running tables of them, `monoids` says
+what is carried, `counts` whether it pays, `recurrences` is the pass. Nothing is ever subtracted from what was added. `sums` carries sums
+of narrow numbers in the types that a machine adds them in, `keyed` sends points to their keys, `layouts` makes tensors of the parts of one
+that products read apart, turns those on the way, and lays rings that sums go around out in rows, `products` of products that are added up,
+and multiplies factors first that share their points, `carries` takes combiners apart whose components are sums and maxima, `logarithms`
+makes quotients of exponentials of their sums, `supports` sums masked weights inside of their masks, `copies` reads an output in place of a
+scan.
 """
 
 from __future__ import annotations
