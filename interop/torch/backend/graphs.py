@@ -37,7 +37,7 @@ _MORE = (
 def decompositions() -> dict[Any, Callable[..., Any]]:
     """Torch's for its core operators and a few more, without those that the table has; what draws random numbers is left as it is."""
     seeded = torch.Tag.nondeterministic_seeded
-    rules: dict[Any, Any] = dict(core_aten_decompositions().items()) | get_decompositions(_MORE)  # type: ignore[arg-type]  # packets, too
+    rules: dict[Any, Any] = dict(core_aten_decompositions().items()) | get_decompositions(_MORE)
     return {target: rule for target, rule in rules.items() if definition_of(target) is None and seeded not in target.tags}
 
 
