@@ -47,7 +47,6 @@ LAZY = {  # what may be imported inside a function: how a node, a schedule or a 
     ("tensorexpr.codegen.nest.program", "tensorexpr.codegen.nest.text"),
     ("tensorexpr.codegen.nest.program", "tensorexpr.codegen.nest.picture"),
     ("tensorexpr.codegen.schedule.schedule", "tensorexpr.codegen.auto.search.memory"),
-    ("tensorexpr.codegen.schedule.schedule", "tensorexpr.codegen.auto.cost"),
     ("tensorexpr.codegen.compiled.function", "tensorexpr.codegen.bundle.export"),
 }
 
