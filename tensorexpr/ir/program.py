@@ -219,8 +219,28 @@ class TensorType(Node):
         return print_type(self)
 
 
+class _Definition(Node):
+    """Base of definitions: each makes its results once, so that types of a tensor are one object wherever they are asked for."""
+
+    __slots__ = ("_results",)
+    _results: tuple[tuple[str, TensorType], ...]
+
+    @property
+    def results(self) -> tuple[tuple[str, TensorType], ...]:
+        """The tensors that it defines, by name, each with its type."""
+        try:
+            return self._results
+        except AttributeError:
+            found = tuple(self._made())
+            object.__setattr__(self, "_results", found)
+            return found
+
+    def _made(self) -> Iterable[tuple[str, TensorType]]:
+        raise NotImplementedError
+
+
 @record(eq=False, weakrefs=True)
-class Define(Node):
+class Define(_Definition):
     """`name[axes] = value` for every point of the axes; axes start at 0 and stop at expressions over sizes."""
 
     name: str
@@ -228,13 +248,12 @@ class Define(Node):
     value: Expr
     location: Location | None = field(default=None, compare=False, repr=False)
 
-    @property
-    def results(self) -> tuple[tuple[str, TensorType], ...]:
+    def _made(self) -> Iterable[tuple[str, TensorType]]:
         return ((self.name, TensorType(tuple(a.stop for a in self.axes), self.value.dtype)),)
 
 
 @record(eq=False, weakrefs=True)
-class Scatter(Node):
+class Scatter(_Definition):
     """`name[indices] = combine(name[indices], value)` for every point of `axes` where `where` holds.
 
     Elements start from the identity of `combine` (sum, prod, max, min). `lowering` is "segments" (contributions combine
@@ -251,13 +270,12 @@ class Scatter(Node):
     lowering: str = "segments"
     location: Location | None = field(default=None, compare=False, repr=False)
 
-    @property
-    def results(self) -> tuple[tuple[str, TensorType], ...]:
+    def _made(self) -> Iterable[tuple[str, TensorType]]:
         return ((self.name, self.type),)
 
 
 @record(eq=False, weakrefs=True)
-class Scan(Node):
+class Scan(_Definition):
     """A recurrence: state 0 is `inits`; step t computes `body` from the states before it; entry t of the result is the state after.
 
     `states` are the formal names (with types) under which `body` reads the state, `step` the index bound in the body,
@@ -274,15 +292,12 @@ class Scan(Node):
     nexts: tuple[str, ...]
     location: Location | None = field(default=None, compare=False, repr=False)
 
-    @property
-    def results(self) -> tuple[tuple[str, TensorType], ...]:
-        return tuple(
-            (name, TensorType((self.length, *type_.shape), type_.dtype)) for name, (_, type_) in zip(self.names, self.states, strict=True)
-        )
+    def _made(self) -> Iterable[tuple[str, TensorType]]:
+        return [(name, TensorType((self.length, *type_.shape), type_.dtype)) for name, (_, type_) in zip(self.names, self.states, strict=True)]
 
 
 @record(eq=False, weakrefs=True)
-class Segments(Node):
+class Segments(_Definition):
     """A plan for gathering by key: `order` lists the points of `axes` sorted by key, those of key v at offsets[v] ... offsets[v + 1] - 1.
 
     The key of a point is the flat row-major position of `keys` in the shape `extents`; points where `where` does not hold
@@ -310,11 +325,10 @@ class Segments(Node):
         """All axes, those of the batch in front."""
         return (*self.batch, *self.axes)
 
-    @property
-    def results(self) -> tuple[tuple[str, TensorType], ...]:
+    def _made(self) -> Iterable[tuple[str, TensorType]]:
         batch = tuple(a.stop for a in self.batch)
         places = (_plus_one(counted(product(self.extents))), product(tuple(a.stop for a in self.axes)))
-        return tuple((name, TensorType((*batch, extent), dtypes.int64)) for name, extent in zip(self.names, places, strict=True))
+        return [(name, TensorType((*batch, extent), dtypes.int64)) for name, extent in zip(self.names, places, strict=True)]
 
 
 Definition = Define | Scatter | Segments | Scan
