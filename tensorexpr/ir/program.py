@@ -293,7 +293,9 @@ class Scan(_Definition):
     location: Location | None = field(default=None, compare=False, repr=False)
 
     def _made(self) -> Iterable[tuple[str, TensorType]]:
-        return [(name, TensorType((self.length, *type_.shape), type_.dtype)) for name, (_, type_) in zip(self.names, self.states, strict=True)]
+        return [
+            (name, TensorType((self.length, *type_.shape), type_.dtype)) for name, (_, type_) in zip(self.names, self.states, strict=True)
+        ]
 
 
 @record(eq=False, weakrefs=True)

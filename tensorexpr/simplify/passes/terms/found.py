@@ -151,9 +151,9 @@ def counted(
 
 def _by_form(definition: Define | Scatter, types: Mapping[str, TensorType], kinds: set[Kind], forms: Forms) -> Found:
     formal = formal_of(definition, ordered=False)
-    if formal is None or not isinstance(formal[0], Define):
+    given, called = (definition, {}) if formal is None else formal
+    if not called or not isinstance(given, Define):
         return list(_occurrences(definition, types, kinds))
-    given, called = formal
     own = {place: types[name] for place, name in called.items() if name in types}
     key = (given, frozenset(kinds), tuple(own.items()))
     if key not in forms:
