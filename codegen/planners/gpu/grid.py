@@ -27,7 +27,7 @@ from tensorexpr.codegen.planners.tiles.threads import (
 )
 from tensorexpr.codegen.schedule.analysis.state import definition_named
 from tensorexpr.codegen.schedule.schedule import Planned
-from tensorexpr.ir import Define, Expr, Scan, Scatter, Segments
+from tensorexpr.ir import Define, Expr, Scatter, Segments
 
 Shapes = dict[str, tuple[Expr, ...]]
 
@@ -65,8 +65,6 @@ def plan_gpu(s: Planned, shapes: Shapes, flat: frozenset[str]) -> None:
             case Define() if s.decisions.wanted(f"{name}: a block per point", bool(hosted) or wants_rows(s, name, shapes)):
                 if not done(s, plan_rows_of_gpu, name, hosted, shapes) and hosted:
                     done(s, _threads, name)
-            case Scan():
-                done(s, _swept, name)
             case Scatter():
                 done(s, plan_gpu_scatter, definition)
             case Segments():
@@ -94,9 +92,3 @@ def _threads(s: Planned, name: str) -> None:
     if data:
         s[name].reorder(*data, *(x for x in s[name].loops if x not in data))
         s[name].parallel(fused(s, name, data))
-
-
-def _swept(s: Planned, name: str) -> None:
-    """A scan whose points do not communicate: a thread per point, the steps in it."""
-    if s.state.stage(name).sweep is not None:
-        _threads(s, name)
