@@ -75,9 +75,12 @@ MADE = {
 }
 
 
-@pytest.mark.parametrize("name", MADE)
-@pytest.mark.parametrize("stage", ["define", "simplify", "print", "differentiate", "print the gradient"])
-def test_twice_the_operations_take_twice_the_calls(name: str, stage: str) -> None:
+@pytest.mark.parametrize(
+    ("stage", "name"),
+    [(stage, name) for stage in ("define", "simplify", "print", "differentiate", "print the gradient") for name in MADE]
+    + [("build", "shared")],
+)
+def test_twice_the_operations_take_twice_the_calls(stage: str, name: str) -> None:
     def work(count: int) -> int:
         forget()
         if stage == "define":
@@ -86,6 +89,8 @@ def test_twice_the_operations_take_twice_the_calls(name: str, stage: str) -> Non
         program = te.program_of([y], [z])
         if stage in ("simplify", "print"):
             return calls(lambda: simplify(program) if stage == "simplify" else str(program))
+        if stage == "build":
+            return calls(lambda: te.build(y, [z]))
         total = te.compute((), lambda: te.sum(lambda i: y[i], 5))
         if stage == "differentiate":
             return calls(lambda: te.gradient(total, [z]))
