@@ -36,6 +36,9 @@ MARGIN = 1.3
 """How much faster a nest has to be predicted: the model's error on one nest beside another of the same program (`bench model`)."""
 SURE, LEVEL = 1.08, 0.02
 """The same where it takes no more of any port or level of memory, give or take a part of all: it does not matter then what these cost."""
+IDLE = 0.25
+"""The part of what the busiest port does up to which it does not matter that another one does more: that of stores, say, where the row of a
+softmax is kept in the first cache and each exponential computed once."""
 CLOSE = 1.4
 """How far above the least a nest is still as good as it gets: real nests have loops, rests, and loads beside their arithmetic."""
 CLOSER, QUICK = 1.12, 1600
@@ -131,10 +134,12 @@ def _gain(now: float, bound: float, close: float) -> float:
 
 
 def _takes_no_more(ours: Model, theirs: Model) -> bool:
-    """Whether a nest keeps no port busy for longer than another one, and waits no longer for any level of memory."""
+    """Whether a nest keeps no port busy for longer than another one, but for those with little to do, and waits no longer for any level of
+    memory."""
     mine, other = ours.explained(), theirs.explained()
     spare = LEVEL * float(other.total[0])
-    by_port, by_level = mine.ports.sum(axis=0) - other.ports.sum(axis=0), mine.levels.sum(axis=1) - other.levels.sum(axis=1)
+    busy, by_level = mine.ports.sum(axis=0), mine.levels.sum(axis=1) - other.levels.sum(axis=1)
+    by_port = (busy - other.ports.sum(axis=0))[busy > IDLE * busy.max()]
     return bool(max(by_port.max(), by_level.max()) <= spare)
 
 
