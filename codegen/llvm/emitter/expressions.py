@@ -92,7 +92,7 @@ class Expressions:
                 return self.indices[e.name]
             case Size():
                 return self.sizes[e.name]
-        if isinstance(e, Access) and not any(self.buffers[name].written for name in tensors_read(e)):
+        if isinstance(e, Access) and self._stays(e):
             place = (e, self.mask and self.mask.text, self._places(e))
             found = self.b.here.get(place)
             if found is None:
@@ -103,6 +103,14 @@ class Expressions:
         if found is not None:
             return found
         return self.b.remember(key, self._compute(e))
+
+    def _stays(self, e: Access) -> bool:
+        """Whether an access reads nothing that is written."""
+        return not any(self.buffers[name].written for name in tensors_read(e))
+
+    def give(self, read: Access, value: Value) -> None:
+        """In this scope and statement an access has a value that is there already."""
+        self.b.remember(read if self._stays(read) else (self.epoch, read), value)
 
     def _places(self, e: Expr) -> tuple[object, ...]:
         """What the indices in an expression stand for: with the expression and the block all that its value follows from where it reads

@@ -11,7 +11,8 @@ Results of a tile that lie across its lanes are stored likewise, whatever they a
     for a in unroll(range(14)): for b in vectorize(range(32)): Y[b, a + p] = S[a, b] + bias[b]
 
 Vectors of results are turned around by squares, rows that are missing are filled up, and 14 elements are stored at a time. Rows
-of residue classes, which are stored next to each other, make one row.
+of residue classes, which are stored next to each other, make one row. What results are computed from may lie across the lanes as they
+do, as what a layer is added to: it comes by rows and squares, too, and may be what the results take the place of.
 
 LLVM takes 20 ms for the shuffles of 16 rows, and a network turns the weights of each layer around. Where kernels are modules of their own,
 a whole square of rows as far apart as each other is therefore a call of a function that the process has once.
@@ -24,17 +25,18 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING
 
+from tensorexpr.codegen.dependence import in_turn
 from tensorexpr.codegen.llvm.emitter import memory as emit_memory
-from tensorexpr.codegen.llvm.emitter.memory import Binding, put
+from tensorexpr.codegen.llvm.emitter.memory import Binding, masked_load, put
 from tensorexpr.codegen.llvm.text.builder import Builder, Module
 from tensorexpr.codegen.llvm.text.casts import to_memory
 from tensorexpr.codegen.llvm.text.values import Value, literal, mangle
 from tensorexpr.codegen.lowering.stage.joining import follows
 from tensorexpr.codegen.nest import Block, For, If, Store
-from tensorexpr.ir import Access, Const, Expr, conjunction
+from tensorexpr.ir import Access, Apply, Const, Expr, conjunction
 from tensorexpr.records import record
 from tensorexpr.regions import Opaque, affine_of
-from tensorexpr.traversal import free_names, tensors_read
+from tensorexpr.traversal import children, free_names, tensors_read, walk
 
 if TYPE_CHECKING:
     from tensorexpr.codegen.llvm.emitter.statements import Statements
@@ -251,11 +253,46 @@ def results(emitter: Statements, s: For, rows: int) -> Tile | None:
         return None
     if any(emitter.reads(c) for c in conditions):
         return None  # there may be no such element where a row is filled up, or a condition around does not hold
-    exprs = (*(e for x in stores for e in (x.value, *x.indices)), *conditions)
-    if any(name in tensors_read(e) for e in exprs):
+    if any(name in tensors_read(i) for x in stores for i in x.indices):
+        return None
+    own = [(n, x) for x in stores for n in walk(x.value) if isinstance(n, Access) and n.tensor == name]
+    if any(n.indices != x.indices for n, x in own) or (own and not any(_steps(i, inner.index) for i in indices)):
         return None
     condition = conjunction(tuple(conditions)) if conditions else None
     return Tile(stores, condition, s.index, inner.index, int(lanes.value), side)
+
+
+def _steps(e: Expr, index: str) -> bool:
+    """Whether an expression differs for any two values of an index."""
+    opaque = Opaque()
+    form = affine_of(e, opaque)
+    if form is None or form.has_division() or index in {n for x in opaque.expressions.values() for n in free_names(x)}:
+        return False
+    return form.coefficient(index) != 0
+
+
+def _across(emitter: Statements, tile: Tile) -> list[Access]:
+    """What each result of a tile is computed from that lies in rows across the lanes, as results do."""
+    target = emitter.buffers[tile.stores[0].buffer]
+
+    def lies(read: Access) -> bool:
+        binding = emitter.buffers[read.tensor]
+        if binding.dtype is not target.dtype or binding.lanes > 1 or binding.memory == "local":
+            return False
+        return along(read.indices, tile.rows, tile.lanes) == 1 and any(_steps(i, tile.lanes) for i in read.indices)
+
+    return list(dict.fromkeys(filter(lies, _always(tile.stores[0].value)))) if len(tile.stores) == 1 else []
+
+
+def _always(e: Expr) -> Iterator[Access]:
+    """What is read for a value whatever its conditions are."""
+    if isinstance(e, Access):
+        yield e
+    elif isinstance(e, Apply) and e.op.name == "where":
+        yield from _always(e.args[0])
+    else:
+        for child in children(e):
+            yield from _always(child)
 
 
 def stored(emitter: Statements, s: For, start: Value, rows: int) -> bool:
@@ -263,17 +300,16 @@ def stored(emitter: Statements, s: For, start: Value, rows: int) -> bool:
     tile = results(emitter, s, rows)
     if tile is None:
         return False
-    side, classes = tile.side, len(tile.stores)
-    for piece in range(0, tile.count, side):
-        for row in range(0, rows * classes, side):
-            count = min(side, rows * classes - row)
-            _turned_results(emitter, tile.stores, tile.condition, (tile.rows, start, range(row, row + count)), (tile.lanes, piece), side)
+    rows, reads = rows * len(tile.stores), _across(emitter, tile)
+    for piece in range(0, tile.count, tile.side):
+        for row in range(0, rows, tile.side):
+            _turned_results(emitter, tile, start, range(row, min(row + tile.side, rows)), piece, reads)
     return True
 
 
 def fetched(emitter: Statements, body: Block) -> None:
-    """Asks for the lines that a tile stores to at the end of a block while what stands before is computed: each of them is in another
-    page, where the processor does not see them come."""
+    """Asks for the lines that a tile reads and stores to at the end of a block while what stands before is computed: each of them is in
+    another page, where the processor does not see them come."""
     last = body[-1]
     if not isinstance(last, For) or last.kind != "unroll" or not any(isinstance(s, For) and s.kind == "serial" for s in body[:-1]):
         return
@@ -284,63 +320,74 @@ def fetched(emitter: Statements, body: Block) -> None:
     tile = results(emitter, last, rows)
     if tile is None:
         return
-    b, binding = emitter.b, emitter.buffers[tile.stores[0].buffer]
-    if binding.size is None or binding.size * binding.dtype.itemsize < LEAST_FETCHED:
-        return
+    b, last_ = emitter.b, tile.stores[-1]
+    places = {(read.tensor, read.indices): 0 for read in _across(emitter, tile)} | {(last_.buffer, last_.indices): 1}
     b.module.declarations["llvm.prefetch.p0"] = "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"
-    for lane in range(tile.count):
-        with emitter.bound(tile.lanes, literal(lane, "i64")), emitter.bound(tile.rows, literal(int(stop.value) - 1, "i64")):
-            offset = emitter.offset(binding, tile.stores[-1].indices)
-        pointer = b.emit(f"getelementptr {binding.element}, ptr {binding.pointer}, i64 {offset.text}", "ptr").text
-        b.line(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 1, i32 3, i32 1)")
+    for (name, indices), written in places.items():
+        binding = emitter.buffers[name]
+        if binding.size is None or binding.size * binding.dtype.itemsize < LEAST_FETCHED:
+            continue
+        for lane in range(tile.count):
+            with emitter.bound(tile.lanes, literal(lane, "i64")), emitter.bound(tile.rows, literal(int(stop.value) - 1, "i64")):
+                offset = emitter.offset(binding, indices)
+            pointer = b.emit(f"getelementptr {binding.element}, ptr {binding.pointer}, i64 {offset.text}", "ptr").text
+            b.line(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 {written}, i32 3, i32 1)")
 
 
-def _turned_results(
-    emitter: Statements,
-    stores: tuple[Store, ...],
-    condition: Expr | None,
-    rows: tuple[str, Value, range],
-    lanes: tuple[str, int],
-    side: int,
-) -> None:
-    """Stores a square of results. `rows` are an index, where it begins, and the numbers of rows, those of all stores in turn; `lanes`
-    are an index and where it begins."""
-    b, binding, classes = emitter.b, emitter.buffers[stores[0].buffer], len(stores)
-    (row, first, numbers), (lane, start) = rows, lanes
-    values = []
-    for k in numbers:
-        with emitter.bound(row, b.add(first, k // classes)), _in_lanes(emitter, lane, literal(start, "i64"), side):
-            value = stores[k % classes].value
-            if condition is None:
-                found = emitter.expr(value)
-            else:
-                with emitter.masked(b.vector(emitter.expr(condition), side)):
-                    found = emitter.expr(value)
-            values.append(to_memory(b, b.vector(found, side), binding.dtype))
-    count = len(values)
-    values += [Value("poison", values[0].type, side)] * (side - count)
+def _turned_results(emitter: Statements, tile: Tile, first: Value, numbers: range, start: int, reads: list[Access]) -> None:
+    """Stores a square of results: of the rows of these numbers (those of all stores in turn), and of the lanes from `start` on. `reads`
+    come by rows."""
+    b, classes, count, side = emitter.b, len(tile.stores), len(numbers), tile.side
+    binding, begin = emitter.buffers[tile.stores[0].buffer], b.add(first, numbers.start // classes)
     there = literal(True, "i1")
     if count < side:
         there = Value(f"<{', '.join(f'i1 {str(k < count).lower()}' for k in range(side))}>", "i1", side)
-    begin = b.add(first, numbers.start // classes)
-    indices = stores[numbers.start % classes].indices
-    with emitter.bound(row, begin), _in_lanes(emitter, lane, literal(start, "i64"), side):
-        places = emitter.offset(binding, indices)
-    for k, column in enumerate(turn(b, values, binding.dtype.bits)):
-        with emitter.bound(lane, literal(start + k, "i64")):
-            mask = b.vector(there, side)
-            if condition is not None:
-                with _in_lanes(emitter, row, begin, side):
-                    mask = b.op("and", mask, b.vector(emitter.expr(condition), side))
-            if places.stride:
-                offset = b.add(places.base, k * places.stride)
+
+    def lines(binding: Binding, indices: tuple[Expr, ...]) -> Iterator[tuple[str, Value, Value]]:
+        """Where the row of each lane begins, and which of its elements there are."""
+        with emitter.bound(tile.rows, begin), _in_lanes(emitter, tile.lanes, literal(start, "i64"), side):
+            places = emitter.offset(binding, indices)
+        for k in range(side):
+            with emitter.bound(tile.lanes, literal(start + k, "i64")):
+                mask = b.vector(there, side)
+                if tile.condition is not None:
+                    with _in_lanes(emitter, tile.rows, begin, side):
+                        mask = b.op("and", mask, b.vector(emitter.expr(tile.condition), side))
+                if places.stride:
+                    offset = b.add(places.base, k * places.stride)
+                else:
+                    with emitter.bound(tile.rows, begin):
+                        offset = emitter.offset(binding, indices)
+                pointer = b.emit(f"getelementptr {binding.element}, ptr {binding.pointer}, i64 {offset.text}", "ptr").text
+                yield pointer, offset, mask
+
+    def crossed(read: Access) -> list[Value]:
+        """What is read for each row, in lanes."""
+        source = emitter.buffers[read.tensor]
+        rows = [masked_load(b, p, mask, source.element, source.align) for p, _, mask in lines(source, read.indices)]
+        return turn(b, rows, source.dtype.bits)
+
+    known, values = {read: crossed(read) for read in reads}, []
+    for k in numbers:
+        with emitter.bound(tile.rows, b.add(first, k // classes)), _in_lanes(emitter, tile.lanes, literal(start, "i64"), side):
+            for read, rows in known.items():
+                emitter.give(read, rows[k - numbers.start])
+            store = tile.stores[k % classes]
+            value = in_turn(store) if emitter.machine.fuses else store.value
+            if tile.condition is None:
+                found = emitter.expr(value)
             else:
-                with emitter.bound(row, begin):
-                    offset = emitter.offset(binding, indices)
-            pointer = b.emit(f"getelementptr {binding.element}, ptr {binding.pointer}, i64 {offset.text}", "ptr").text
-            if count == side and condition is None:
-                put(b, binding, pointer, offset, column)
-                continue
+                with emitter.masked(b.vector(emitter.expr(tile.condition), side)):
+                    found = emitter.expr(value)
+            values.append(to_memory(b, b.vector(found, side), binding.dtype))
+    values += [Value("poison", values[0].type, side)] * (side - count)
+    whole = count == side and tile.condition is None
+    for column, (pointer, offset, mask) in zip(
+        turn(b, values, binding.dtype.bits), lines(binding, tile.stores[numbers.start % classes].indices), strict=True
+    ):
+        if whole:
+            put(b, binding, pointer, offset, column)
+        else:
             arguments = f"{column.typed}, ptr align {binding.align} {pointer}, {mask.typed}"
             b.line(f"call void @llvm.masked.store.{mangle(column)}.p0({arguments})")
 

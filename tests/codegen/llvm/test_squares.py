@@ -11,7 +11,7 @@ import pytest
 from tensorexpr import dtypes
 from tensorexpr.codegen.llvm import emit, host
 from tensorexpr.codegen.llvm.emitter.squares import turned
-from tensorexpr.codegen.nest import Alloc, If
+from tensorexpr.codegen.nest import Alloc, Buffer, If
 from tensorexpr.ir import Const, Expr, Index, apply, const
 from tests.codegen.llvm.below import Case, assert_agree, machines
 from tests.codegen.llvm.nests import buffer, loop, nest, read, run, write
@@ -120,6 +120,20 @@ def test_results_across_the_lanes_are_stored_as_squares(dtype: dtypes.DType, row
         assert np.array_equal(got[:, 3:], (data[:high, :wide] + extra).T) and not got[:, :3].any()
 
 
+@pytest.mark.parametrize("rows", [4, 14, 16])
+@pytest.mark.parametrize("own", [False, True])
+def test_what_a_tile_is_added_to_comes_by_rows(rows: int, own: bool) -> None:
+    """It lies across the lanes as the results do; they may take its place."""
+    x, y, r = buffer("X", dtypes.float32, rows, 32), buffer("Y", dtypes.float32, 32, rows), buffer("R", dtypes.float32, 32, rows)
+    store = write(y, [j, i], apply("add", read(y if own else r, j, i), read(x, i, j)))
+    sources = [x] if own else [x, r]
+    case = Case(sources, y, (loop("i", rows, loop("j", 32, store, kind="vectorize"), kind="unroll"),))
+    for machine in machines():
+        assert_agree([case], machine)
+    text = emit(nest([*sources, y], [y], case.body), host())
+    assert ("scatter" not in text and "gather" not in text) or host().vector_bits < 128
+
+
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("ends", [False, True])
 def test_results_of_residue_classes_are_rows_together(classes: int, ends: bool) -> None:
@@ -201,11 +215,13 @@ def test_squares_under_every_condition_write_what_the_nest_writes(side: int, num
 
 
 def tiles(dtype: dtypes.DType, lanes: int, name: str, draw: random.Random) -> list[Case]:
-    """Results of tiles whose lanes go across rows: every number of rows and classes, lanes over one axis or two, some together."""
+    """Results of tiles whose lanes go across rows: every number of rows and classes, lanes over one axis or two, some together. They
+    are added to what is there, to what lies as they do in another buffer, or to the part of it that there is."""
     found = []
     for at, (classes, across, kind) in enumerate(
         itertools.product((1, 2, 3), ("rows", "blocks", "pairs"), ("none", "lanes", "rows", "both", "odd"))
     ):
+        added = draw.choice(("nothing", "own", "beside", "part"))
         rows, shift, wide = draw.randint(4, 13) // classes + 1, draw.randint(0, 3), lanes * draw.randint(1, 2)
         first = draw.randint(0, 2)
         x = [buffer(f"X{k}_{name}{at}", dtype, 2, rows + first, wide) for k in range(classes)]
@@ -219,10 +235,20 @@ def tiles(dtype: dtypes.DType, lanes: int, name: str, draw: random.Random) -> li
         }[across]
         y = buffer(f"Y_{name}{at}", dtype, 2, *shape, (rows + first) * classes + shift)
         starts = apply("add", apply("mul", i, const(classes)), const(shift)) if classes > 1 else apply("add", i, const(shift))
-        stores = tuple(
-            write(y, [o, *place, apply("add", starts, const(k)) if k else starts], apply("add", read(each, o, i, j), read(bias, j)))
-            for k, each in enumerate(x)
-        )
+        beside = buffer(f"R_{name}{at}", dtype, 2, *shape, (rows + first) * classes + shift - (1 if added == "part" else 0))
+
+        def value(each: Buffer, indices: list[Expr], added: str = added, bias: Buffer = bias, beside: Buffer = beside) -> Expr:
+            last = apply("lt", indices[-1], beside.shape[-1])
+            total = apply("add", read(each, o, i, j), read(bias, j))
+            more = {
+                "own": lambda: read(y, *indices),  # noqa: B023
+                "beside": lambda: read(beside, *indices),
+                "part": lambda: apply("where", last, read(beside, *indices), Const(0, dtype)),
+            }
+            return total if added == "nothing" else apply("maximum", apply("add", more[added](), total), more[added]())
+
+        places = [[o, *place, apply("add", starts, const(k)) if k else starts] for k in range(classes)]
+        stores = tuple(write(y, indices, value(each, indices)) for each, indices in zip(x, places, strict=True))
         tests = {
             "none": [],
             "lanes": [apply("lt", j, const(limit))],
@@ -235,7 +261,7 @@ def tiles(dtype: dtypes.DType, lanes: int, name: str, draw: random.Random) -> li
             body = (If(test, body),)
         found.append(
             Case(
-                [*x, bias],
+                [*x, bias, *([beside] if added in ("beside", "part") else [])],
                 y,
                 (loop("o", 2, loop("i", rows + first, loop("j", wide, *body, kind="vectorize"), start=first, kind="unroll")),),
             )
