@@ -48,6 +48,7 @@ SMALL = (
     (joining, "LEAST_APART", 2),
     (joining, "LEAST_POINTS", 1),
     (joining, "FEWER", 0),
+    (joining, "MUCH", 0),
     (joining, "LEAST_SHARED", 1),
     (passes, "LEAST_BLOCKS", 2),
 )

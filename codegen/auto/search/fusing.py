@@ -36,6 +36,9 @@ def fused(part: Candidate, group: Group, facts: Facts) -> Iterator[Candidate]:
     shared, last = group.shared, _last_axis(group)
     if not shared:
         return
+    if group.whole:
+        yield from _in(part, group, shared, None)
+        return
     rows = tuple(name for name in shared if name != last)
     if rows:
         yield from _in(part, group, rows, None)

@@ -79,18 +79,20 @@ class Member:
 class Group:
     """Kernels in their order, the last of which is the root; loops of the root that go along with all of them, in its order, and for each
     member the loop that is each of these. Where there is an `axis`, it is the one loop that is shared, and reductions along it (`sums`) are
-    taken apart by blocks of it. Members `beside` the others are read by none of them alone."""
+    taken apart by blocks of it. Members `beside` the others are read by none of them alone. A `whole` group goes element by element: its
+    loops are all of each member's, but for those of reductions."""
 
     members: tuple[Member, ...]
     along: Mapping[int, Mapping[str, Place]]
     beside: frozenset[int] = frozenset()
     axis: For | None = None
     sums: frozenset[int] = frozenset()
+    whole: bool = False
 
     @property
     def key(self) -> tuple[object, ...]:
         """Equal for equal groups of one nest."""
-        return tuple(m.number for m in self.members), self.beside, self.axis and self.axis.index, self.sums
+        return tuple(m.number for m in self.members), self.beside, self.axis and self.axis.index, self.sums, self.whole
 
     @property
     def root(self) -> Member:

@@ -15,6 +15,9 @@ producers).
 Where `siblings` are wanted, a kernel that nobody in a group waits for joins one that goes through a buffer in step with it: loops of one
 range, at whose indices both touch an axis of the buffer. Where `sums` are wanted, loops of reductions count as well: these are taken apart
 by blocks of the loop, which is then all that the group shares. A group never needs what another one makes of its results.
+
+Where `products` are wanted, sums that compute much for each byte they touch have tiles of their own: such a one runs by itself, or, element
+by element, with what is made of its results.
 """
 
 from __future__ import annotations
@@ -22,8 +25,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 
-from tensorexpr.codegen.auto.search.groups import Group, Member, Place, extent_of, place_of
-from tensorexpr.codegen.nest import For, LoopNest
+from tensorexpr.codegen.auto.search.groups import OPEN, Group, Member, Place, extent_of, place_of
+from tensorexpr.codegen.lowering.context.arithmetic import constant
+from tensorexpr.codegen.nest import Buffer, For, LoopNest
 from tensorexpr.ir import Access, Expr
 from tensorexpr.records import replace
 from tensorexpr.traversal import free_names
@@ -34,19 +38,26 @@ LEAST_APART = 8
 """Iterations of a reduction that is taken apart: fewer blocks are no work for several cores."""
 LEAST_POINTS = 1 << 14
 """Points of such a reduction: some microseconds, what a second core takes to wake."""
+MUCH = 8
+"""Points of a reduction for each byte it touches, from which on it does not matter whether its operands are near: some ten times as many as
+a core computes while a byte comes from memory."""
 FEWER = 16
 """How many times as many points as results it has: each block stores its results, and they are added up."""
 
 
-def groups_of(nest: LoopNest, siblings: bool = False, sums: bool = False) -> tuple[Group, ...]:
-    """The groups of a plain nest, in an order in which each is computed before it is read."""
-    return _Joining(nest, siblings, sums).groups()
+def groups_of(nest: LoopNest, siblings: bool = False, sums: bool = False, products: bool = False) -> tuple[Group, ...]:
+    """The groups of a plain nest, in an order in which each is computed before it is read; none where products are wanted of which
+    there are none."""
+    found = _Joining(nest, siblings, sums, products)
+    return found.groups() if found.products or not products else ()
 
 
 class _Joining:
-    def __init__(self, nest: LoopNest, siblings: bool, sums: bool) -> None:
+    def __init__(self, nest: LoopNest, siblings: bool, sums: bool, products: bool) -> None:
+        buffers = {b.name: b for b in (*nest.parameters, *nest.constants, *nest.workspace)}
         self.written = {b.name for b in (*nest.parameters, *nest.workspace)}
         self.members = [Member(number, kernel) for number, kernel in enumerate(nest.kernels)]
+        self.products = {m.number for m in self.members if products and _is_product(m, buffers)}
         self.siblings, self.sums = siblings, sums
         self.readers: dict[str, list[int]] = {}
         for member in self.members:
@@ -66,7 +77,7 @@ class _Joining:
         return tuple(self.found[number] for number in order)
 
     def _begun(self, member: Member) -> Group:
-        if self.sums and (loop := self._taken_apart(member)) is not None:
+        if self.sums and member.number not in self.products and (loop := self._taken_apart(member)) is not None:
             along = {member.number: {loop.index: (loop.index, 0)}}
             return Group((member,), along, axis=loop, sums=frozenset({member.number}))
         return Group((member,), {member.number: {loop.index: (loop.index, 0) for loop in member.loops}})
@@ -78,9 +89,13 @@ class _Joining:
         homes = {self.home[n] for n in reading}
         if len(homes) == 1 and len(made) == 1:
             grown = _producing(self.found[next(iter(homes))], member, made[0])
+            if grown is not None and not self.products.isdisjoint(m.number for m in grown.members):
+                grown = replace(grown, whole=True) if _is_whole(grown) else None
             if grown is not None and self._may_grow(grown):
                 yield grown
         for number in sorted(self.found, reverse=True) if self.siblings else ():
+            if not self.products.isdisjoint(m.number for m in (member, *self.found[number].members)):
+                continue
             grown = self._beside(self.found[number], member)
             if grown is not None and self._may_grow(grown):
                 yield grown
@@ -132,6 +147,27 @@ class _Joining:
         if grown is not None:
             home |= {m.number: grown.root.number for m in grown.members}
         return _order(self.after, home)
+
+
+def _is_product(member: Member, buffers: Mapping[str, Buffer]) -> bool:
+    """Whether a kernel is a sum that computes much for each byte it touches. Loops that are as long as others say count once: most are
+    windows."""
+    if member.reduction is None:
+        return False
+    every = (*member.loops, *_inside(member.reduction[0]))
+    loops = {s.index: 1 if free_names(s.start) or free_names(s.stop) else extent_of(s) for s in every}
+    touched = 0
+    for name in {*member.reads, *member.stored} & buffers.keys():
+        sizes = [constant(e) for e in buffers[name].shape]
+        visited = sum(prod(loops.get(n, 1) for n in {n for e in indices for n in free_names(e)}) for indices in _touched(member, name))
+        whole = prod(n or OPEN for n in sizes)
+        touched += min(visited, whole) * buffers[name].dtype.itemsize
+    return prod(loops.values()) >= MUCH * touched
+
+
+def _is_whole(group: Group) -> bool:
+    """Whether all of a group goes element by element."""
+    return group.axis is None and not group.beside and all(len(m.loops) == len(group.shared) for m in group.members)
 
 
 def in_order(nest: LoopNest, groups: Sequence[Group]) -> tuple[Group, ...] | None:

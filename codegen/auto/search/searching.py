@@ -34,8 +34,14 @@ from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Expr, Program
 from tensorexpr.traversal import tensors_read, walk
 
-MANNERS: tuple[dict[str, bool], ...] = ({"siblings": True, "sums": True}, {"siblings": True}, {})
-"""How kernels are grouped, the most at once first."""
+MANNERS: tuple[dict[str, bool], ...] = (
+    {"siblings": True, "sums": True, "products": True},
+    {"products": True},
+    {"siblings": True, "sums": True},
+    {"siblings": True},
+    {},
+)
+"""How kernels are grouped: products by themselves, then the most at once first."""
 NEAR = 1.25
 """How far above what no nest goes below one is as good as it gets: loops, rests, and loads beside their arithmetic."""
 Times = tuple[float, float]
@@ -128,7 +134,7 @@ class _Choice:
 
     def groups(self) -> tuple[Group, ...]:
         """The groups that are taken, in an order in which each is computed before it is read."""
-        manners = [groups_of(self.nest, **manner) for manner in MANNERS]
+        manners = [groups for manner in MANNERS if (groups := groups_of(self.nest, **manner))]
         taken: list[Group] = []
         for kernels in _connected(manners):
             own = [[group for group in groups if group.root.number in kernels] for groups in manners]

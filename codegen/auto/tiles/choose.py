@@ -223,9 +223,9 @@ def _packed(survey: Survey, cut: Sequence[str]) -> Iterator[tuple[Packed, bool]]
     loops that go through it alone, where these are outermost, else before the kernel."""
     leaf = survey.busiest
     lanes = next((name for name in leaf.path if name in cut), None)
-    if lanes is None or survey.kind(lanes) != DATA or len(survey.written - survey.locals.keys()) != 1:
+    if lanes is None or survey.kind(lanes) != DATA:
         return
-    for access in dict.fromkeys(a for a in leaf.loads if survey.may_be_packed(a, lanes, leaf)):
+    for access in dict.fromkeys(a for a in leaf.loads if survey.may_be_packed(a, lanes, leaf) and survey.reader_of(a.tensor) is not None):
         last = access.indices.index(Index(lanes))
         outer = [x for x in leaf.path if survey.kind(x) == DATA]
         own = [x for x in outer if survey.stride(access, x) != 0]

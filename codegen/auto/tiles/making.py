@@ -166,7 +166,7 @@ class _Making:
         extent = constant(self.survey.buffers[packed.buffer].shape[packed.last])
         last: int | tuple[int, int] = packed.last if extent is not None and extent <= block else (packed.last, block)
         layout = (*others, last) if isinstance(last, int) else (last, *others)
-        self.then("pack", packed.buffer, min(self.survey.written - self.survey.locals.keys()), layout)
+        self.then("pack", packed.buffer, self.survey.reader_of(packed.buffer), layout)
         self.kernel += 1
 
     def _pack(self, packed: Packed, loop: str) -> None:

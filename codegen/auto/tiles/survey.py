@@ -17,7 +17,9 @@ from tensorexpr.codegen.dependence import Dependences, dependences
 from tensorexpr.codegen.lowering.context.arithmetic import constant, sub
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, LoopNest, Stmt, Store
 from tensorexpr.codegen.nest.walks import expressions_of
-from tensorexpr.codegen.rewrites.paths import walk_block
+from tensorexpr.codegen.rewrites.paths import statement, walk_block
+from tensorexpr.codegen.rewrites.regions import region
+from tensorexpr.codegen.rewrites.touched.places import is_read_by
 from tensorexpr.dtypes import float32
 from tensorexpr.interpret import extent_value
 from tensorexpr.ir import Access, Apply, Expr, Index, Size, conjuncts
@@ -205,6 +207,14 @@ class Survey:
     def written(self) -> frozenset[str]:
         """The buffers that the kernel stores to."""
         return frozenset(s.buffer for leaf in self.leaves for s in leaf.stores)
+
+    def reader_of(self, buffer: str) -> str | None:
+        """What the kernel makes of a buffer, for whose sake that may be copied: one of results that are stored together; else None."""
+        made = sorted(self.written - self.locals.keys())
+        if len({leaf.path for leaf in self.leaves if any(s.buffer in made for s in leaf.stores)}) != 1:
+            return None
+        read = (name for name in made for path in region(self.nest, name).stores if is_read_by(statement(self.nest, path), buffer))
+        return next(read, None)
 
     @cached_property
     def has_tests(self) -> bool:

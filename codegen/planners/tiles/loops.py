@@ -25,7 +25,7 @@ from tensorexpr.codegen.schedule.analysis.windows import has_hull, most_points, 
 from tensorexpr.codegen.schedule.analysis.work import arithmetic, group_work, lengths
 from tensorexpr.codegen.schedule.decisions import NO, YES
 from tensorexpr.codegen.schedule.legal.legality import runs_in_lanes
-from tensorexpr.codegen.schedule.legal.orders import over_windows, plain_inside
+from tensorexpr.codegen.schedule.legal.orders import over_windows
 from tensorexpr.codegen.schedule.legal.placement import part_of
 from tensorexpr.codegen.schedule.schedule import Planned, StageHandle
 from tensorexpr.codegen.target import Target
@@ -146,8 +146,6 @@ def _apply(handle: StageHandle, tile: Tile) -> None:
         inner.insert(0, handle.split(*tile.steps, "peel")[1])
         kinds.insert(0, "unroll")
     rest = [x for x in handle.loops if x not in inner and x not in around and x not in within]
-    if tile.rows and tile.vector is not None and stage.group_of(tile.vector) is None:
-        rest = plain_inside(handle._stage, rest, frozenset((tile.vector, *dict(tile.rows))), lengths(stage.parts))
     if tile.window in rest and all(handle._stage.group_of(x) is not None for x in rest[rest.index(tile.window) :]):
         rest = [*(x for x in rest if x != tile.window), tile.window]
     first = next((at for at, x in enumerate(rest) if handle._stage.group_of(x) is not None), len(rest))

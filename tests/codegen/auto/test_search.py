@@ -10,7 +10,7 @@ import tensorexpr as te
 from tensorexpr.codegen.auto.candidate import Candidate, plain
 from tensorexpr.codegen.auto.machine import SAPPHIRE_RAPIDS, ZEN_4
 from tensorexpr.codegen.auto.reading import summary_of
-from tensorexpr.codegen.auto.search import searched
+from tensorexpr.codegen.auto.search import joining, searched
 from tensorexpr.codegen.auto.summary import STORE
 from tensorexpr.codegen.auto.tiles.bound import least
 from tensorexpr.codegen.nest import Buffer
@@ -260,3 +260,26 @@ def test_gradients_of_windows_store_residue_classes_side_by_side(size, stride, e
     values = run(nest, kept.cases[0][0], {})
     for parameter, name in zip(nest.writes, program.outputs, strict=True):
         np.testing.assert_array_equal(values[parameter], kept.expected[0][name])
+
+
+LAYER = """
+x: f32[16, 32] = input()
+w: f32[64, 32] = input()
+v: f32[32, 64] = input()
+h[i, j]: f32[16, 64] = sum(x[i, k] * w[j, k] for k in range(32))
+g[i, j]: f32[16, 64] = h[i, j] * (erf(h[i, j]) + 1.0)
+y[i, j]: f32[16, 32] = sum(g[i, k] * v[j, k] for k in range(64))
+m[i]: f32[16] = sum(y[i, j] for j in range(32)) / 32.0
+z[i, j]: f32[16, 32] = y[i, j] - m[i]
+return h, g, z
+"""
+
+
+def test_products_have_tiles_of_their_own(monkeypatch):
+    """What is made of the elements of one is made in its tile; other products, and rows that read it, have loops of their own."""
+    monkeypatch.setattr(joining, "MUCH", 1)
+    kept = Kept.of_text(LAYER)
+    nest = searched(kept.program, ZEN_4).nest
+    made = [buffers_written(kernel.body) & {"h", "g", "y", "z"} for kernel in nest.kernels]
+    assert [found for found in made if found] == [{"h", "g"}, {"y"}, {"z"}], made
+    kept.check(nest, UNITS)
