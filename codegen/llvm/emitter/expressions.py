@@ -35,13 +35,13 @@ def _is_product(e: Expr) -> bool:
     return isinstance(e, Apply) and e.op.name == "mul" and e.dtype in (dtypes.float32, dtypes.float64)
 
 
-def _reads_for_certain(e: Expr) -> frozenset[Access]:
+def reads_for_certain(e: Expr) -> frozenset[Access]:
     """The elements that are read whatever holds: what both arms of a choice read needs no mask and no jump."""
     if isinstance(e, Access):
-        return frozenset({e}).union(*map(_reads_for_certain, e.indices))
+        return frozenset({e}).union(*map(reads_for_certain, e.indices))
     if isinstance(e, Apply) and e.op.name == "where":
-        return _reads_for_certain(e.args[0]) | _reads_for_certain(e.args[1]) & _reads_for_certain(e.args[2])
-    return frozenset().union(*map(_reads_for_certain, children(e)))
+        return reads_for_certain(e.args[0]) | reads_for_certain(e.args[1]) & reads_for_certain(e.args[2])
+    return frozenset().union(*map(reads_for_certain, children(e)))
 
 
 def _chooses(e: Expr) -> bool:
@@ -294,7 +294,7 @@ class Expressions:
             return self.expr(taken if choice.const else otherwise)
         if choice.lanes > 1:
             return self._where_lanes(choice, taken, otherwise)
-        known = _reads_for_certain(taken) & _reads_for_certain(otherwise)
+        known = reads_for_certain(taken) & reads_for_certain(otherwise)
         if self._cheap(taken, known) and self._cheap(otherwise, known):
             return self.b.select(choice, self.expr(taken), self.expr(otherwise))
         found = self._guarded_load(choice, taken, otherwise)
@@ -336,7 +336,7 @@ class Expressions:
 
     def _where_lanes(self, choice: Value, taken: Expr, otherwise: Expr) -> Value:
         values = []
-        known = _reads_for_certain(taken) & _reads_for_certain(otherwise)
+        known = reads_for_certain(taken) & reads_for_certain(otherwise)
         for arm, negated in ((taken, False), (otherwise, True)):
             if any(isinstance(n, Access) and n not in known for n in walk(arm)):
                 with self.masked(self.b.negation(choice) if negated else choice):

@@ -27,16 +27,17 @@ from typing import TYPE_CHECKING
 
 from tensorexpr.codegen.dependence import in_turn
 from tensorexpr.codegen.llvm.emitter import memory as emit_memory
+from tensorexpr.codegen.llvm.emitter.expressions import reads_for_certain
 from tensorexpr.codegen.llvm.emitter.memory import Binding, masked_load, put
 from tensorexpr.codegen.llvm.text.builder import Builder, Module
 from tensorexpr.codegen.llvm.text.casts import to_memory
 from tensorexpr.codegen.llvm.text.values import Value, literal, mangle
 from tensorexpr.codegen.lowering.stage.joining import follows
 from tensorexpr.codegen.nest import Block, For, If, Store
-from tensorexpr.ir import Access, Apply, Const, Expr, conjunction
+from tensorexpr.ir import Access, Const, Expr, conjunction
 from tensorexpr.records import record
 from tensorexpr.regions import Opaque, affine_of
-from tensorexpr.traversal import children, free_names, tensors_read, walk
+from tensorexpr.traversal import free_names, tensors_read, walk
 
 if TYPE_CHECKING:
     from tensorexpr.codegen.llvm.emitter.statements import Statements
@@ -281,18 +282,11 @@ def _across(emitter: Statements, tile: Tile) -> list[Access]:
             return False
         return along(read.indices, tile.rows, tile.lanes) == 1 and any(_steps(i, tile.lanes) for i in read.indices)
 
-    return list(dict.fromkeys(filter(lies, _always(tile.stores[0].value)))) if len(tile.stores) == 1 else []
-
-
-def _always(e: Expr) -> Iterator[Access]:
-    """What is read for a value whatever its conditions are."""
-    if isinstance(e, Access):
-        yield e
-    elif isinstance(e, Apply) and e.op.name == "where":
-        yield from _always(e.args[0])
-    else:
-        for child in children(e):
-            yield from _always(child)
+    if len(tile.stores) > 1:
+        return []
+    value = tile.stores[0].value
+    certain = reads_for_certain(value)
+    return list(dict.fromkeys(n for n in walk(value) if isinstance(n, Access) and n in certain and lies(n)))
 
 
 def stored(emitter: Statements, s: For, start: Value, rows: int) -> bool:
