@@ -24,7 +24,7 @@ from tests.random_programs.sample import arrays_for
 from tests.random_programs.schedules import shuffled
 from tests.seeds import share_of
 
-WORDS = ("split", "tile", "reorder", "fuse", "parallel", "unroll", "inline", "compute_at", "rfactor")
+WORDS = ("split", "reorder", "fuse", "parallel", "unroll", "inline", "compute_at", "rfactor")
 """Primitives of loops that no lanes are in."""
 
 
