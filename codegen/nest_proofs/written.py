@@ -37,7 +37,7 @@ from tensorexpr.codegen.nest import Alloc, LoopNest
 from tensorexpr.codegen.nest_proofs.iterations import solutions
 from tensorexpr.codegen.nest_proofs.races import AT_ONCE
 from tensorexpr.codegen.nest_proofs.spans import Filling, Store
-from tensorexpr.integers import Affine, Constraint, Domain, lt, take
+from tensorexpr.integers import Affine, Constraint, Domain, ge, lt, take
 from tensorexpr.ir import Access, Axis, Const, Expr, Index, Size, apply, const, integer
 from tensorexpr.records import replace
 from tensorexpr.regions import Case, affine_of, expression_of
@@ -150,7 +150,7 @@ class Written:
                 return Answer(True, "sets")
             if number >= MOST_WITNESSES * effort or len(left) > MOST_PIECES:
                 return Answer(None, "undecided")
-            left = _cut(left, found)
+            left = _cut(left, found, self.nest.sizes)
         if not left:
             return Answer(True, "sets")
         return self._refuted(read, stores, left)
@@ -396,8 +396,8 @@ def _whole(found: tuple[float, float]) -> tuple[int | None, int | None]:
     return (None if low == float("-inf") else int(low)), (None if high == float("inf") else int(high))
 
 
-def _cut(domains: list[Domain], conditions: Sequence[Constraint]) -> list[Domain]:
-    """The points at which not all conditions hold, in disjoint sets."""
+def _cut(domains: list[Domain], conditions: Sequence[Constraint], sizes: Sequence[str]) -> list[Domain]:
+    """The points at which not all conditions hold, in disjoint sets; a size that only these name is none below 0."""
     left = []
     for domain in domains:
         rest = domain
@@ -405,7 +405,7 @@ def _cut(domains: list[Domain], conditions: Sequence[Constraint]) -> list[Domain
             take(STEPS_PER_SET)
             new = [name for name in one.names() if name not in rest.dims]
             if new:
-                rest = Domain((*rest.dims, *new), rest.constraints)
+                rest = Domain((*rest.dims, *new), (*rest.constraints, *(ge(name, 0) for name in new if name in sizes)))
             elif rest.implies(one):
                 continue
             for opposite in one.negate():

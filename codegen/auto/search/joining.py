@@ -27,7 +27,8 @@ from math import prod
 
 from tensorexpr.codegen.auto.search.groups import OPEN, Group, Member, Place, extent_of, place_of
 from tensorexpr.codegen.lowering.context.arithmetic import constant
-from tensorexpr.codegen.nest import Buffer, For, LoopNest
+from tensorexpr.codegen.nest import For, LoopNest
+from tensorexpr.dtypes import DType
 from tensorexpr.ir import Access, Expr
 from tensorexpr.records import replace
 from tensorexpr.traversal import free_names
@@ -54,10 +55,11 @@ def groups_of(nest: LoopNest, siblings: bool = False, sums: bool = False, produc
 
 class _Joining:
     def __init__(self, nest: LoopNest, siblings: bool, sums: bool, products: bool) -> None:
-        buffers = {b.name: b for b in (*nest.parameters, *nest.constants, *nest.workspace)}
+        types = {b.name: (b.shape, b.dtype) for b in (*nest.parameters, *nest.workspace)}
+        types |= {c.name: (c.type.shape, c.type.dtype) for c in nest.constants}
         self.written = {b.name for b in (*nest.parameters, *nest.workspace)}
         self.members = [Member(number, kernel) for number, kernel in enumerate(nest.kernels)]
-        self.products = {m.number for m in self.members if products and _is_product(m, buffers)}
+        self.products = {m.number for m in self.members if products and _is_product(m, types)}
         self.siblings, self.sums = siblings, sums
         self.readers: dict[str, list[int]] = {}
         for member in self.members:
@@ -149,19 +151,20 @@ class _Joining:
         return _order(self.after, home)
 
 
-def _is_product(member: Member, buffers: Mapping[str, Buffer]) -> bool:
-    """Whether a kernel is a sum that computes much for each byte it touches. Loops that are as long as others say count once: most are
-    windows."""
+def _is_product(member: Member, types: Mapping[str, tuple[tuple[Expr, ...], DType]]) -> bool:
+    """Whether a kernel is a sum that computes much for each byte it touches, by the shapes and dtypes of tensors. Loops that are as long
+    as others say count once: most are windows."""
     if member.reduction is None:
         return False
     every = (*member.loops, *_inside(member.reduction[0]))
     loops = {s.index: 1 if free_names(s.start) or free_names(s.stop) else extent_of(s) for s in every}
     touched = 0
-    for name in {*member.reads, *member.stored} & buffers.keys():
-        sizes = [constant(e) for e in buffers[name].shape]
+    for name in {*member.reads, *member.stored} & types.keys():
+        shape, dtype = types[name]
+        sizes = [constant(e) for e in shape]
         visited = sum(prod(loops.get(n, 1) for n in {n for e in indices for n in free_names(e)}) for indices in _touched(member, name))
         whole = prod(n or OPEN for n in sizes)
-        touched += min(visited, whole) * buffers[name].dtype.itemsize
+        touched += min(visited, whole) * dtype.itemsize
     return prod(loops.values()) >= MUCH * touched
 
 

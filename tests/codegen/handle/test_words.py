@@ -247,6 +247,8 @@ REFUSED = [
     (CHAIN, "s['Q'].parallel('i'); s['R'].alongside('Q')", "expected parallel loops alone in R to run them side by side"),
     (CHAIN, "s['P'].tensorize('j', 'nothing')", "expected an intrinsic, got 'nothing'"),
     (CHAIN, "s['P'].bind('i', 'block.x')", "expected a GPU as the target to bind i to block.x, got test"),
+    (CHAIN, "s['P'].bind('i', 'block.w')",
+     "expected an axis of a GPU among block.x, block.y, block.z, thread.x, thread.y, thread.z, warp, got 'block.w'"),
     (MATMUL, "s['C'].split('k', 4); s['C'].rfactor('k_i'); s['C'].rfactor('j')", "expected a loop of a reduction to take apart, got j"),
     ("A: f32[9] = input()\nS: f32 = reduce(lambda a, b: a * b + a + b, (f32(0.0),), (A[k] for k in range(9)), name='law')\nreturn S",
      "s['S'].vectorize('k')", "expected iterations of k that may run in lanes in any order: law[()] meet"),

@@ -12,6 +12,7 @@ from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.codegen.schedule import schedule
 from tensorexpr.ir import Access, Cast, Const, Index, Size, apply, const
 from tensorexpr.op.trees import leaves
+from tensorexpr.parse import parse_program
 from tensorexpr.records import replace
 from tensorexpr.simplify import simplify
 from tests.codegen.programs import WIDE
@@ -235,6 +236,21 @@ def test_nothing_is_read_that_nothing_wrote():
     running = over(i, 3, Store("acc", (add(i, 1),), read("acc", i)))
     assert unwritten(Alloc(acc, (Store("acc", (ZERO,), ONE), running, end))) == []
     assert unwritten(Alloc(acc, (Store("acc", (const(1),), ONE), running, end)))
+
+
+def test_a_size_that_stores_alone_name_is_none_below_0():
+    """What is copied into a layout of m + 3 rows is all there, for every m that a call may have."""
+    s = schedule(
+        parse_program("""
+sizes(m, n)
+X: f32[m + 3, n] = input()
+Y[i]: f32[n] = where(i % 3 == 0, X[0, i], 2.0 * X[0, i])
+return Y
+"""),
+        WIDE,
+    )
+    s["Y"].stage("X", ((1, 3), 0))
+    assert not prove(lower(s)).findings
 
 
 def test_every_element_of_a_result_is_written():

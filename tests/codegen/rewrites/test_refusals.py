@@ -81,6 +81,19 @@ for i in range(0, 12):
 """)
     with pytest.raises(ScheduleError, match="expected i to compute p before anything else"):
         pipeline(later, "i", ["p"], 2)
+    ahead = """y:
+for i in parallel(range(0, 12)):
+    p: local(f32[8000])
+    for j in range(0, 8000):
+        p[j] = x[i]
+    y[i] = p[0]
+"""
+    with pytest.raises(ScheduleError, match="expected 2 to 8 stages, got 1"):
+        pipeline(later, "i", ["p"], 1)
+    with pytest.raises(ScheduleError, match="expected a serial loop to pipeline, got i, marked parallel"):
+        pipeline(nest_of(ahead), "i", ["p"], 2)
+    with pytest.raises(ScheduleError, match="expected at most 65536 bytes for 3 stages of p, got 96000"):
+        pipeline(nest_of(ahead.replace("parallel(range(0, 12))", "range(0, 12)")), "i", ["p"], 3)
 
 
 def test_slide_of_what_has_no_window_that_moves():

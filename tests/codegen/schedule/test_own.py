@@ -122,7 +122,7 @@ def test_parts_have_results_of_their_own(combine, dtype, block, turns):
 
 
 @pytest.mark.parametrize("combine", ["sum", "max"])
-@pytest.mark.parametrize("parts", ["none", "parallel", "serial"])
+@pytest.mark.parametrize("parts", ["none", "parallel", "one by one"])
 @pytest.mark.parametrize("extent", [6, 2, 1])
 def test_the_element_that_is_added_to_is_held(monkeypatch, combine, parts, extent):
     """Whether results are large is no matter of meaning: runs of one place, within a part and into the next,
@@ -133,7 +133,8 @@ def test_the_element_that_is_added_to_is_held(monkeypatch, combine, parts, exten
     if parts != "none":
         loop = s["S"].split("t", 7)[0]
         s["S"].rfactor(loop)
-        getattr(s["S_parts"], parts)(loop)
+        if parts == "parallel":
+            s["S_parts"].parallel(loop)
     assert ("== last[()], held[()]" in str(lower(s))) == (extent > 1)
     for ids in (np.zeros(40, int), np.arange(40) // 9, np.arange(40) % 2, np.arange(40) ** 3):
         check(s, {"ids": ids % extent, "w": np.round(8 * numbers(40))})
