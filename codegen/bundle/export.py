@@ -297,8 +297,11 @@ def _described(parts: Sequence[Any]) -> dict[str, Any]:
 def _write(place: Path, files: Mapping[str, Sequence[Any]]) -> None:
     """Writes the files to a folder beside the place, and moves it there whole. Only this user may write to it."""
     mask = _umask()
-    place.parent.mkdir(parents=True, exist_ok=True)
-    made = Path(tempfile.mkdtemp(prefix=f".{place.name}-", dir=place.parent))
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(prefix=f".{place.name}-", dir=place.parent))
+    except OSError as error:
+        raise ArgumentError(f"export: expected a path to write to, got {place}: {error.strerror}", location=user_location()) from error
     try:
         for name, parts in files.items():
             with open(made / name, "wb") as file:

@@ -239,6 +239,7 @@ def test_what_cannot_be_exported_leaves_nothing(tmp_path: Path, monkeypatch: pyt
     taken = f"export: expected a new path or a bundle to replace, got {tmp_path}"
     cases = (
         (te.ArgumentError, "export: expected functions by name, got none", "a", {}),
+        (te.ArgumentError, f"export: expected a path to write to, got {tmp_path}/file/a: File exists", "file/a", {"f": f}),
         (te.ArgumentError, "export: expected compiled functions, got an int for f", "a", {"f": 3}),
         (te.TargetError, f"export: expected CPUs among {known}, got 'z80'", "a", {"f": f, "cpus": ["z80"]}),
         (te.TargetError, "export: expected at least one CPU or GPU to make code for, got none", "a", {"f": f, "cpus": []}),
