@@ -68,13 +68,6 @@ def is_ordered(group: Group) -> bool:
     return any(not m.combiner.is_builtin or m.combiner.name not in COMMUTATIVE for m in group.members)
 
 
-def stays_inside(stage: Stage, split: Split) -> bool:
-    """Whether no iteration of the loops of a split stands beyond its extent, in any form that it runs in."""
-    extent = stage.extent(split.parent)
-    fits = split.tail == "shift" and extent is not None and extent >= split.factor
-    return divides(stage, split) or split.tail in ("peel", "stride") or fits
-
-
 def divides(stage: Stage, split: Split) -> bool:
     """Whether the extent (of a loop over blocks with their rest) is certainly a multiple of the factor."""
     extent = stage.extent(split.parent)
