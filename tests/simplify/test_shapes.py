@@ -103,6 +103,28 @@ def test_what_keeps_its_shape(text):
     assert with_plain_shapes(program) is program
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        "sum(a[j] * w[k, l] for l in range(2) for k in range(4))",
+        "sum(a[j] * w[k, l] for k in range(3) for l in range(2))",
+        "sum(a[j] * w[k, l] for k in range(4) for l in range(1))",
+        "sum(a[k] for k in range(3))",
+        "sum(a[j] * w[k, l] for k in range(4) for l in range(2))",
+    ],
+)
+def test_reductions_beside_each_other_have_loops_of_one_name(other):
+    """Neighbouring loops of one of them are one only where they are neighbours in all."""
+    head = "a: f64[3] = input()\nv: f64[4, 2] = input()\nw: f64[4, 2] = input()\n"
+    first = "sum(v[k, l] * a[j] for k in range(4) for l in range(2))"
+    rng = np.random.default_rng(0)
+    arrays = {name: rng.integers(-3, 4, shape).astype("f8") for name, shape in (("a", (3,)), ("v", (4, 2)), ("w", (4, 2)))}
+    for value in (f"{first} + {other}", f"{other} + {first}"):
+        program = simplify(parse_program(f"{head}y[j]: f64[3] = {value}\nreturn y"))
+        for one, other_ in zip(values(program, arrays), values(with_plain_shapes(program), arrays), strict=True):
+            np.testing.assert_array_equal(one, other_)
+
+
 @pytest.mark.parametrize("seed", share_of(range(300)))
 def test_random_programs_keep_their_values(seed):
     sample = random_sample(seed, Options(points=4000, open_sizes=0.0))

@@ -3,9 +3,9 @@
     x: f32[8, 64, 100] = input()                                        x: f32[512, 100] = input()
     m[b, i]: f32[8, 64] = max(x[b, i, k] for k in range(100))           m[b]: f32[512] = max(x[b, k] for k in range(100))
 
-A pair of loops is one where the index of the second stands behind that of the first at such axes and nowhere else, over all of them; a pair
-of axes is one where a pair of loops stands wherever the tensor is read or made. The largest sets of both are found by dropping what does
-not fit. Points come in the same order.
+A pair of loops is one where the index of the second stands behind that of the first at such axes and nowhere else, over all of them, and
+all reductions of a definition that have loops of these names have this pair; a pair of axes is one where a pair of loops stands wherever
+the tensor is read or made. The largest sets of both are found by dropping what does not fit. Points come in the same order.
 """
 
 from __future__ import annotations
@@ -51,8 +51,18 @@ class _Loops:
     def of(d: Define, shapes: Mapping[str, tuple[Expr, ...]]) -> _Loops:
         """Those of a definition."""
         nests = [d.axes, *(node.axes for node in walk(d.value) if isinstance(node, Reduce))]
-        near = (pair for axes in nests for pair in pairwise(axes))
-        pairs = {a.index: (a, b) for a, b in near if a.start == b.start == const(0) and _is_fixed((a.stop, b.stop))}
+        around: dict[str, list[set[tuple[Axis, Axis]]]] = {}  # reductions beside each other may have loops of one name
+        for axes in nests:
+            near = set(pairwise(axes))
+            for axis in axes:
+                around.setdefault(axis.index, []).append(near)
+        pairs = {
+            a.index: (a, b)
+            for a, b in dict.fromkeys(pair for axes in nests for pair in pairwise(axes))
+            if a.start == b.start == const(0)
+            and _is_fixed((a.stop, b.stop))
+            and all((a, b) in near for near in (*around[a.index], *around[b.index]))
+        }
         found = _Loops(pairs, {(d.name, tuple(axis.index for axis in d.axes))}, set(), shapes)
         for e in expressions(d):
             found._visit(e)
