@@ -22,6 +22,7 @@ from math import prod
 from tensorexpr.algebra.keyed.keys import evaluated
 from tensorexpr.ir import Access, Apply, Axis, Define, Definition, Expr, Index, Program, Reduce, apply
 from tensorexpr.records import replace
+from tensorexpr.simplify.facts.indices import factors_of
 from tensorexpr.simplify.passes.amounts import cost, lengths
 from tensorexpr.simplify.passes.definitions import with_definitions
 from tensorexpr.simplify.passes.terms import STORED
@@ -67,7 +68,7 @@ def _grouped(e: Reduce, around: tuple[Axis, ...]) -> Reduce:
     """A sum whose factors are multiplied in pairs, those first that leave out an index and have the fewest points together."""
     if e.combiner.name != "sum" or not e.combiner.is_builtin or not e.dtype.is_float or e.dtype.bits < 32:
         return e
-    factors, extents = list(_factors(e.values[0])), lengths((*around, *e.axes))
+    factors, extents = list(factors_of(e.values[0])), lengths((*around, *e.axes))
     every = {n for factor in factors for n in free_names(factor)}
     given = len(factors)
     while len(factors) > 2:
@@ -82,14 +83,6 @@ def _grouped(e: Reduce, around: tuple[Axis, ...]) -> Reduce:
 def _pairs(factors: list[Expr]) -> Iterator[tuple[int, int, set[str]]]:
     for one, other in combinations(range(len(factors)), 2):
         yield one, other, {*free_names(factors[one]), *free_names(factors[other])}
-
-
-def _factors(e: Expr) -> Iterator[Expr]:
-    if isinstance(e, Apply) and e.op.name == "mul":
-        for factor in e.args:
-            yield from _factors(factor)
-    else:
-        yield e
 
 
 def _products(d: Define) -> list[Expr]:

@@ -15,6 +15,7 @@ import hashlib
 import math
 import re
 import struct
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 from types import MappingProxyType
@@ -235,8 +236,9 @@ class _Definition(Node):
             object.__setattr__(self, "_results", found)
             return found
 
+    @abstractmethod
     def _made(self) -> Iterable[tuple[str, TensorType]]:
-        raise NotImplementedError
+        """The same, made anew."""
 
 
 @record(eq=False, weakrefs=True)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import tensorexpr as te
 from tensorexpr.algebra import with_factors_grouped, with_products_apart
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Define, Reduce
@@ -73,3 +74,19 @@ def test_random_programs_keep_their_bits(block: int, monkeypatch: pytest.MonkeyP
             expected = evaluate_program(program, inputs, sizes)
             for name, value in evaluate_program(found, inputs, sizes).items():
                 np.testing.assert_array_equal(value, expected[name], err_msg=f"seed {seed}")
+
+
+def test_terms_have_thousands_of_factors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No step of compiling them goes one call deeper for each."""
+    monkeypatch.setenv("TENSOREXPR_STRICT", "1")
+    x, w = te.placeholder((3, 4), name="X"), te.placeholder((4,), name="W")
+
+    def term(i, k):
+        found = x[i, k]
+        for number in range(2000):
+            found = found * (te.cos(w[k] * float(number % 7)) if number % 2 else x[i, k] + float(number % 5))
+        return found
+
+    y = te.compute((3,), lambda i: te.sum(lambda k: term(i, k), 4))
+    found = te.build([y], [x, w])(np.full((3, 4), -1.0, np.float32), np.zeros(4, np.float32))[0]
+    np.testing.assert_array_equal(found, 0.0)  # 1 - 1 is among the factors

@@ -72,13 +72,20 @@ def _values(block: Block, numbers: dict[Hashable, int]) -> frozenset[int]:
     costly: dict[int, None] = {}
 
     def visit(e: Expr, loops: Mapping[str, Hashable]) -> tuple[int, int]:
-        """What a value costs, and its number."""
-        if (e, id(loops)) not in known:
-            known[e, id(loops)] = _visit(e, loops)
+        """What a value costs, and its number. Values may be nested thousands deep."""
+        stack = [e]
+        while stack:
+            if (stack[-1], id(loops)) in known:
+                stack.pop()
+            elif missing := [child for child in children(stack[-1]) if (child, id(loops)) not in known]:
+                stack += missing
+            else:
+                node = stack.pop()
+                known[node, id(loops)] = _visit(node, loops)
         return known[e, id(loops)]
 
     def _visit(e: Expr, loops: Mapping[str, Hashable]) -> tuple[int, int]:
-        parts = [visit(child, loops) for child in children(e)]
+        parts = [known[child, id(loops)] for child in children(e)]
         key: Any
         cost, key = sum(cost for cost, _ in parts), (type(e).__name__, str(e.dtype), *(number for _, number in parts))
         match e:

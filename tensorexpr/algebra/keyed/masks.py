@@ -9,7 +9,7 @@ greatest of what the condition compares, among them, tell whether one has a 0. T
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from math import nan
 
 from tensorexpr.algebra.keyed.keys import evaluated, is_plain
@@ -33,6 +33,7 @@ from tensorexpr.ir import (
     const,
 )
 from tensorexpr.records import record, replace
+from tensorexpr.simplify.facts.indices import factors_of
 from tensorexpr.simplify.passes.amounts import points
 from tensorexpr.traversal import bottom_up, free_names, fresh_name, negate, substitute, walk
 
@@ -101,7 +102,7 @@ def _chosen(e: Reduce, around: tuple[Axis, ...], masks: Mapping[str, Define]) ->
         return None
     if any(isinstance(n, Reduce) for n in walk(e.values[0])) or not all(map(is_plain, (*around, *e.axes))):
         return None
-    factors = list(_factors(e.values[0]))
+    factors = list(factors_of(e.values[0]))
     own, outer = {a.index for a in e.axes}, {a.index: a for a in around}
     for at, factor in enumerate(factors):
         others = [*factors[:at], *factors[at + 1 :]]
@@ -118,14 +119,6 @@ def _chosen(e: Reduce, around: tuple[Axis, ...], masks: Mapping[str, Define]) ->
         if len(conditions) == len(sides) and used | results <= outer.keys() and points([outer[n] for n in sorted(results)]) >= GAIN:
             return Chosen(rest, conditions, tuple(a for a in around if a.index in used))
     return None
-
-
-def _factors(e: Expr) -> Iterator[Expr]:
-    if isinstance(e, Apply) and e.op.name == "mul":
-        for part in e.args:
-            yield from _factors(part)
-    else:
-        yield e
 
 
 def _sides(condition: Expr, own: set[str]) -> tuple[str, Expr, Expr] | None:

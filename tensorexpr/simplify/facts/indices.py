@@ -312,11 +312,13 @@ def _common_divisors(form: Affine, divisor: int) -> list[int]:
 
 def factors_of(expr: Expr) -> Iterator[Expr]:
     """The factors of a product, left to right."""
-    if isinstance(expr, Apply) and expr.op.name == "mul":
-        for arg in expr.args:
-            yield from factors_of(arg)
-    else:
-        yield expr
+    stack = [expr]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Apply) and node.op.name == "mul":
+            stack += reversed(node.args)
+        else:
+            yield node
 
 
 def product(factors: list[Expr], context: Context) -> Expr:
