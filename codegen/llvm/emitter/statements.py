@@ -231,6 +231,8 @@ class Statements(Expressions):
                 self.indices[index] = outer
 
     def _for(self, s: For) -> None:
+        if not s.body:  # conditions that bounds decide can leave a loop with nothing in it
+            return
         if s.call is not None and self.lanes == 1 and self.mask is None:
             emit_intrinsics.call(self, s.call)
             return

@@ -14,7 +14,7 @@ import pytest
 from tensorexpr import dtypes
 from tensorexpr.codegen.llvm import compile_nest, emit, entry_name, host, nest_assembly, workspace_size
 from tensorexpr.codegen.nest import Alloc, Check, CheckSite, If, Kernel, LoopNest
-from tensorexpr.ir import Cast, Const, Constant, Index, Size, apply, const
+from tensorexpr.ir import Cast, Const, Constant, Expr, Index, Size, apply, const
 from tensorexpr.ops import OPS
 from tests.codegen.llvm.nests import buffer, loop, nest, read, run, write
 from tests.seeds import share_of
@@ -34,6 +34,17 @@ def test_vectorized_extent_of_any_size(width: int) -> None:
     body = loop("i", width, write(y, [i], apply("add", read(x, i), Cast(F, i))), kind="vectorize")
     got = run(nest([x, y], [y], (body,)), {"X": arange(width)})["Y"]
     assert np.array_equal(got, 2 * arange(width))
+
+
+@pytest.mark.parametrize("kind", ["serial", "unroll", "vectorize", "parallel"])
+@pytest.mark.parametrize("extent", [const(1), const(3), const(12), const(100), n], ids=str)
+def test_loop_with_nothing_in_it(kind: str, extent: Expr) -> None:
+    """It takes no time and stores nothing, alone or inside of others."""
+    y = buffer("Y", F, n)
+    nothing = loop("j", extent, kind=kind)
+    body = (nothing, loop("i", n, write(y, [i], ZERO), nothing, loop("k", 4, nothing, kind="unroll")))
+    got = run(nest([y], [y], body, sizes=["n"]), {}, {"n": 5})["Y"]
+    assert np.array_equal(got, np.zeros(5, np.float32))
 
 
 @pytest.mark.parametrize("stride", [-2, -1, 0, 1, 2, 3, 7])
