@@ -121,8 +121,8 @@ class _Lowering(Scans):
         tops = {d.results[0][0] for d in program.definitions}
         # Readers of scans that are computed in their steps, scans that run in the place of a reader, starts that are spelled out.
         self.elsewhere = {n for n in tops if n not in self.stages and not _has_body(self.definitions[n])}
-        self.elsewhere |= {s.name for s in state.stages if s.sweep is not None}
-        self.sweeps = {s.sweep.last: s for s in state.stages if s.sweep is not None}
+        self.elsewhere |= {n for one in state.sweeps for n in (one.names[0], *one.readers)}
+        self.sweeps = {one.last: one for one in state.sweeps}
         ranges = ranges_of(all_definitions(program))
         self.within = {name: (0, most if comparison == "le" else behind(most)) for name, (comparison, most) in ranges.items()}
         for root in dict.fromkeys(root for root, _ in self.placed):
@@ -223,9 +223,10 @@ class _Lowering(Scans):
     def definition(self, definition: Definition) -> None:
         """Adds the kernels of a definition (none for one that is computed inside another)."""
         sweep = self.sweeps.get(definition.results[0][0])
+        if sweep is not None:
+            self.add_kernels(" ".join((*sweep.names, *sweep.readers)), self.sweep(sweep))
+            return
         match definition:
-            case _ if sweep is not None:
-                self.add_kernels(" ".join((*self.definitions[sweep.name].names, *sweep.sweep.readers)), self.sweep(sweep))  # type: ignore[union-attr]  # the case holds where there is a sweep
             case Define() | Scan() if definition.results[0][0] in self.elsewhere | self.written:
                 pass
             case Scan():

@@ -21,7 +21,7 @@ from tensorexpr.codegen.planners.programs.rows import kept_near, plan_rows
 from tensorexpr.codegen.planners.programs.variants import vary
 from tensorexpr.codegen.planners.steps.scatters import plan_scatter, take_scatters_apart
 from tensorexpr.codegen.planners.steps.skewing import skew_scans
-from tensorexpr.codegen.planners.steps.sweeps import plan_sweep, sweep_scans
+from tensorexpr.codegen.planners.steps.sweeps import sweep_scans
 from tensorexpr.codegen.planners.tiles.contraction import plan_contraction
 from tensorexpr.codegen.planners.tiles.dots import plan_dots
 from tensorexpr.codegen.planners.tiles.loops import plan
@@ -29,7 +29,16 @@ from tensorexpr.codegen.planners.tiles.parts import partial_results
 from tensorexpr.codegen.planners.tiles.staging import stage_operands
 from tensorexpr.codegen.schedule.analysis.state import State, accesses_of, definition_named, program_facts
 from tensorexpr.codegen.schedule.analysis.strides import reach
-from tensorexpr.codegen.schedule.analysis.work import ENOUGH_ROWS, bytes_of, has_reduction, is_contraction, length, total_work
+from tensorexpr.codegen.schedule.analysis.work import (
+    CHUNKS_PER_CORE,
+    ENOUGH_ROWS,
+    PARALLEL_WORK,
+    bytes_of,
+    has_reduction,
+    is_contraction,
+    length,
+    total_work,
+)
 from tensorexpr.codegen.schedule.decisions import Decisions
 from tensorexpr.codegen.schedule.definitions.widths import NARROW, bounds
 from tensorexpr.codegen.schedule.legal.together import side_by_side
@@ -41,15 +50,12 @@ from tensorexpr.simplify.passes.amounts import elements
 from tensorexpr.simplify.passes.inline import cheap_names, without_lost_checks
 from tensorexpr.traversal import read_occurrences, reads, tensors_read, walk
 
-PARALLEL_WORK = 20_000
-"""Operations below which waking other cores costs more than it saves."""
 MOST_LOOKED_AT = 200
 """Definitions of a program up to which all pairs of them are looked at for common rows."""
 MOST_SHARED = 32
 """Definitions computed in the loops of one other: beyond it their rows do not stay near anyway, and each nests a level deeper."""
 MOST_WORK = 64
 """Operations per byte of what a definition touches up to which it matters that its results are near when they are read."""
-CHUNKS_PER_CORE = 4
 NOWHERE = "no loop"
 
 
@@ -85,8 +91,6 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
             if name not in planned and not plan_nested(s, name, shapes):
                 plan(s, name, shapes)
             vary(s, name)
-        elif isinstance(definition, Scan):
-            plan_sweep(s, name, shapes)
         elif isinstance(definition, Scatter):
             plan_scatter(s, definition, shapes)
     skew_scans(s)

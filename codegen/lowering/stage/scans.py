@@ -13,14 +13,15 @@ Step 0 reads the initial states, the others the entry before. A scan whose steps
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 
-from tensorexpr.codegen.lowering.context.arithmetic import ONE, ZERO, add, constant, maximum, minimum, mul, sub
-from tensorexpr.codegen.lowering.context.scope import Scope
+from tensorexpr.codegen.lowering.context.arithmetic import ONE, ZERO, add, constant, maximum, minimum, mul, normal, sub
+from tensorexpr.codegen.lowering.context.scope import Scope, replaced
 from tensorexpr.codegen.lowering.stage.placing import Home, Placing, all_axes, slot
-from tensorexpr.codegen.lowering.stage.sweeps import SweepLoops
-from tensorexpr.codegen.nest import Block, Buffer, For, If, Stmt
+from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, Stmt, Store
 from tensorexpr.codegen.schedule.analysis.skewing import Wave, wave_of
-from tensorexpr.codegen.schedule.analysis.state import Skew, Stage, State, program_facts
+from tensorexpr.codegen.schedule.analysis.state import Skew, State, program_facts
+from tensorexpr.codegen.schedule.analysis.steps import Sweep
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import (
     Access,
@@ -38,7 +39,7 @@ from tensorexpr.ir import (
     integer,
 )
 from tensorexpr.records import replace
-from tensorexpr.traversal import fresh_name
+from tensorexpr.traversal import bottom_up, fresh_name
 
 
 class Scans(Placing):
@@ -111,11 +112,36 @@ class Scans(Placing):
         )
         return (*first, For(step, ONE, definition.length, later))
 
-    def sweep(self, stage: Stage) -> Block:
-        """A scan with loops of its own, and the readers computed in its steps."""
-        location = self.definitions[stage.name].location
-        loops = SweepLoops(stage, self.names, self.shape, self.read, location, lambda n, at: (self.homes[n].buffer, self.homes[n].at(at)))
-        return loops.block(Scope(stage, all_axes(stage)))
+    def sweep(self, made: Sweep) -> Block:
+        """A scan whose points do not communicate, and the readers computed in its steps: at each point its states, and the steps."""
+        states = [Buffer(self.names.fresh(f"{made.names[0]}_state"), s.dtype, (), "local") for s in made.states]
+        known: dict[str, Expr] = {s.parameter: Access(b.name, (), b.dtype) for s, b in zip(made.states, states, strict=True)}
+        kept: list[Buffer] = []
+        step: list[Stmt] = []
+
+        def keep(word: str, value: Expr) -> Expr:
+            kept.append(Buffer(self.names.fresh(f"{made.names[0]}_{word}"), value.dtype, (), "local"))
+            step.append(Store(kept[-1].name, (), value))
+            return Access(kept[-1].name, (), value.dtype)
+
+        def plainly(node: Expr) -> Expr:
+            return replace(node, indices=tuple(map(normal, node.indices))) if isinstance(node, Access) else node
+
+        for moment in made.moments:
+            now = known[moment.parameter] = keep("now", self.read(bottom_up(replaced(moment.value, known), plainly)))
+            for tensor, at in moment.stores:
+                step.append(Store(self.homes[tensor].buffer, self.homes[tensor].at(tuple(map(self.read, at))), now))
+        following = [known[name] for name in made.nexts]
+        if any(f.tensor in {b.name for b in states} for f in following if isinstance(f, Access)):
+            # A state that becomes another one is read before either is set.
+            following = [keep("next", value) for value in following]
+        step += [Store(b.name, (), value) for b, value in zip(states, following, strict=True)]
+        begun = tuple(Store(b.name, (), self.read(s.start)) for s, b in zip(made.states, states, strict=True))
+        body = (*begun, For(made.step.index, ZERO, made.step.stop, allocated(kept, tuple(step))))
+        block = allocated(states, body)
+        for axis in reversed(made.axes):
+            block = (For(axis.index, ZERO, axis.stop, block),)
+        return block
 
     def step(
         self, definition: Scan, names: frozenset[str], outside: dict[str, Expr], before: tuple[Home, ...], after: tuple[Home, ...]
@@ -301,6 +327,13 @@ class _Pass:
             start, stop = maximum(at, maximum(first, ZERO)), minimum(add(at, ONE), minimum(last, const(row.extent)))
             block.append(For(axis, start, stop, body))
         return tuple(block)
+
+
+def allocated(buffers: Sequence[Buffer], block: Block) -> Block:
+    """A block with local buffers around it."""
+    for buffer in reversed(buffers):
+        block = (Alloc(buffer, block),)
+    return block
 
 
 def _entries(results: tuple[Home, ...], step: Expr) -> tuple[Home, ...]:

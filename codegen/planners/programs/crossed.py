@@ -162,14 +162,7 @@ def _over_pairs(s: Planned, definition: Define, node: Reduce, loop: Axis, shapes
 
 def _is_plain(s: Planned, name: str) -> bool:
     stage = s.state.table.get(name)
-    if (
-        stage is None
-        or stage.place is not None
-        or stage.relations
-        or stage.scan is not None
-        or stage.parts.unproved
-        or stage.sweep is not None
-    ):
+    if stage is None or stage.place is not None or stage.relations or stage.scan is not None or stage.parts.unproved:
         return False
     return not s.state.placed_in(name)
 

@@ -25,8 +25,9 @@ MOST_WORK = 64
 
 def skew_scans(s: Planned) -> None:
     """Skews the steps of scans where it pays."""
+    swept = {one.names[0] for one in s.state.sweeps}
     for definition in s.state.program.definitions:
-        if not isinstance(definition, Scan) or definition.names[0] in s.state.table or not isinstance(definition.length, Const):
+        if not isinstance(definition, Scan) or definition.names[0] in swept or not isinstance(definition.length, Const):
             continue
         before, name = s.state, definition.names[0]
         try:

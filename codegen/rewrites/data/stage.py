@@ -21,6 +21,7 @@ are too large for the stack, in loops that run one iteration at a time. Values k
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import nullcontext, suppress
 
 from tensorexpr.codegen.lowering.context.arithmetic import ZERO, add, constant, floordiv, maximum, minimum, normal, sub
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, LoopNest, Stmt, Store, buffers_of
@@ -32,6 +33,7 @@ from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.codegen.rewrites.touched.covering import is_covered, is_written, writes_all
 from tensorexpr.codegen.rewrites.touched.places import Touched, declared, is_read_by, loops_around, rest_of, touched
 from tensorexpr.codegen.rewrites.touched.windows import Window, windows
+from tensorexpr.errors import ScheduleError
 from tensorexpr.hints import suggestion
 from tensorexpr.ir import Access, Expr, Index, apply, conjunction, const
 from tensorexpr.records import record, replace
@@ -88,14 +90,18 @@ def stage(
         hint = suggestion(buffer, known, f"it touches {', '.join(known) or 'none'}")
         raise refuse(f"expected a buffer that {loop} touches, got {buffer}", loop_at(nest, loop_paths(nest, loop)[0]), loop, hint)
     name = name or fresh(nest, f"{buffer}_of")[0]
-    frames = [windows(nest, at, (*one.stores, *one.reads), _buffer(nest, one), at not in rests) for at, one in copies]
-    wide = {axis for frame in frames for axis, w in enumerate(frame) if not w.is_point}
+    frames: list[tuple[Path, Touched, tuple[Window, ...]]] = []
+    for at, one in copies:
+        with suppress(ScheduleError) if at in rests else nullcontext():
+            frames.append((at, one, windows(nest, at, (*one.stores, *one.reads), _buffer(nest, one), at not in rests)))
+    wide = {axis for _, _, frame in frames for axis, w in enumerate(frame) if not w.is_point}
     made = nest
     buffers: list[Buffer] = []
-    for (at, one), frame in reversed(list(zip(copies, frames, strict=True))):
-        copy = _copy(nest, one, at, frame, _axes(buffer, len(frame), order, wide), panel, memory, name)
-        made = put(made, at, _staged(nest, one, at, copy, at not in rests))
-        buffers.append(copy.buffer)
+    for at, one, frame in reversed(frames):
+        with suppress(ScheduleError) if at in rests else nullcontext():
+            copy = _copy(nest, one, at, frame, _axes(buffer, len(frame), order, wide), panel, memory, name)
+            made = put(made, at, _staged(nest, one, at, copy, at not in rests))
+            buffers.append(copy.buffer)
     if memory == "workspace":
         longest = tuple(max(sizes, key=lambda e: constant(e) or 0) for sizes in zip(*(b.shape for b in buffers), strict=True))
         made = replace(made, workspace=(*made.workspace, replace(buffers[0], shape=longest)))

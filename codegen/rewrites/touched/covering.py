@@ -1,7 +1,7 @@
 """What an iteration of a loop has written: whether it covers what is read later in the iteration, or a whole window.
 
 Elements are compared as sets of points of the loops around and indices. What a store has written counts where that is known exactly:
-its loops and conditions are affine, and no data in its indices.
+its loops and conditions are affine, and no data in its indices. Terms that are not, as where a block moved back begins, are names.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from tensorexpr.codegen.rewrites.touched.windows import Window, element_names, e
 from tensorexpr.integers import Affine, Domain, DomainTooComplex, Union, eq, ge, lt
 from tensorexpr.ir import Access, Axis, Expr
 from tensorexpr.regions import Opaque, affine_of, domain_of, with_constraints
+from tensorexpr.traversal import free_names, tensors_read
 
 
 def is_covered(nest: LoopNest, one: Touched, at: Path, load: Path) -> bool:
@@ -85,8 +86,9 @@ def _elements(
     """The points of loops around a place together with the elements touched there; None where the element is data, or, if it must be
     `exact`, the points are not known."""
     region = domain_of([Axis(s.index, s.start, s.stop) for s in loops], (*conditions_around(nest, path), *conditions), opaque)
-    forms = [affine_of(index) for index in access.indices]
-    if any(form is None for form in forms) or len(forms) != len(names) or (exact and not region.exact):
+    forms = [affine_of(index, opaque) for index in access.indices]
+    hidden = [opaque.expressions[n] for form in forms if form is not None for n in form.names() if n in opaque.expressions]
+    if any(form is None for form in forms) or len(forms) != len(names) or (exact and not region.exact) or any(map(tensors_read, hidden)):
         return None
     domain = Domain((*region.domain.dims, *names), region.domain.constraints, region.domain.sizes)
     return with_constraints(domain, [eq(name, form) for name, form in zip(names, forms, strict=True) if form is not None])
@@ -110,6 +112,9 @@ def _written(
     for earlier in before:
         same = [loop.index for loop in (common if earlier is None else common[: common.index(earlier)])]
         renamed = {name: f"{name}'" for name in found.dims if name not in same and name not in names}
+        hidden = [opaque.expressions[name] for name in found.sizes if name in opaque.expressions]
+        if any(name in renamed for e in hidden for name in free_names(e)):
+            continue  # what has another value there
         made = found.rename(renamed)
         order = [] if earlier is None else [lt(renamed[earlier.index], Affine.of(earlier.index))]
         dims = dict.fromkeys((*(loop.index for loop in loops), *names, *renamed.values()))

@@ -78,8 +78,7 @@ class Skew:
 @record
 class Stage:
     """The loops of one definition (see the module). `kinds` lists those that are not serial, `together` the definitions
-    that run in the same loops, `scan` the scan in whose body the definition stands, `sweep` what a step computes where the
-    stage is a scan with loops of its own (see `sweeps`)."""
+    that run in the same loops, `scan` the scan in whose body the definition stands."""
 
     name: str
     parts: Parts = field(repr=False, compare=False)
@@ -88,7 +87,6 @@ class Stage:
     kinds: tuple[tuple[str, str], ...] = ()
     place: Place | None = None
     scan: str | None = None
-    sweep: Sweep | None = field(default=None, repr=False)
     guests: tuple[str, ...] = ()
     """Definitions computed in its loops that nothing there reads."""
     cached: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
@@ -192,7 +190,8 @@ class Stage:
 class State:
     """A program and how it runs: the stages of its definitions by name, in program order (bodies of scans included).
 
-    `source` is the program before anything was inlined, `calls` the primitives that led here, as Python.
+    `source` is the program before anything was inlined, `calls` the primitives that led here, as Python; `sweeps` are scans whose points
+    do not communicate, with the readers that are computed in their steps (see `sweeps`): these have no stages.
     """
 
     program: Program
@@ -200,6 +199,7 @@ class State:
     table: Mapping[str, Stage] = field(hash=False)
     source: Program
     inlined: tuple[str, ...] = ()
+    sweeps: tuple[Sweep, ...] = ()
     calls: tuple[str, ...] = field(default=(), compare=False)
     found: dict[object, Any] = field(init=False, default_factory=dict, compare=False, repr=False)
     """What was found out about this state (see `placed_in`, `placement.parts_of`): asked again for each of its stages."""

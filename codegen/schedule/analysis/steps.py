@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tensorexpr.dtypes import DType
-from tensorexpr.ir import Expr
+from tensorexpr.ir import Axis, Expr
 from tensorexpr.records import record
 
 MARK = "&"
@@ -33,11 +33,13 @@ class Moment:
 
 @record
 class Sweep:
-    """One step of a scan and of the definitions `readers`: `moments` in order, then state k becomes parameter `nexts[k]`."""
+    """A scan and its `readers`: over the points of `axes` each `step` computes `moments` in order, then state k becomes parameter
+    `nexts[k]`."""
 
-    scan: str
+    names: tuple[str, ...]
     readers: tuple[str, ...]
-    step: str
+    axes: tuple[Axis, ...]
+    step: Axis
     states: tuple[Carried, ...]
     moments: tuple[Moment, ...]
     nexts: tuple[str, ...]
@@ -45,4 +47,4 @@ class Sweep:
     @property
     def last(self) -> str:
         """The definition in whose place it runs."""
-        return self.readers[-1] if self.readers else self.scan
+        return (*self.names[:1], *self.readers)[-1]

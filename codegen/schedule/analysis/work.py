@@ -17,6 +17,8 @@ from tensorexpr.traversal import children, read_occurrences, tensors_read, walk
 
 UNKNOWN_EXTENT = 256
 """What an extent counts that is known only at run time."""
+PARALLEL_WORK, CHUNKS_PER_CORE = 20_000, 4
+"""Operations below which waking other cores costs more than it saves, and iterations for each core from which on a loop needs no other."""
 ENOUGH_ROWS = 8
 """Rows that a loop on all cores of a CPU should have."""
 

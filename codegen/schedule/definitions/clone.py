@@ -70,6 +70,6 @@ def clone(state: State, name: str, sources: tuple[str, ...]) -> tuple[State, tup
 
 def _is_plain(state: State, stage: Stage) -> bool:
     """Whether a definition runs by itself, in plain loops."""
-    if stage.relations or stage.kinds or stage.place or stage.sweep or stage.skewed or stage.order != plain_order(stage.parts):
+    if stage.relations or stage.kinds or stage.place or stage.skewed or stage.order != plain_order(stage.parts):
         return False
     return not state.placed_in(stage.name)

@@ -38,9 +38,8 @@ def with_program(state: State, program: Program, names: tuple[str, ...], word: s
     before = {d.results[0][0]: d for d in all_definitions(state.program)}
     after = {d.results[0][0]: d for d in all_definitions(program)}
     changed = frozenset(n for n, d in after.items() if before[n] is not d)
-    for stage in state.stages:
-        if stage.sweep is not None and changed & {stage.name, *stage.sweep.readers}:
-            raise refuse(stage, f"expected definitions that no sweep reads to inline, got {', '.join(names)}", hint="inline first")
+    if any(not changed.isdisjoint((*one.names, *one.readers)) for one in state.sweeps):
+        raise ScheduleError(f"expected definitions that no sweep reads to inline, got {', '.join(names)}", hint="inline first")
     for name in changed & set(old):
         known = old[name]
         if known.relations or known.kinds or known.place or known.skewed or known.order != plain_order(known.parts):

@@ -13,22 +13,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tensorexpr.bounds import implied
-from tensorexpr.codegen.schedule.analysis.reductions import Group, Member, Parts
-from tensorexpr.codegen.schedule.analysis.state import Stage, State, plain_order, program_facts
+from tensorexpr.codegen.schedule.analysis.state import State, program_facts
 from tensorexpr.codegen.schedule.analysis.steps import MARK, Carried, Moment, Sweep
-from tensorexpr.codegen.schedule.legal.anew import written_anew
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import ScheduleError
 from tensorexpr.integers import Affine
-from tensorexpr.ir import Access, Apply, Axis, Combiner, Const, Define, Expr, Index, Param, Program, Reduce, Scan, apply, const
+from tensorexpr.ir import Access, Apply, Axis, Const, Define, Expr, Index, Param, Program, Reduce, Scan, apply, const
 from tensorexpr.records import replace
 from tensorexpr.regions import affine_of
 from tensorexpr.text import print_expr
 from tensorexpr.traversal import bottom_up, reads, substitute, walk
 
 
-def sweep_of(program: Program, name: str, readers: tuple[str, ...] = ()) -> tuple[Sweep, Parts]:
-    """The step of a scan, with that of its `readers` (in program order), and its loops: the data axes, around the steps.
+def sweep_of(program: Program, name: str, readers: tuple[str, ...] = ()) -> Sweep:
+    """The steps of a scan, with those of its `readers` (in program order).
 
     Raises `ScheduleError` where points communicate, or a reader does not ask for what its own step has.
     """
@@ -55,7 +53,7 @@ class _Analysis:
     def refuse(self, message: str, hint: str | None = None) -> ScheduleError:
         return ScheduleError(message, term=f"sweep {', '.join((self.name, *self.readers))}", hint=hint)
 
-    def sweep(self) -> tuple[Sweep, Parts]:
+    def sweep(self) -> Sweep:
         scan = self.scan
         shapes = [type_.shape for _, type_ in scan.states]
         if any(shape != shapes[0] for shape in shapes):
@@ -85,20 +83,8 @@ class _Analysis:
         for reader in self.readers:
             self.read(reader, axes)
         self.check_order()
-        sweep = Sweep(self.name, self.readers, scan.step, states, tuple(self.moments), tuple(nexts))
-        values = tuple(m.value for m in self.moments)
-        combiner = Combiner("scan", results=values, identity=tuple(Const(0, s.dtype) for s in states))
-        group = Group(
-            0,
-            (Axis(scan.step, const(0), scan.length),),
-            (),
-            (Member("%0.0", combiner, values),),
-            None,
-            (),
-            tuple(a.index for a in axes),
-            (),
-        )
-        return sweep, Parts(axes, (group,), (), (), frozenset())
+        step = Axis(scan.step, const(0), scan.length)
+        return Sweep(scan.names, self.readers, axes, step, states, tuple(self.moments), tuple(nexts))
 
     def axes(self, shape: tuple[Expr, ...]) -> tuple[Axis, ...]:
         first = self.scan.body[0] if self.scan.body else None
@@ -259,10 +245,9 @@ def _backwards(index: str, extent: Expr) -> Expr:
 def sweep(state: State, name: str, readers: tuple[str, ...] = ()) -> State:
     """rewrite: for t: for i: S[t, i] = f(S[t - 1, i]); for i, t: R[i, t] = g(S[t, i]) --> for i: for t: {S[t, i] = ...; R[i, t] = ...}
 
-    The scan gets loops of its own, its data axes around the steps, and its readers are computed in the step that has what
-    they read. Steps stay in order; a data loop moved inside them has a state per iteration.
+    The scan and its readers have no stages then: the nest of a step at a point is plain, and lanes come later (`auto.tiles.steps`).
     """
-    made, parts = sweep_of(state.program, name, readers)
+    made = sweep_of(state.program, name, readers)
     for other in state.stages:
         if other.scan == name or other.name in readers:
             if other.place is not None or state.placed_in(other.name) or other.relations or other.kinds:
@@ -271,30 +256,16 @@ def sweep(state: State, name: str, readers: tuple[str, ...] = ()) -> State:
                 raise ScheduleError(
                     f"expected accesses of {other.name} that are certainly in bounds, got some to check", term=f"sweep {name}"
                 )
-    missing = [r for r in readers if r not in state.table]
-    if name in state.table or missing:
-        raise ScheduleError(
-            f"expected definitions with loops of their own, got {(missing or [name])[0]}, swept before", term=f"sweep {name}"
-        )
-    stage = Stage(name, parts, plain_order(parts), sweep=made)
-    table: dict[str, Stage] = {}
-    for other in state.stages:
-        if other.scan == name:
-            table[name] = stage
-        elif other.name not in readers:
-            table[other.name] = other
-    changed = replace(state, table=table)
-    for init in scan_of(state.program, name).inits:
+    swept = {n for one in state.sweeps for n in (one.names[0], *one.readers)}
+    missing = [n for n in (name, *readers) if n in swept or (n != name and n not in state.table)]
+    if missing:
+        raise ScheduleError(f"expected definitions with loops of their own, got {missing[0]}, swept before", term=f"sweep {name}")
+    table = {n: stage for n, stage in state.table.items() if stage.scan != name and n not in readers}
+    changed = replace(state, table=table, sweeps=(*state.sweeps, made))
+    for init in program_facts(state.program).definitions[name].inits:  # type: ignore[union-attr]  # a scan: it has a sweep
         if _is_spelled_out(changed, init):
             del table[init]
-    return written_anew(state, changed, "sweep")
-
-
-def scan_of(program: Program, name: str) -> Scan:
-    """The scan with this first name."""
-    found = program_facts(program).definitions[name]
-    assert isinstance(found, Scan)
-    return found
+    return changed
 
 
 def _is_spelled_out(state: State, tensor: str) -> bool:
@@ -303,5 +274,5 @@ def _is_spelled_out(state: State, tensor: str) -> bool:
     definition = facts.definitions.get(tensor)
     if not isinstance(definition, Define) or not isinstance(definition.value, Const) or tensor not in state.table:
         return False
-    swept = {n for s in state.stages if s.sweep is not None for n in (s.sweep.scan, *s.sweep.readers)}
+    swept = {n for one in state.sweeps for n in (one.names[0], *one.readers)}
     return tensor not in state.program.outputs and set(facts.readers.get(tensor, ())) <= swept

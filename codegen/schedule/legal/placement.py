@@ -304,8 +304,6 @@ def check_placement(state: State, name: str) -> State:
     made = definition_named(state.program, name)
     if not isinstance(made, Define):
         raise refuse(f"expected a plain definition to compute inside another, got a {type(made).__name__.lower()}")
-    if consumer.sweep is not None:
-        raise refuse(f"expected a plain definition to compute in, got the scan {consumer.name}")
     if consumer.place is not None:
         raise refuse(f"expected a definition with loops of its own, got {consumer.name}, computed in {consumer.place.stage}")
     hint = f"loops: {', '.join(consumer.order)}"

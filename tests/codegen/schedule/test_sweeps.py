@@ -8,15 +8,22 @@ import pytest
 import tensorexpr as te
 from tensorexpr import kernels
 from tensorexpr.algebra import with_copies_read
+from tensorexpr.codegen.auto.search.memory import lowered
+from tensorexpr.codegen.auto.tiles.steps import with_steps
 from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.nest import LoopNest
+from tensorexpr.codegen.nest.verify import verify_nest
+from tensorexpr.codegen.nest_proofs import prove
 from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.codegen.schedule import Planned, schedule
 from tensorexpr.errors import ScheduleError
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Program, Scan
 from tensorexpr.parse import parse_program
+from tensorexpr.records import replace
 from tensorexpr.simplify import simplify
-from tests.codegen.programs import WIDE, assert_means, by_planners, plain
+from tests.codegen.programs import WIDE, assert_means, by_planners, plain, random_inputs
+from tests.codegen.programs import outputs as results_of
 from tests.codegen.schedule.test_laws import assert_same_meaning
 from tests.random_programs import random_program
 from tests.random_programs.schedules import shuffled
@@ -49,19 +56,23 @@ return Y
 """
 
 
+def in_blocks(s: Planned, bits: int = 512, cores: int = 2, **sizes: int) -> LoopNest:
+    """The nest of a schedule with blocks for its sweeps, after a check that it computes what the program means."""
+    made = with_steps(lower(s), s.state.sweeps, replace(WIDE, vector_bits=bits, cores=cores))
+    inputs = random_inputs(s.program, 0, exact=True, sizes=sizes)
+    want = evaluate_program(s.program, inputs, sizes)
+    for name, found in results_of(made, s.program, inputs, sizes).items():
+        np.testing.assert_array_equal(found, want[name], err_msg=f"{name} of\n{s.program}\n{made}")
+    assert not prove(verify_nest(made)).refuted
+    return made
+
+
 def test_a_scan_gets_its_data_axes_around_the_steps_and_its_reader_into_them():
     s = plain(RUNNING)
     s.sweep("S", "Y")
-    assert s["S"].loops == ("i", "t") and "n" not in s.stages and "Y" not in s.stages
-    nest = assert_means(s)
-    assert "Y[i, t] = S_now" in str(nest)
-
-
-def test_states_live_in_registers_for_loops_inside_the_steps():
-    s = plain(RUNNING)
-    s.sweep("S", "Y")
-    s["S"].reorder("t", "i")
-    assert "S_state: local(f32[6])" in str(assert_means(s))
+    assert "n" not in s.stages and "Y" not in s.stages
+    nest = str(assert_means(s))
+    assert nest.index("for i in") < nest.index("S_state: local(f32[()])") < nest.index("for t in") < nest.index("Y[i, t] = S_now")
 
 
 def test_no_history_is_kept_where_every_reader_joined():
@@ -79,17 +90,43 @@ def test_the_state_before_the_first_step_is_its_start():
     assert "where(u" not in str(lower(s)) and "8 - u < 8" not in str(lower(s))
 
 
-@pytest.mark.parametrize("factor", [3, 4, 6])
-def test_squares_of_any_size_and_tail(factor):
-    s = schedule(with_copies_read(parse_program(RUNNING)), WIDE)
+def running(points: int | str, steps: int | str) -> Planned:
+    """A running sum and its gradient, all in sweeps."""
+    sizes = ", ".join(e for e in (points, steps) if isinstance(e, str))
+    text = RUNNING.replace("6", str(points)).replace("9", str(steps))
+    for number in (8, 7):
+        text = text.replace(f"{number} -", f"{steps} - {9 - number} -").replace(f"< {number}", f"< {steps} - {9 - number}")
+    s = schedule(with_copies_read(parse_program((f"sizes({sizes})" if sizes else "") + text)), WIDE)
     s.sweep("B", "D")
     s.sweep("S", "Y")
-    for name, step in (("S", "t"), ("B", "u")):
-        blocks, lane = s[name].split("i", factor, "shift")
-        block, one = s[name].split(step, factor)
-        s[name].reorder(blocks, block, one, lane)
-        s[name].vectorize(lane)
-    assert "X_tile" in str(assert_means(s))
+    return s
+
+
+@pytest.mark.parametrize("bits", [128, 256, 512])
+@pytest.mark.parametrize(("points", "steps"), [(6, 9), (16, 32), (19, 33), (37, 18), (3, 40), (21, 5)])
+def test_steps_go_in_squares_of_any_size_and_tail(points, steps, bits):
+    nest = str(in_blocks(running(points, steps), bits))
+    lanes = min(bits // 32, 1 << points.bit_length() - 1)
+    assert f"vectorize(range(0, {lanes}))" in nest
+    assert ("X_of" in nest) == ("D_of" in nest) == (steps >= lanes)
+
+
+@pytest.mark.parametrize(("points", "steps"), [("n", 9), (9, "m"), ("n", "m")])
+def test_steps_of_open_scans_go_in_blocks(points, steps):
+    s = running(points, steps)
+    for n, m in ((1, 1), (7, 3), (16, 16), (41, 35), (0, 4)):
+        sizes = {name: size for name, size in (("n", n), ("m", m)) if name in (points, steps)}
+        assert "vectorize" in str(in_blocks(s, 128, **sizes))
+
+
+def test_states_of_a_block_stay_in_the_first_cache_where_elements_lie_along_the_points():
+    text = RUNNING.replace("X[i, t]", "X[t, i]").replace("X: f32[6, 9]", "X: f32[9, 6]").replace("Y[i, t]: f32[6, 9]", "Y[t, i]: f32[9, 6]")
+    text = text[: text.index("for u")].replace("6", "1040") + "return Y"
+    s = plain(text)
+    s.sweep("S", "Y")
+    nest = str(in_blocks(s, cores=1))
+    assert "S_state: local(f32[8, 64])" in nest and "_of" not in nest
+    assert "for i_o in parallel" in str(in_blocks(s))
 
 
 def test_what_a_sweep_refuses():
@@ -115,8 +152,6 @@ def test_what_a_sweep_refuses():
     s.sweep("S")
     with pytest.raises(ScheduleError, match="expected definitions with loops of their own, got S, swept before"):
         s.sweep("S")
-    with pytest.raises(ScheduleError, match="expected a plain definition to compute in, got the scan S"):
-        s["Y"].compute_at("S", "i")
 
 
 def changed(text: str, old: str, new: str) -> Planned:
@@ -217,6 +252,7 @@ def test_random_sweeps_mean_the_same():
         s = shuffled(swept(schedule(program, WIDE), rng), rng, 14)
         done += "sweep" in s.as_python()
         assert_same_meaning(s, seed)
+        in_blocks(s, rng.choice((64, 128, 512)))
     assert done > 4
 
 
@@ -269,6 +305,8 @@ def test_running_kernels_are_swept_forward_and_backward(op, shapes, static):
         i.name: np.random.default_rng(n).integers(-2, 3, [int(e.value) for e in i.type.shape]).astype("f")
         for n, i in enumerate(program.inputs)
     }
+    nest = str(lowered(s))
+    assert "vectorize" in nest or len(shapes[0]) == 1
     function = te.build(s)
     found = function(*inputs.values())
     want = evaluate_program(program, inputs)
