@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeVar
 
 from tensorexpr.building.fallback import Failure, first_sound
 from tensorexpr.building.progress import step
+from tensorexpr.codegen.auto.points import typical
 from tensorexpr.codegen.auto.search import faster, faster_on_gpu
 from tensorexpr.codegen.auto.search.memory import lowered
 from tensorexpr.codegen.auto.tiles.grids import with_grids
@@ -204,7 +205,7 @@ def _whole(program: Program, target: Target, plain: Callable[[], Program], searc
 
 def _sparing(nest: LoopNest, target: Target) -> LoopNest:
     """The nest as it needs less memory at once."""
-    return sparing(nest if target.is_gpu else batched(absorbed(nest), target.l2_bytes, target.cores))
+    return sparing(nest if target.is_gpu else batched(absorbed(nest), target.l2_bytes, target.cores, typical(nest)))
 
 
 def _by_default(program: Program, target: Target, searching: bool, ahead: Callable[[LoopNest], None]) -> Stages:

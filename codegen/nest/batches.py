@@ -25,11 +25,12 @@ from math import prod
 from tensorexpr.codegen.nest.names import NestNames
 from tensorexpr.codegen.nest.program import Alloc, Block, Buffer, Check, For, If, Kernel, LoopNest, Stmt, Store
 from tensorexpr.codegen.nest.verify import written
-from tensorexpr.codegen.nest.walks import expressions_of, statements
+from tensorexpr.codegen.nest.walks import expressions_of, map_expressions, statements
+from tensorexpr.interpret import extent_value
 from tensorexpr.ir import Access, Apply, Const, Expr, Index, apply, const, integer
 from tensorexpr.records import record, replace
 from tensorexpr.regions import affine_of
-from tensorexpr.traversal import bottom_up, fresh_name, substitute, walk
+from tensorexpr.traversal import bottom_up, free_names, fresh_name, substitute, walk
 
 LEAST = 8
 """Iterations from which on a batch has work for all cores."""
@@ -44,6 +45,8 @@ ON_STACK = 1 << 14
 MOST_SLOTS = 1 << 22
 """Bytes of all slots up to which there are two for each core, so that one that is held up gets less to do."""
 
+Range = tuple[Expr, Expr]
+
 
 @record(eq=False)
 class _Batch:
@@ -54,26 +57,24 @@ class _Batch:
     kernel: Kernel
     loop: For
     slots: For | None
-    range: tuple[int, int]
+    range: Range
+    length: int
     own: Mapping[str, frozenset[int]]
     in_slots: frozenset[str]
     written: frozenset[str]
     work: float
     members: int = 1
 
-    @property
-    def length(self) -> int:
-        return self.range[1] - self.range[0]
 
-
-def batched(nest: LoopNest, near: int, cores: int) -> LoopNest:
-    """The nest with kernels over one batch as one, where they share more than the `near` bytes of a core's own cache."""
+def batched(nest: LoopNest, near: int, cores: int, usual: Mapping[str, int]) -> LoopNest:
+    """The nest with kernels over one batch as one, where they share more than the `near` bytes of a core's own cache; of what is open, at
+    its `usual` sizes."""
     buffers = {b.name: b for b in (*nest.parameters, *nest.workspace)}
-    sizes = {name: _bytes(b) for name, b in buffers.items()} | {c.name: c.data.nbytes for c in nest.constants}
+    sizes = {name: _bytes(b, usual) for name, b in buffers.items()} | {c.name: c.data.nbytes for c in nest.constants}
     large = [k for k in nest.kernels if sum(sizes.get(name, 0) for name in k.buffers) > near]
-    over = {k: found[2] for k in large if (found := _over_batch(k)) is not None}
-    ranges: Counter[tuple[int, int] | None] = Counter(over.values())
-    made: list[Kernel | _Batch] = [(_batch(k) if ranges[over.get(k)] > 1 else None) or k for k in nest.kernels]
+    over = {k: found[2] for k in large if (found := _over_batch(k, usual)) is not None}
+    ranges: Counter[Range | None] = Counter(over.values())
+    made: list[Kernel | _Batch] = [(_batch(k, usual) if ranges[over.get(k)] > 1 else None) or k for k in nest.kernels]
     wrote: dict[Kernel, set[str]] = {}
     start: int | None = 1
     while start is not None:
@@ -88,7 +89,7 @@ def batched(nest: LoopNest, near: int, cores: int) -> LoopNest:
     kernels: list[Kernel] = []
     for one in made:
         if isinstance(one, _Batch) and one.members > 1:
-            kernel, changed = _kept(nest, one, private, cores)
+            kernel, changed = _kept(nest, one, private, cores, usual)
             buffers |= changed
             kernels.append(kernel)
         else:
@@ -101,12 +102,16 @@ def _kernel(one: Kernel | _Batch) -> Kernel:
     return one.kernel if isinstance(one, _Batch) else one
 
 
-def _bytes(buffer: Buffer) -> int:
-    """The bytes of a buffer; none where its extents are open."""
-    return buffer.dtype.itemsize * prod(map(integer, buffer.shape)) if all(isinstance(e, Const) for e in buffer.shape) else 0
+def _bytes(buffer: Buffer, usual: Mapping[str, int]) -> int:
+    """The bytes of a buffer at some sizes."""
+    return buffer.dtype.itemsize * prod(extent_value(e, usual) for e in buffer.shape)
 
 
-def _over_batch(kernel: Kernel) -> tuple[For, For | None, tuple[int, int]] | None:
+def _length(range: Range, usual: Mapping[str, int]) -> int:
+    return extent_value(range[1], usual) - extent_value(range[0], usual)
+
+
+def _over_batch(kernel: Kernel, usual: Mapping[str, int]) -> tuple[For, For | None, Range] | None:
     """The loop over a batch that is all of a kernel, that over slots around it, and the range of both; None where it is something else."""
     loop, slots = kernel.body[0] if len(kernel.body) == 1 else None, None
     if not isinstance(loop, For) or loop.kind != "parallel":
@@ -114,27 +119,27 @@ def _over_batch(kernel: Kernel) -> tuple[For, For | None, tuple[int, int]] | Non
     if len(loop.body) == 1 and isinstance(loop.body[0], For) and _depends(loop.body[0], loop.index):
         loop, slots = loop.body[0], loop
     ends = _range(loop, slots)
-    return None if ends is None or ends[1] - ends[0] < LEAST else (loop, slots, ends)
+    return None if ends is None or _length(ends, usual) < LEAST else (loop, slots, ends)
 
 
-def _batch(kernel: Kernel) -> _Batch | None:
+def _batch(kernel: Kernel, usual: Mapping[str, int]) -> _Batch | None:
     """A kernel over a batch; None where it calls instructions, or checks data: the first failure is told."""
-    found = _over_batch(kernel)
+    found = _over_batch(kernel, usual)
     inside = tuple(statements(kernel.body))
     if found is None or any(isinstance(s, Check) or (isinstance(s, For) and s.call is not None) for s in inside):
         return None
     loop, slots, ends = found
     in_slots = frozenset(name for name, axes in _own(loop.body, slots.index).items() if axes) if slots is not None else frozenset[str]()
-    wrote, work = frozenset(written(kernel.body)), _work(kernel.body, 1.0)
-    return _Batch(kernel, loop, slots, ends, _own(loop.body, loop.index), in_slots, wrote, work)
+    wrote, work = frozenset(written(kernel.body)), _work(kernel.body, 1.0, usual)
+    return _Batch(kernel, loop, slots, ends, _length(ends, usual), _own(loop.body, loop.index), in_slots, wrote, work)
 
 
 def _depends(loop: For, index: str) -> bool:
     return any(node == Index(index) for e in (loop.start, loop.stop) for node in walk(e))
 
 
-def _range(loop: For, slots: For | None) -> tuple[int, int] | None:
-    """The range of all iterations of a loop, those of all slots together."""
+def _range(loop: For, slots: For | None) -> Range | None:
+    """The range of all iterations of a loop, those of all slots together; None where it depends on other loops, or on data."""
     start, stop = loop.start, loop.stop
     if slots is not None:
         if not isinstance(slots.start, Const) or not isinstance(slots.stop, Const):
@@ -142,9 +147,10 @@ def _range(loop: For, slots: For | None) -> tuple[int, int] | None:
         start = substitute(start, {slots.index: slots.start})
         stop = substitute(stop, {slots.index: const(integer(slots.stop) - 1)})
     first, last = affine_of(start), affine_of(stop)
-    if first is None or last is None or first.terms or last.terms:
+    if first is None or last is None or free_names(start) or free_names(stop):
         return None
-    return int(first.constant), int(last.constant)
+    ends = (const(int(form.constant)) if form.is_constant else end for form, end in ((first, start), (last, stop)))
+    return next(ends), next(ends)
 
 
 def _own(body: Block, index: str) -> dict[str, frozenset[int]]:
@@ -160,19 +166,18 @@ def _own(body: Block, index: str) -> dict[str, frozenset[int]]:
     return found
 
 
-def _work(block: Block, often: float) -> float:
+def _work(block: Block, often: float, usual: Mapping[str, int]) -> float:
     """Operations on elements, over all iterations."""
     count = 0.0
     for s in block:
         match s:
             case For():
-                known = isinstance(s.start, Const) and isinstance(s.stop, Const)
-                ends = (integer(s.start), integer(s.stop)) if known else _range(s, None) or (0, LEAST)
-                count += _work(s.body, often * max(0, ends[1] - ends[0]))
+                ends = _range(s, None)
+                count += _work(s.body, often * (LEAST if ends is None else max(0, _length(ends, usual))), usual)
             case Alloc():
-                count += _work(s.body, often)
+                count += _work(s.body, often, usual)
             case If():
-                count += _work((*s.then, *s.otherwise), often)
+                count += _work((*s.then, *s.otherwise), often, usual)
             case Store():
                 count += often * sum(1 for node in walk(s.value) if isinstance(node, Apply) and node.dtype.is_float)
     return count
@@ -192,7 +197,7 @@ def _joined(made: list[Kernel | _Batch], start: int, sizes: Mapping[str, int], n
                 wrote[kernel] = written(kernel.body)
         return wrote[one].isdisjoint(other.buffers) and wrote[other].isdisjoint(one.buffers)
 
-    before: dict[tuple[int, int], list[int]] = {}
+    before: dict[Range, list[int]] = {}
     for end, last in enumerate(made):
         if not isinstance(last, _Batch):
             continue
@@ -252,7 +257,7 @@ def _one(host: _Batch, last: _Batch) -> _Batch:
     kernel = Kernel(" ".join(names), (loop if around is None else around,))
     own = {n: host.own.get(n, last.own.get(n, frozenset())) & last.own.get(n, host.own.get(n, frozenset())) for n in (*host.own, *last.own)}
     in_slots, wrote, work = host.in_slots | last.in_slots, host.written | last.written, host.work + last.work
-    return _Batch(kernel, loop, around, host.range, own, in_slots, wrote, work, host.members + last.members)
+    return _Batch(kernel, loop, around, host.range, host.length, own, in_slots, wrote, work, host.members + last.members)
 
 
 def _renamed(one: _Batch, index: str, slot: str | None) -> Block:
@@ -267,19 +272,22 @@ def _renamed(one: _Batch, index: str, slot: str | None) -> Block:
 # ------------------------------------------------------------------------------------------------------- what lies between
 
 
-def _kept(nest: LoopNest, one: _Batch, private: Mapping[str, Buffer], cores: int) -> tuple[Kernel, dict[str, Buffer]]:
+def _kept(
+    nest: LoopNest, one: _Batch, private: Mapping[str, Buffer], cores: int, usual: Mapping[str, int]
+) -> tuple[Kernel, dict[str, Buffer]]:
     """The kernel with one element, for each core, of each buffer that it alone uses, and the buffers that changed."""
     loop, slots, changed = one.loop, one.slots, {}
-    mine = {name: min(axes) for name, axes in one.own.items() if axes and name in private and _bytes(private[name])}
-    small = {name for name in mine if _bytes(private[name]) <= one.length * ON_STACK}
-    each = sum(_bytes(private[name]) // one.length for name in mine if name not in small)
+    mine = {name: min(axes) for name, axes in one.own.items() if axes and name in private and _bytes(private[name], usual)}
+    sizes = {name: _bytes(private[name], usual) // one.length for name in mine}
+    known = {name for name, axis in mine.items() if all(isinstance(e, Const) for k, e in enumerate(private[name].shape) if k != axis)}
+    small = {name for name in known if sizes[name] <= ON_STACK}
+    each = sum(size for name, size in sizes.items() if name not in small)
     if each and slots is None:
         count = cores if 2 * cores * each > MOST_SLOTS else 2 * cores
         taken = {s.index for s in statements((loop,)) if isinstance(s, For)}
         taken |= {*nest.sizes, *(b.name for b in (*nest.parameters, *nest.workspace)), *(c.name for c in nest.constants)}
         index = fresh_name("slot", taken)
-        start, stop = (_share(one, index, count, further) for further in (0, 1))
-        loop = replace(loop, start=start, stop=stop, kind="serial")
+        loop = _share(one, index, count)
         slots = For(index, const(0), const(count), (loop,), "parallel")
     body = loop.body
     for name, axis in mine.items():
@@ -296,14 +304,26 @@ def _kept(nest: LoopNest, one: _Batch, private: Mapping[str, Buffer], cores: int
     return replace(one.kernel, body=(loop if slots is None else replace(slots, body=(loop,)),)), changed
 
 
-def _share(one: _Batch, index: str, count: int, further: int) -> Expr:
-    """Where the share of a slot, or of one so much further, begins."""
-    slot = apply("add", Index(index), const(further)) if further else Index(index)
-    if one.length % count == 0:
-        found = apply("mul", slot, const(one.length // count))
-    else:
-        found = apply("floordiv", apply("mul", slot, const(one.length)), const(count))
-    return apply("add", found, const(one.range[0])) if one.range[0] else found
+def _share(one: _Batch, index: str, count: int) -> For:
+    """The share of a slot: iterations beside each other; of a batch whose length is open every so many-th one, which is affine."""
+    start, stop = one.range
+    slot, whole, length = Index(index), one.length % count == 0, const(one.length)
+    if not isinstance(start, Const) or not isinstance(stop, Const):
+        first = _sum(slot, start)
+        rounds = apply("floordiv", apply("add", apply("sub", stop, first), const(count - 1)), const(count))
+        names = {one.loop.index: apply("add", apply("mul", Index(one.loop.index), const(count)), first)}
+        body = map_expressions(one.loop.body, lambda e: substitute(e, names))
+        return replace(one.loop, start=const(0), stop=rounds, kind="serial", body=body)
+
+    def begin(place: Expr) -> Expr:
+        share = apply("mul", place, const(one.length // count)) if whole else apply("floordiv", apply("mul", place, length), const(count))
+        return _sum(share, start)
+
+    return replace(one.loop, start=begin(slot), stop=begin(apply("add", slot, const(1))), kind="serial")
+
+
+def _sum(a: Expr, b: Expr) -> Expr:
+    return a if b == const(0) else apply("add", a, b)
 
 
 def _placed(s: Stmt, buffer: str, axis: int, first: Sequence[Expr]) -> Stmt:

@@ -10,8 +10,10 @@ import pytest
 import tensorexpr as te
 from tensorexpr import kernels
 from tensorexpr.codegen import stages
+from tensorexpr.codegen.auto.points import typical
 from tensorexpr.codegen.nest import batches
 from tensorexpr.codegen.nest.batches import batched
+from tensorexpr.codegen.nest.interpret import run_nest
 from tensorexpr.codegen.nest.parse import parse_nest
 from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.nest_proofs import prove
@@ -46,7 +48,7 @@ def slots(to, value):
 def made(*kernels, near=1 << 10, head=HEAD):
     """The nest of kernels, given as what they write and their loops."""
     nest = parse_nest(head + "".join(f"\ndef kernel_{n}() -> {to}:\n{body}" for n, (to, body) in enumerate(kernels)))
-    found = batched(nest, near, 2)
+    found = batched(nest, near, 2, typical(nest))
     assert not prove(verify_nest(found)).refuted
     return found
 
@@ -64,6 +66,23 @@ def test_a_large_element_is_kept_for_each_core(monkeypatch):
     monkeypatch.setattr(batches, "ON_STACK", 0)
     nest = made(P, loop("y", "p[b, 63 - i]"), Z)
     assert "p: workspace(f32[4, 64])" in str(nest) and "for b in range(slot * 10, (slot + 1) * 10):" in str(nest)
+
+
+OPEN = HEAD.replace("main(", "main(m, ").replace("x: param", "m: size\nx: param", 1).replace("[40, 64]", "[m, 64]")
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_a_batch_may_be_open(large, monkeypatch):
+    """The share of a slot is every so many-th element: products of slots and sizes would not be affine, and nothing proved."""
+    monkeypatch.setattr(batches, "ON_STACK", 0 if large else batches.ON_STACK)
+    nest = made(loop("p", "x[b, i] * 2.0", "m"), loop("y", "p[b, 63 - i]", "m"), loop("z", "x[b, 63 - i]", "m"), head=OPEN)
+    assert [kernel.name for kernel in nest.kernels] == ["p y z"] and prove(nest).is_clean
+    shown = ("p: workspace(f32[4, 64])", "for b in range(0, (m - slot + 3) // 4):") if large else ("p: local(f32[64])",)
+    assert all(text in str(nest) for text in shown)
+    for m in (0, 1, 3, 5, 8):
+        x = np.arange(64.0 * m, dtype=np.float32).reshape(m, 64)
+        got = run_nest(nest, {"x": x, "c": np.zeros(64, np.float32)}, {"m": m})
+        assert np.array_equal(got["y"], 2 * x[:, ::-1]) and np.array_equal(got["z"], x[:, ::-1])
 
 
 @pytest.mark.parametrize("kernels", [(slots("p", "q[s, 63 - i]"), loop("y", "p[b, i]")), (P, slots("y", "q[s, 63 - i] + p[b, 0]"))])
@@ -108,7 +127,7 @@ def test_random_programs_keep_their_values_and_their_proof(seed, monkeypatch):
     monkeypatch.setattr(batches, "LEAST", 1)
     monkeypatch.setattr(batches, "ON_STACK", random.Random(seed).choice((0, 1 << 14)))
     monkeypatch.setattr(batches, "_pays", lambda *_: True)
-    monkeypatch.setattr(stages, "batched", lambda nest, near, cores: batched(nest, -1, cores))
+    monkeypatch.setattr(stages, "batched", lambda nest, near, cores, usual: batched(nest, -1, cores, usual))
     rng = random.Random(seed)
     sample = random_sample(seed, Options(points=rng.choice((10, 20, 40)), most=8))
     try:
@@ -135,7 +154,7 @@ def products(shape: tuple, dtype: str = "float32") -> tuple[list[te.Tensor], lis
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("shape", [(70, 8, 8, 8), (65, 3, 3, 3), (65, 5, 7, 9), (64, 4, 16, 4), (64, 12, 6, 2), (5, 13, 2, 6, 3)], ids=str)
 def test_a_product_and_its_gradients(shape, dtype, monkeypatch):
-    monkeypatch.setattr(stages, "batched", lambda nest, near, cores: batched(nest, 0, cores))
+    monkeypatch.setattr(stages, "batched", lambda nest, near, cores, usual: batched(nest, 0, cores, usual))
     outputs, inputs = products(shape, dtype)
     function = te.build(outputs, inputs)
     if min(shape[-3:]) > 4:  # others have lanes along the batch
@@ -171,7 +190,7 @@ return R, S
 @pytest.mark.parametrize("own", ["Q[b, i, j]", "Q[69 - b, i, j]"])
 def test_chains_of_products(place, own, monkeypatch):
     """What lies between, read at its own element, is a local; read at another one it is there before."""
-    monkeypatch.setattr(stages, "batched", lambda nest, near, cores: batched(nest, 0, cores))
+    monkeypatch.setattr(stages, "batched", lambda nest, near, cores, usual: batched(nest, 0, cores, usual))
     program = parse_program(CHAIN.replace("{place}", place).replace("{own}", own))
     rng = np.random.default_rng(1)
     arrays = [rng.integers(-3, 4, [int(e.value) for e in i.type.shape]).astype(np.float32) for i in program.inputs]

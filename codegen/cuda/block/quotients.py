@@ -7,7 +7,7 @@ conditions of its own, so that a compiler would make a division of 64 bits for e
 from __future__ import annotations
 
 from tensorexpr.codegen.nest import Block, For
-from tensorexpr.codegen.rewrites.expressions import map_expressions
+from tensorexpr.codegen.nest.walks import map_expressions
 from tensorexpr.ir import Apply, Const, Expr, Index
 from tensorexpr.traversal import bottom_up, free_names, tensors_read
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from tensorexpr.bounds import PROVED, check_access
 from tensorexpr.codegen.lowering.context import accumulators
-from tensorexpr.codegen.lowering.context.arithmetic import ZERO, constant, reads_data, sub, substituted
+from tensorexpr.codegen.lowering.context.arithmetic import ZERO, add, constant, floordiv, mul, reads_data, sub, substituted
 from tensorexpr.codegen.lowering.context.scope import Scope
 from tensorexpr.codegen.schedule.analysis.reductions import Group, Parts
 from tensorexpr.codegen.schedule.analysis.state import Fuse, Split, Stage
@@ -106,9 +106,9 @@ def beyond_extents(
     axes = []
     for axis in stage.parts.axes:
         split, whole = found.get(axis.index), scope.bounded(axis)
-        stop = constant(whole.stop)
-        if split is not None and axis.start == ZERO and stop is not None:
-            axes.append(Axis(axis.index, ZERO, const(_last(scope.axes[axis.index], stop, split.factor))))
+        stop = None if split is None or axis.start != ZERO else _last(scope.axes[axis.index], whole.stop, split.factor)
+        if stop is not None:
+            axes.append(Axis(axis.index, ZERO, stop))
         else:
             axes.append(whole)
             found.pop(axis.index, None)
@@ -126,12 +126,14 @@ def beyond_extents(
     return frozenset(split.outer for split in splits)
 
 
-def _last(axis: Axis, stop: int, factor: int) -> int:
-    """Where the last block of an axis ends that is filled up to a multiple of `factor`: of the whole, which ends at `stop`, or of the piece
-    that runs here, which may begin elsewhere."""
-    length, end = constant(sub(axis.stop, axis.start)), constant(axis.stop)
+def _last(axis: Axis, whole: Expr, factor: int) -> Expr | None:
+    """Where the last block of an axis ends that is filled up to a multiple of `factor`: of the whole, which ends at `whole`, or of the
+    piece that runs here, which may begin elsewhere; None where that is open, unless the piece is the whole."""
+    stop, length, end = constant(whole), constant(sub(axis.stop, axis.start)), constant(axis.stop)
+    if stop is None:
+        return mul(floordiv(add(whole, const(factor - 1)), factor), const(factor)) if (axis.start, axis.stop) == (ZERO, whole) else None
     missing = factor - 1 if length is None else -length % factor
-    return stop + missing if end is None else max(-(-stop // factor) * factor, end + missing)
+    return const(stop + missing if end is None else max(-(-stop // factor) * factor, end + missing))
 
 
 def _depends_on(index: Expr, axes: Iterable[Axis]) -> set[str]:

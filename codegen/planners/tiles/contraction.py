@@ -28,7 +28,7 @@ from math import inf
 from tensorexpr.bounds import PROVED, check_access
 from tensorexpr.codegen.memo import Memo
 from tensorexpr.codegen.planners.tiles.copies import plan_copy
-from tensorexpr.codegen.planners.tiles.cycles import LATENCY, Cycles, rounded
+from tensorexpr.codegen.planners.tiles.cycles import LATENCY, Cycles
 from tensorexpr.codegen.planners.tiles.loops import Planner
 from tensorexpr.codegen.planners.tiles.tiles import apply_plan
 from tensorexpr.codegen.schedule.analysis.boxes import reads_tensors
@@ -40,7 +40,7 @@ from tensorexpr.codegen.schedule.legal.legality import is_ordered
 from tensorexpr.codegen.schedule.legal.orders import tested_axes
 from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.errors import ScheduleError
-from tensorexpr.ir import Access, Axis, Const, Expr, Index
+from tensorexpr.ir import Access, Axis, Expr, Index
 from tensorexpr.records import record, replace
 from tensorexpr.traversal import free_names, read_occurrences
 
@@ -176,8 +176,6 @@ class Model(Cycles):
         data = {a.index for a in self.planner.data}
         if self.steps * self.points < LEAST_WORK or len(self.reads) < 2 or not data <= set(self.group.depends):
             return False
-        if any(not isinstance(a.stop, Const) or not isinstance(a.start, Const) for a in self.planner.parts.axes):
-            return False
         if any(r.stride(a) >= FAR for r in self.reads for a in self.reduction):
             return False
         moving = [{a for a in data if r.stride(a)} for r in self.reads if any(r.stride(a) for a in self.reduction)]
@@ -211,13 +209,16 @@ class Model(Cycles):
             for r in self.reads
         )
         lengths, counts = tuple(sorted(self.lengths.items())), tuple(sorted(planner.counts.items()))
-        store = tuple(sorted(planner.store.strides.items()))
+        opened = tuple(a.index for a in data if self.is_open(a.index))
+        store = tuple(sorted(self.store.strides.items()))
         whole = (self.target, self.lanes, planner.dtype, self.all_points, tuple(self.reduction))
-        return (*whole, axes, reads, lengths, counts, store)
+        return (*whole, axes, reads, lengths, counts, store, opened)
 
     def _plans(self) -> Iterator[Plan]:
         far = {a for r in self.reads for a, s in r.strides.items() if s >= FAR}
         data = [a for a in self.planner.data if a.index not in self.planner.alone and a.index not in far]
+        if any(self.is_open(a.index) for a in data):  # of open axes that cost alike the last one: those in front are short batches at times
+            data.sort(key=lambda a: (self.is_open(a.index), -self.planner.data.index(a) if self.is_open(a.index) else 0))
         for vector in data:
             if self.lengths[vector.index] < self.lanes or vector.index in self.planner.counts:
                 continue
@@ -244,7 +245,7 @@ class Model(Cycles):
                 tiles.append((vectors, rows))
         found: list[list[Plan]] = []
         for vectors, rows in reversed(tiles):
-            waste = rounded(width, vectors * self.lanes) * rounded(height, rows) * borders * near
+            waste = self.waste(vector.index, vectors * self.lanes) * self.waste(row.index, rows) * borders * near
             results = self._results(vector.index, vectors, row.index, rows)
             least = max(rows * vectors / self.target.multiplies, float(LATENCY))
             plans: list[Plan] = []
@@ -262,17 +263,20 @@ class Model(Cycles):
             yield from plans
 
     def _choices(self, vector: str, row: str) -> Iterator[tuple[Reach, ...]]:
-        """The reads that may be copied together: those of lanes, those of rows, both or none."""
-        lanes = [r for r in self.reads if r.stride(vector) and not r.stride(row)]
-        rows = [r for r in self.reads if r.stride(row) and not r.stride(vector)]
-        for a in ((), tuple(lanes)) if len(lanes) == 1 and self._may_be_copied(lanes[0], vector) else ((),):
-            yield from ((*a, *b) for b in (((), tuple(rows)) if len(rows) == 1 and self._may_be_copied(rows[0], row) else ((),)))
+        """The reads that may be copied together: those of lanes, those of rows, both or none. Rows of open length are not: their last block
+        is moved back, where one that is filled up would be tested."""
+        beside = [r for r in self.reads if r.stride(vector) and not r.stride(row)]
+        across = [r for r in self.reads if r.stride(row) and not r.stride(vector)]
+        lanes = ((), tuple(beside)) if len(beside) == 1 and self._may_be_copied(beside[0], vector) else ((),)
+        rows = ((), tuple(across)) if len(across) == 1 and not self.is_open(row) and self._may_be_copied(across[0], row) else ((),)
+        for copied in lanes:
+            yield from ((*copied, *more) for more in rows)
 
     def _may_be_copied(self, r: Reach, axis: str) -> bool:
-        """Whether an operand has a constant shape, is read at one place, and an axis of it is the one given."""
+        """Whether an operand is read at one place, and an axis of it is the one given."""
         tensor = r.access.tensor
         once = sum(tensor == other.access.tensor for other in self.reads) == 1 and tensor not in self.placed
-        return once and all(isinstance(e, Const) for e in self.planner.shapes[tensor]) and _place(r.access, axis) is not None
+        return once and _place(r.access, axis) is not None
 
     # --------------------------------------------------------------------------------------------------------- layouts
 

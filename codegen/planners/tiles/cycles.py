@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import ceil, inf, prod
 
 from tensorexpr.codegen.planners.tiles.loops import Planner
 from tensorexpr.codegen.schedule.analysis.state import definition_named
-from tensorexpr.codegen.schedule.analysis.strides import Reach
-from tensorexpr.codegen.schedule.analysis.work import length
+from tensorexpr.codegen.schedule.analysis.strides import Reach, reach
+from tensorexpr.codegen.schedule.analysis.work import UNKNOWN_EXTENT, length
 from tensorexpr.codegen.schedule.legal.orders import plain_inside, tested_axes
-from tensorexpr.ir import Const, Define
+from tensorexpr.ir import Const, Define, Expr, const, integer
 
 LINE_BYTES = 64
 PAGE = 4096
@@ -61,6 +61,10 @@ TURNED = 6.0
 """Cycles for turning around and storing one row of a square of results."""
 AWAY = 2.0
 """Cycles of an accumulator that waits in memory until those of the other residue classes are there, with which it is stored."""
+OPEN = UNKNOWN_EXTENT + 1
+"""What an open extent counts between elements: rows lie whole pages apart by chance alone."""
+SHORT = 36
+"""What it counts where blocks of it are filled up: more may be filled up in vain than blocks of what is long waste."""
 MOST_UNROLLED = 64
 """Multiplications of all steps of a window, which are written out one after the other."""
 TOGETHER = 10.0
@@ -77,7 +81,10 @@ class Cycles:
         assert planner.main is not None
         self.group = planner.main
         self.lanes = planner.lane_count
-        self.reads = planner.reads
+        known = {r.access.tensor: _known(planner.shapes[r.access.tensor]) for r in (*planner.reads, planner.store)}
+        self.shapes: Mapping[str, tuple[Expr, ...]] = known
+        self.reads = tuple(reach(r.access, known[r.access.tensor]) for r in planner.reads)
+        self.store = reach(planner.store.access, known[planner.store.access.tensor])
         order = plain_inside(planner.stage, list(planner.stage.order), frozenset(a.index for a in planner.data), planner.lengths)
         self.reduction = [x for x in order if x in self.group.indices]
         self.steps = prod(self.lengths[a] for a in self.reduction)
@@ -188,7 +195,7 @@ class Cycles:
 
     def _elements(self, r: Reach) -> int:
         """The elements of the tensor that is read."""
-        return prod(int(e.value) for e in self.planner.shapes[r.access.tensor] if isinstance(e, Const))
+        return prod(map(integer, self.shapes[r.access.tensor]))
 
     def _beside(self, loads: float, memory: float) -> float:
         """Cycles that loads and memory cost beside arithmetic: the longer that takes, the more loads hide behind it."""
@@ -229,9 +236,17 @@ class Cycles:
             lines = each * (vectors * self.lanes if along else 1) * bytes_ / LINE_BYTES
             memory += LINE_CYCLES * lines * self.is_far(each * (1 if reduced else vectors * self.lanes), r)
         step = max(products / self.target.multiplies, loads * LOAD, float(LATENCY)) + self._beside(loads, memory)
-        waste = rounded(self.lengths[vector], vectors * self.lanes) * prod(rounded(self.lengths[a], n) for a, n in rows.items())
+        waste = self.waste(vector, vectors * self.lanes) * prod(self.waste(a, n) for a, n in rows.items())
         ends = TOGETHER / max(1.0, self.steps / self.lanes) if reduced else self._results(vector, vectors, None, 1)
         return step / products * waste + ends
+
+    def waste(self, axis: str, block: int) -> float:
+        """How much is computed per element that counts along an axis in blocks: of one that is open half a block on `SHORT` elements."""
+        extent = self.lengths[axis]
+        return 1 + (block - 1) / 2 / SHORT if self.is_open(axis) else -(-extent // block) * block / max(1, extent)
+
+    def is_open(self, axis: str) -> bool:
+        return self.planner.stage.extent(axis) is None
 
     def is_far(self, elements: float, r: Reach) -> float:
         """How far away is what a tile reads of an operand over the reduction: in the first level (0), the second (1), or among so much
@@ -242,13 +257,13 @@ class Cycles:
 
     def _results(self, vector: str, vectors: int, row: str | None, rows: int) -> float:
         """Cycles of storing the results, per vector of products."""
-        stride = abs(self.planner.store.stride(vector))
+        stride = abs(self.store.stride(vector))
         if stride == 1:
             return 2.0 / max(1, self.steps)
         bytes_ = self.planner.dtype.itemsize
         on_one_place = stride * bytes_ % PAGE == 0 and min(self.lanes, self.lengths[vector]) > WAYS
         classes = 1 if row is None else self.planner.counts.get(row, 1)
-        beside = row is not None and self.planner.store.stride(row) == classes
+        beside = row is not None and self.store.stride(row) == classes
         # Lines of which each tile stores a single element go to memory and come back in between.
         far = not beside and self.points * prod(self.planner.counts.values()) * bytes_ > self.target.l2_bytes
         cost = SCATTER + (HIDDEN * ALIASED * self.lanes if on_one_place or far else 0.0)
@@ -272,6 +287,6 @@ class Cycles:
         return total / (self.steps * self.all_points / self.lanes)
 
 
-def rounded(extent: int, block: int) -> float:
-    """How much is computed per element that counts."""
-    return -(-extent // block) * block / max(1, extent)
+def _known(shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """A shape in which what is open is `OPEN`."""
+    return tuple(e if isinstance(e, Const) else const(OPEN) for e in shape)

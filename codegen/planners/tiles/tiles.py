@@ -70,7 +70,7 @@ def apply_plan(
     else:
         reduced.sort(key=lambda x: max((chosen.order.index(a) for a in stage.axes_of(x) if a in chosen.order), default=-1))
     lane_reads = [r for r in model.reads if r.stride(chosen.vector)]
-    inside = rows is None and stage.place is None and _are_large(chosen, model)
+    inside = rows is None and stage.place is None and None not in map(stage.extent, chosen.packed) and _are_large(chosen, model)
     inside = inside and schedule.decisions.wanted(f"{name}: copies in its loops", True)
     batch = [x for x in data if any(r.stride(a) for a in stage.axes_of(x) for r in lane_reads)]
     others = [x for x in data if x not in batch]
@@ -100,7 +100,7 @@ def apply_plan(
             far, near = handle.split(blocks, count, "guard")
             outer = [*batch, far, columns, near]
     else:
-        rows_bytes = sum(_elements(model.planner.shapes[r.access.tensor]) * r.access.dtype.itemsize for r in streamed)
+        rows_bytes = sum(_elements(model.shapes[r.access.tensor]) * r.access.dtype.itemsize for r in streamed)
         # Where all that rows read stays in the second level, what lanes read goes by once.
         outer = [*batch, columns, *others, blocks] if rows_bytes <= whole else [*batch, *others[:1], columns, *others[1:], blocks]
     order = [x for x in (*outer, *around, *reduced) if x is not None]
@@ -118,14 +118,14 @@ def apply_plan(
 
 def _sizes(model: Model) -> list[int]:
     """Bytes of the tensors that a contraction reads, each once, and of its result."""
-    shapes = {r.access.tensor: (model.planner.shapes[r.access.tensor], r.access.dtype) for r in model.reads}
+    shapes = {r.access.tensor: (model.shapes[r.access.tensor], r.access.dtype) for r in model.reads}
     return [_elements(shape) * dtype.itemsize for shape, dtype in shapes.values()] + [model.all_points * model.planner.dtype.itemsize]
 
 
 def _are_large(chosen: Plan, model: Model) -> bool:
     """Whether the copies of a plan that each call makes are large beside what the contraction reads and writes."""
     made = (r for r in chosen.copied if r.access.tensor not in model.constants)
-    copied = sum(_elements(model.planner.shapes[r.access.tensor]) * r.access.dtype.itemsize for r in made)
+    copied = sum(_elements(model.shapes[r.access.tensor]) * r.access.dtype.itemsize for r in made)
     return copied * LARGE > sum(_sizes(model))
 
 
@@ -142,7 +142,7 @@ def _far_blocks(panels: int, total: int, model: Model, chosen: Plan) -> int:
     """Blocks that the rows of tiles are taken in: so many that panels times blocks are shared out evenly, since a panel is copied again
     for each of them."""
     slots = SLOTS * model.target.cores if model.target.cores > 1 else 1
-    again = sum(_elements(model.planner.shapes[r.access.tensor]) for r in chosen.copied) / _vectors(model)
+    again = sum(_elements(model.shapes[r.access.tensor]) for r in chosen.copied) / _vectors(model)
 
     def cost(count: int) -> float:
         rounds = ceil(panels * count / slots) * slots / (panels * count)
@@ -192,7 +192,7 @@ def _blocks(handle: StageHandle, axis: str, count: int, packed: bool) -> tuple[s
         return axis, None
     if extent == count:
         return None, axis
-    return handle.split(axis, count, "guard" if packed or extent is None or extent < count else "shift")
+    return handle.split(axis, count, "guard" if packed or (extent is not None and extent < count) else "shift")
 
 
 def _bytes(r: Reach, axes: list[str], lengths: dict[str, int]) -> int:
