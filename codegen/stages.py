@@ -236,7 +236,8 @@ def _written(block: Block) -> int:
 
 
 def _operations(expr: Expr) -> int:
-    return sum(1 for _ in walk(expr))
+    """How many different operations there are: equal ones of a statement are emitted once."""
+    return len(set(walk(expr)))
 
 
 def _plainly(program: Program, target: Target) -> Planned:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tensorexpr.algebra import (
     with_axes_turned,
+    with_chosen_points,
     with_copies_read,
     with_factors_grouped,
     with_narrow_factors,
@@ -68,6 +69,8 @@ def simplified(program: Program, target: Target) -> Program:
     found = found if chosen is found else simplify(chosen)
     shaped = with_plain_shapes(with_axes_turned(found))
     found = with_sums_by_place(with_sums_by_key(found if shaped is found else simplify(shaped)))
+    chosen = with_chosen_points(found)
+    found = found if chosen is found else simplify(chosen)
     found = with_slices(with_products_apart(with_sent_values(with_recurrences(with_narrow_factors(with_narrow_sums(with_rows(found)))))))
     return with_factors_grouped(with_copies_read(found))
 

@@ -4,17 +4,18 @@ What a schedule can reach is bounded by what the program says: a prefix sum writ
 The passes here change how much is computed, on simplified programs and before schedules, so that derivatives profit, too. They recognize
 no formulas: `sharing` asks the integer sets which terms many results have in common, `tables` makes running tables of them, `monoids` says
 what is carried, `counts` whether it pays, `recurrences` is the pass. Nothing is ever subtracted from what was added. `sums` carries sums
-of narrow numbers in the types that a machine adds them in, `keyed` sends points to their keys, `layouts` makes tensors of the parts of one
-that products read apart, turns those on the way, and lays rings that sums go around out in rows, `products` of products that are added up,
-and multiplies factors first that share their points, `carries` takes combiners apart whose components are sums and maxima, `logarithms`
-makes quotients of exponentials of their sums, `supports` sums masked weights inside of their masks, `copies` reads an output in place of a
-scan.
+of narrow numbers in the types that a machine adds them in, `keyed` sends points to their keys and makes what is read at keys alone there,
+`layouts` makes tensors of the parts of one that products read apart, turns those on the way, and lays rings that sums go around out in
+rows, `products` of products that are added up, and multiplies factors first that share their points, `carries` takes combiners apart whose
+components are sums and maxima, `logarithms` makes quotients of exponentials of their sums, `supports` sums masked weights inside of their
+masks, `copies` reads an output in place of a scan.
 """
 
 from __future__ import annotations
 
 from tensorexpr.algebra.carries import without_carries
 from tensorexpr.algebra.copies import with_copies_read
+from tensorexpr.algebra.keyed.chosen import with_chosen_points
 from tensorexpr.algebra.keyed.keys import with_sums_by_key
 from tensorexpr.algebra.keyed.masks import without_masks
 from tensorexpr.algebra.keyed.places import with_sums_by_place
@@ -32,6 +33,7 @@ __all__ = [
     "narrowed_to",
     "share_terms",
     "supports_of",
+    "with_chosen_points",
     "with_copies_read",
     "with_factors_grouped",
     "with_axes_turned",

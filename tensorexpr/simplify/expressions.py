@@ -358,6 +358,8 @@ class Simplifier:
         inner = operands_of(taken, "where")
         if inner is not None and inner[2] == otherwise and context.harmless(inner[0]):
             return apply("where", apply("and", condition, inner[0]), inner[1], otherwise)  # as in `merge_selections`
+        if otherwise == FALSE and context.harmless(taken):
+            return apply("and", condition, taken)
         inner = operands_of(otherwise, "where")
         if inner is not None and inner[1] == taken and context.harmless(inner[0]):
             return apply("where", apply("or", condition, inner[0]), taken, inner[2])  # as in `merge_alternatives`

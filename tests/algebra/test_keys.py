@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tensorexpr.algebra import with_sent_values, with_sums_by_key
+from tensorexpr.algebra import with_chosen_points, with_sent_values, with_sums_by_key
 from tensorexpr.codegen.compile import build_program
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Define, Program, Scatter
@@ -25,11 +25,17 @@ BY_KEY = {
     "a masked term": "y[s]: f32[80] = sum(where(i64(t[i]) == s, x[i, 2], 0.0) for i in range(7))\nreturn y\n",
     "keys of a batch": "y[b, s]: f32[3, 80] = sum(x[i, b] for i in range(7) if i64(u[b, i]) == s)\nreturn y\n",
     "another condition": "y[s, d]: f32[20, 9] = sum(x[i, d] for i in range(7) if x[i, 0] > 0.0 and i64(t[i]) == s and i < 5)\nreturn y\n",
+    "a term that depends on the key": "y[s]: f32[80] = sum(x[i, s % 9] for i in range(7) if i64(t[i]) == s)\nreturn y\n",
+    "a condition that depends on the key": "y[s, d]: f32[20, 9] = sum(x[i, d] * x[s % 7, d] for i in range(7) "
+    "if i64(t[i]) == s and x[s % 7, 0] > x[i, 0])\nreturn y\n",
+    "the largest under such a condition": "y[s]: f32[80] = max(x[i, s % 9] for i in range(7) "
+    "if i64(t[i]) == s and x[i, s % 9] > 0.0)\nreturn y\n",
+    "a choice that reads nothing beyond": "y[s, d]: f32[20, 9] = "
+    "where(d < 2, sum(x[i, d] for i in range(7) if i64(t[i]) == s), 0.0)\nreturn y\n",
     "results that are alike": "y[s, d]: f32[80, 4] = sum(x[i, 1] for i in range(7) if i64(t[i]) == s)\nreturn y\n",
 }
 NOT_BY_KEY = {
     "few keys": "y[s]: f32[9] = sum(x[i, 2] for i in range(7) if i64(t[i]) == s)\nreturn y\n",
-    "a term that depends on the key": "y[s]: f32[80] = sum(x[i, s % 9] for i in range(7) if i64(t[i]) == s)\nreturn y\n",
     "no key": "y[s]: f32[80] = sum(x[i, 2] for i in range(7) if i64(t[i]) < s)\nreturn y\n",
     "a position": "y[s]: i64[80] = argmax(x[i, 2] for i in range(7) if i64(t[i]) == s)\nreturn y\n",
     "a choice without which it reads beyond a border": "y[b, s]: f32[9, 80] = "
@@ -90,11 +96,47 @@ def test_cheap_values_and_rows_are_sent_as_they_are() -> None:
         assert with_sent_values(program) is program
 
 
+CHOSEN = (
+    "x: f32[60, 4] = input()\ny: f32[9, 4] = input()\nh: f32[60] = input()\n"
+    "t[i]: i64[60] = argmin((x[i, 0] - y[j, 0]) * (x[i, 1] - y[j, 1]) for j in range(9))\n"
+    "w[i, j]: f32[60, 9] = {value}\n"
+    "a[i]: f32[60] = where({guard}, w[i, t[i]] * x[i, 2], 0.0)\n"
+    "b: f32[9] = scatter({{t[i]: w[i, t[i]] * h[i] for i in range(60) if t[i] >= 0 and t[i] < 9}})\n"
+    "{more}return a, b\n"
+)
+W, IN_RANGE = "where(t[i] == j, h[i] * exp(x[i, 0] - y[j, 0]), sin(x[i, 1]))", "t[i] >= 0 and t[i] < 9"
+
+
+def test_a_tensor_that_is_read_at_one_place_of_each_row_is_made_there() -> None:
+    program = parse_program(CHOSEN.format(value=W, guard=IN_RANGE, more=""))
+    found = with_chosen_points(program)
+    (made,) = [d for d in found.definitions if isinstance(d, Define) and d.name == "w_chosen"]
+    assert [a.index for a in made.axes] == ["i"] and "w" not in found.types and "sin" not in print_program(simplify(found))
+    rng = np.random.default_rng(0)
+    arrays = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in (("x", (60, 4)), ("y", (9, 4)), ("h", (60,)))}
+    check(program, found, arrays)
+
+
+@pytest.mark.parametrize(
+    ("value", "guard", "more"),
+    [
+        (W, IN_RANGE, "c[j]: f32[9] = w[3, j]\n"),
+        (W, IN_RANGE, "c[i]: f32[60] = w[i, 3]\n"),
+        (W, IN_RANGE, "c[j]: f32[9] = w[j, minimum(maximum(t[j], 0), 8)]\n"),
+        (W, "t[i] != 7", ""),
+        ("x[i, 0] * y[minimum(maximum(t[j] + t[i], 0), 8), 0]", IN_RANGE, ""),
+    ],
+)
+def test_a_tensor_that_is_read_elsewhere_or_with_checks_stays(value: str, guard: str, more: str) -> None:
+    program = parse_program(CHOSEN.format(value=value, guard=guard, more=more))
+    assert with_chosen_points(program) is program
+
+
 @pytest.mark.parametrize("block", range(4))
 def test_random_programs_keep_their_values(block: int) -> None:
     for seed in share_of(range(91000 + 100 * block, 91000 + 100 * block + 30)):
         program = simplify(random_program(seed))
-        found = with_sent_values(with_sums_by_key(program))
+        found = with_sent_values(with_chosen_points(with_sums_by_key(program)))
         if found is not program:
             sizes = random_sizes(program, seed)
             inputs = random_inputs(program, seed, sizes=sizes)

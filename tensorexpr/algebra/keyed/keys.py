@@ -1,15 +1,15 @@
 """Reductions over the points that have a key, for each key, send each point to its key.
 
-    t[s, d] = sum(x[i, d] for i in range(n) if key[i] == s)   -->   t = scatter({(key[i], d): x[i, d]}) for the keys that are in range
+    t[s, d] = sum(x[i, d] * y[s] for i in range(n) if key[i] == s)   -->   t = scatter({(key[i], d): x[i, d] * y[key[i]]}) for keys in range
 
-A reduction goes over all points for every key, and finds each of them once. Points come in the same order for each key, so sums add up in
-the same order. It pays where there are more keys than a machine has lanes: points are sent one by one, or by rows where another index
-stands behind the key, and compared many at a time.
+A reduction goes over all points for every key, and finds each of them once: there the key is a point's own. Points come in the same order
+for each key, so sums add up in the same order. It pays where there are more keys than a machine has lanes: points are sent one by one, or
+by rows where another index stands behind the key, and compared many at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tensorexpr.dtypes import int64
 from tensorexpr.ir import (
@@ -33,7 +33,9 @@ from tensorexpr.ir import (
 )
 from tensorexpr.records import record, replace
 from tensorexpr.simplify import simplify_indices
-from tensorexpr.traversal import bottom_up, free_names, fresh_name, signed_terms, tensors_read, walk
+from tensorexpr.simplify.passes.terms.found import all_exist
+from tensorexpr.simplify.rules.reduce import identity_value
+from tensorexpr.traversal import bottom_up, children, free_names, fresh_name, signed_terms, substitute, tensors_read, walk
 
 KEYS = 64
 """Keys from which it pays to send each point: four vectors of float32 in the time of a load, an addition and a store that wait for each
@@ -44,11 +46,12 @@ KEYS_OF_ROWS = 8
 
 @record
 class Keyed:
-    """A reduction over the points that have a key: the axis of the definition that is the key, the axes of the scatter, and its indices."""
+    """A reduction over the points that have a key, as a scatter: its axes, shape, indices, value and condition, and how it is read."""
 
     axes: tuple[Axis, ...]
     shape: tuple[Expr, ...]
     indices: tuple[Expr, ...]
+    value: Expr
     where: Expr
     read: tuple[Expr, ...]
 
@@ -61,23 +64,24 @@ def with_sums_by_key(program: Program) -> Program:
     taken = {*program.types, *program.sizes, *(n for d in program.definitions for n, _ in d.results)}
     definitions: list[Definition] = []
     for d in program.definitions:
-        definitions += _parts(d, taken) if isinstance(d, Define) else (d,)
+        definitions += _parts(d, program.types, taken) if isinstance(d, Define) else (d,)
     same = all(a is b for a, b in zip(definitions, program.definitions, strict=False)) and len(definitions) == len(program.definitions)
     return program if same else simplify_indices(replace(program, definitions=tuple(definitions)))
 
 
-def _parts(d: Define, taken: set[str]) -> Iterator[Definition]:
-    """A definition after the scatters that it reads; the scatter that it is."""
+def _parts(d: Define, types: Mapping[str, TensorType], taken: set[str]) -> Iterator[Definition]:
+    """A definition after the scatters that it reads; the scatter that it is. A scatter has no choices around it, and what they leave out
+    may read beyond a border (fuzz seed 3100000036)."""
     found: dict[Expr, Expr] = {}
-    for e in evaluated(d.value):
-        keyed = _keyed(e, d.axes) if isinstance(e, Reduce) and e not in found else None
-        if keyed is None:
+    everywhere = set(evaluated(d.value))
+    for e in sums_outside(d.value):
+        keyed = _keyed(e, d.axes) if e not in found else None
+        if keyed is None or not (e in everywhere or all_exist(e, d.axes, types)):
             continue
-        assert isinstance(e, Reduce)
         whole = e is d.value and keyed.read == tuple(Index(a.index) for a in d.axes)
         name = d.name if whole else fresh_name(f"{d.name}_keys", taken)
         type_ = TensorType(keyed.shape, e.dtype)
-        sent = Scatter(name, type_, keyed.axes, keyed.indices, e.values[0], keyed.where, e.combiner.name, location=d.location)
+        sent = Scatter(name, type_, keyed.axes, keyed.indices, keyed.value, keyed.where, e.combiner.name, location=d.location)
         yield sent
         if whole:
             return
@@ -85,9 +89,17 @@ def _parts(d: Define, taken: set[str]) -> Iterator[Definition]:
     yield replace(d, value=bottom_up(d.value, lambda e: found.get(e, e))) if found else d
 
 
+def sums_outside(value: Expr) -> Iterator[Reduce]:
+    """The reductions of a value that stand in no other one."""
+    if isinstance(value, Reduce):
+        yield value
+    elif not isinstance(value, Access):
+        for part in children(value):
+            yield from sums_outside(part)
+
+
 def evaluated(value: Expr) -> Iterator[Expr]:
-    """What is evaluated at every point of a definition. A scatter has no choices around it, and what they leave out may read beyond a
-    border (fuzz seed 3100000036)."""
+    """What is evaluated at every point of a definition."""
     yield value
     if isinstance(value, Apply):
         for part in value.args[:1] if value.op.name == "where" else value.args:
@@ -107,25 +119,26 @@ def _keyed(e: Reduce, around: tuple[Axis, ...]) -> Keyed | None:
     for at, condition in enumerate(conditions):
         for axis, key in _equal(condition):
             place = next((k for k, a in enumerate(around) if a.index == axis), None)
-            rest = [*conditions[:at], *conditions[at + 1 :], *e.values]
-            if (
-                place is None
-                or not tensors_read(key)
-                or own.isdisjoint(free_names(key))
-                or any(axis in free_names(r) for r in (key, *rest))
-            ):
+            if place is None or not tensors_read(key) or own.isdisjoint(free_names(key)) or axis in free_names(key):
                 continue
-            used = {n for part in (key, *rest) for n in free_names(part)}
-            before, behind = ([a for a in axes if a.index in used] for axes in (around[:place], around[place + 1 :]))
-            if not _pays(around[place], behind) or not used <= {a.index for a in (*before, *e.axes, *behind)}:
+            before, after = conditions[:at], conditions[at + 1 :]
+            moved = any(axis in free_names(part) for part in (*before, *after, *e.values))
+            rest = [substitute(part, {axis: key}) for part in (*before, *after)]
+            value = substitute(e.values[0], {axis: key})
+            used = {n for part in (key, *rest, value) for n in free_names(part)}
+            outer, behind = ([a for a in axes if a.index in used] for axes in (around[:place], around[place + 1 :]))
+            if not _pays(around[place], behind) or not used <= {a.index for a in (*outer, *e.axes, *behind)}:
                 continue
-            extent = around[place].stop
-            inside = [apply("ge", key, const(0)), apply("lt", key, extent)]
-            where = conjunction([*conditions[:at], *inside, *conditions[at + 1 :]])
-            own_axes = (*before, around[place], *behind)
+            inside = [apply("ge", key, const(0)), apply("lt", key, around[place].stop)]
+            if moved and rest:  # what is read at the key is read only where there is one
+                value = apply("where", conjunction(rest), value, identity_value(e.combiner.name, e.dtype))
+                where = conjunction(inside)
+            else:
+                where = conjunction([*before, *inside, *after])
+            own_axes = (*outer, around[place], *behind)
             read = tuple(Index(a.index) for a in own_axes)
             indices = tuple(key if a.index == axis else Index(a.index) for a in own_axes)
-            return Keyed((*before, *e.axes, *behind), tuple(a.stop for a in own_axes), indices, where, read)
+            return Keyed((*outer, *e.axes, *behind), tuple(a.stop for a in own_axes), indices, value, where, read)
     return None
 
 

@@ -9,7 +9,7 @@ on reads it.
 from __future__ import annotations
 
 from tensorexpr.algebra.keyed.keys import is_plain
-from tensorexpr.ir import Define, Definition, Index, Program, Scatter
+from tensorexpr.ir import Const, Define, Definition, Index, Program, Scatter, apply
 from tensorexpr.records import replace
 from tensorexpr.simplify.passes.amounts import cost
 from tensorexpr.simplify.passes.sharing import Made, form_of_expression, with_reads_of
@@ -29,10 +29,13 @@ def with_sent_values(program: Program) -> Program:
     definitions: list[Definition] = []
     for d in program.definitions:
         if isinstance(d, Scatter) and _goes_one_by_one(d) and cost(d.value) >= FUNCTION:
-            form, names = form_of_expression(d.value)
+            value = d.value if d.where is None else apply("where", d.where, d.value, Const(0, d.value.dtype))
+            form, names = form_of_expression(value)
             if form not in made and set(names) == {a.index for a in d.axes}:
-                made[form] = Define(fresh_name(f"{d.name}_sent", taken), d.axes, d.value, d.location), names
+                made[form] = Define(fresh_name(f"{d.name}_sent", taken), d.axes, value, d.location), names
                 definitions.append(made[form][0])
+            if d.where is not None and form in made:
+                d = replace(d, value=with_reads_of(value, {a.index: a for a in d.axes}, made))
         if made and isinstance(d, Define | Scatter):
             value = with_reads_of(d.value, {a.index: a for a in d.axes}, made)
             d = d if value is d.value else replace(d, value=value)
@@ -41,5 +44,5 @@ def with_sent_values(program: Program) -> Program:
 
 
 def _goes_one_by_one(d: Scatter) -> bool:
-    """Whether a scatter, over all points of a box, sends none of them by rows."""
-    return bool(d.axes) and d.where is None and all(map(is_plain, d.axes)) and Index(d.axes[-1].index) not in d.indices
+    """Whether a scatter, over points of a box, sends none of them by rows."""
+    return bool(d.axes) and all(map(is_plain, d.axes)) and Index(d.axes[-1].index) not in d.indices

@@ -115,7 +115,7 @@ def without_lost_checks(program: Program, names: Iterable[str]) -> list[str]:
 
 def _losing_checks(program: Program, wanted: Mapping[str, object]) -> dict[str, Place]:
     """Of the named definitions, those of which a read would lose its check, each with the place of one; the others are inlined."""
-    sites, checked, ranges = _sites(program)[0], Checked(), ranges_of(program.definitions)
+    sites, checked, ranges = places_read(program)[0], Checked(), ranges_of(program.definitions)
     losing: dict[str, Place] = {}
     for definition in program.definitions:
         if isinstance(definition, Define) and definition.name in wanted:
@@ -213,7 +213,7 @@ def _inlined_inside(definition: Definition, types: Mapping[str, TensorType]) -> 
 
 def cheap_names(program: Program, outside: Mapping[str, TensorType] | None = None) -> tuple[str, ...]:
     """The definitions that `inline_cheap` inlines, in order."""
-    sites, fixed = _sites(program)
+    sites, fixed = places_read(program)
     types, checked, ranges = {**(outside or {}), **program.types}, Checked(), ranges_of(program.definitions)
     extent: dict[int, tuple[int, int]] = {}  # nodes and depth of each definition, with what was chosen to go into it
     more: dict[int, int] = {}  # elements that each definition reads beyond its own, for what was chosen to go into it
@@ -258,7 +258,7 @@ def _nodes_and_depth(definition: Definition) -> tuple[int, int]:
     return nodes, depth
 
 
-def _sites(program: Program) -> tuple[dict[str, list[Place]], set[str]]:
+def places_read(program: Program) -> tuple[dict[str, list[Place]], set[str]]:
     """Every read of each tensor, and the tensors that are read as a whole or given."""
     sites: dict[str, list[Place]] = {}
     fixed = set(program.outputs)

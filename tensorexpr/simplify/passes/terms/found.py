@@ -327,9 +327,9 @@ def term_of(
         found = _over(node, keys)
         if found is None:
             continue
-        if any(term is not None and _exists(term, types) for term in (_over(node, other) for other in large)):
+        if any(t is not None and all_exist(t.define.value, t.define.axes, types) for t in (_over(node, other) for other in large)):
             return None
-        if _exists(found, types):
+        if all_exist(found.define.value, found.define.axes, types):
             return found
     return None
 
@@ -405,16 +405,15 @@ def _under(expr: Expr, names: Mapping[Expr, Expr]) -> Expr:
     return names.get(expr) or map_children(expr, lambda child: _under(child, names))
 
 
-def _exists(term: Term, types: Mapping[str, TensorType]) -> bool:
-    """Whether each element that is read exists wherever the tensor does."""
-    value = term.define.value
+def all_exist(value: Expr, axes: tuple[Axis, ...], types: Mapping[str, TensorType]) -> bool:
+    """Whether each element that a value reads exists at all points of these axes."""
     called = {name: str(place) for place, name in enumerate(tensors_read(value))}  # layers of a model differ in names alone
-    return _all_exist(term.define.axes, Renaming(called, {})(value), tuple(types[name].shape for name in called))
+    return _all_exist(axes, Renaming(called, {})(value), tuple(types[name].shape for name in called))
 
 
 @lru_cache(4096)
 def _all_exist(axes: tuple[Axis, ...], value: Expr, shapes: tuple[tuple[Expr, ...], ...]) -> bool:
-    """As `_exists`, which asks for equal terms at every place where they stand, and again in each round of the simplifier."""
+    """As `all_exist`, which asks for equal terms at every place where they stand, and again in each round of the simplifier."""
     return all(
         verdict is PROVED
         for access, around, guards in read_occurrences(value, axes)
