@@ -169,11 +169,11 @@ def _of_cut(survey: Survey, facts: Facts, cut: Sequence[str]) -> Iterator[Tile]:
         if classes and not any(level.loop in copies for level in classes):
             yield Tile((*levels, *lanes, *classes))
         packed = list(_packed(survey, cut)) if copies else []
-        for one, _ in packed:
-            yield Tile((*levels, *lanes), (), (one,))
+        for one, _, order in packed:
+            yield Tile((*levels, *lanes), order, (one,))
         for one in _in_elements(survey, facts, cut):
             yield Tile((*levels, *lanes), (), (one,))
-        if any(far for _, far in packed):
+        if any(far for _, far, _ in packed):
             continue
         if any(level.size for level in whole):
             yield Tile((*levels, *whole))
@@ -218,9 +218,9 @@ def _copied(survey: Survey, cut: Sequence[str]) -> list[tuple[str, ...]]:
     return found
 
 
-def _packed(survey: Survey, cut: Sequence[str]) -> Iterator[tuple[Packed, bool]]:
-    """Operands of the busiest leaf that are worth a copy in which lanes lie side by side, and whether they lie far apart: made in the
-    loops that go through it alone, where these are outermost, else before the kernel."""
+def _packed(survey: Survey, cut: Sequence[str]) -> Iterator[tuple[Packed, bool, tuple[str, ...]]]:
+    """Operands of the busiest leaf that are worth a copy in which lanes lie side by side, whether they lie far apart, and the order of
+    loops for it: made before the kernel, or in the loops that go through the operand alone, which are then outermost."""
     leaf = survey.busiest
     lanes = next((name for name in leaf.path if name in cut), None)
     if lanes is None or survey.kind(lanes) != DATA:
@@ -229,11 +229,14 @@ def _packed(survey: Survey, cut: Sequence[str]) -> Iterator[tuple[Packed, bool]]
         last = access.indices.index(Index(lanes))
         outer = [x for x in leaf.path if survey.kind(x) == DATA]
         own = [x for x in outer if survey.stride(access, x) != 0]
-        staged = outer[: len(own)] == own and all(survey.length(x) is not None for x in leaf.path)
-        staged = staged and access.tensor not in survey.constants
-        packed, far = Packed(access.tensor, last, own[-1] if staged else None), abs(survey.stride(access, lanes)) > 2
+        staged = all(survey.length(x) is not None for x in leaf.path) and access.tensor not in survey.constants
+        first = outer[: len(own)] == own
+        packed, far = Packed(access.tensor, last, own[-1] if staged and first else None), abs(survey.stride(access, lanes)) > 2
         if far or _is_crowded(survey, packed) or not _has_whole_lines(survey, packed):
-            yield packed, far
+            yield packed, far, ()
+            if staged and not first:
+                others = (x for x in outer if x not in own)
+                yield packed._replace(loop=own[-1]), far, (*own, *others)
 
 
 def _in_elements(survey: Survey, facts: Facts, cut: Sequence[str]) -> Iterator[Packed]:
@@ -306,6 +309,8 @@ def _sized(survey: Survey, facts: Facts, skeleton: Tile) -> Choice:
         times = model.times(_extents(survey, summary, tile, grid))
         at = min(np.flatnonzero(times <= ALIKE * times.min()), key=lambda n: (_uneven(facts, tile, grid[n]), times[n]))
         tile, time = tile.resized(grid[at]), float(times[at])
+    if tile.packed:
+        time = float(Model(sketch(survey, tile, blocks=True), facts).times()[0])
     if any(tile.levels[n].size > 1 for n in room.tested):
         time *= TESTED
     time += sum(copying(survey, packed) for packed in tile.packed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from math import prod
+from math import inf, prod
 
 from tensorexpr.codegen.auto.candidate import Candidate
 from tensorexpr.codegen.auto.tiles.choose import MOST_COPIES
@@ -55,6 +55,9 @@ class _Making:
 
     def made(self) -> Candidate:
         levels = self.tile.levels
+        outside = [x for x in self.tile.order if prod(level.size for level in self.tile.of(x)) < (self.survey.length(x) or inf)]
+        if len(outside) > 1:  # while no blocks meet that are moved back
+            self.then("reorder", *outside)
         inward = self.tile.loops
         for loop in inward if all(self.survey.length(x) is not None for x in inward) else sorted(inward, key=self._depth, reverse=True):
             self._split(loop)  # what is asked of open lengths inside is asked before that of what is around
@@ -64,8 +67,6 @@ class _Making:
                 if self.survey.kind(level.loop) == SUM:
                     self._parts(level.loop, self.names[n])
         self._sink([*(self.names[n] for n in range(len(levels))), *(x for x in self.vectors if x not in self.names.values())])
-        if self.tile.order:
-            self.then("reorder", *(self.outer.get(loop, loop) for loop in self.tile.order))
         for packed in self.tile.packed:
             if packed.loop is None:
                 self._pack_before(packed)

@@ -70,16 +70,17 @@ class Tile:
         return replace(self, levels=levels)
 
 
-def sketch(survey: Survey, tile: Tile) -> Summary:
-    """The summary of a kernel with a tile: level `n` of the tile is the loop `i.n`, inside of `i`, over the axis of `i`."""
-    made = _Sketch(survey, tile)
+def sketch(survey: Survey, tile: Tile, blocks: bool = False) -> Summary:
+    """The summary of a kernel with a tile: level `n` of the tile is the loop `i.n`, inside of `i`, over the axis of `i`. With
+    `blocks` it is of these sizes alone: packed operands lie in blocks, as many elements as lanes, loops have their own axes."""
+    made = _Sketch(survey, tile, blocks)
     body = map_expressions(survey.body, lambda e: _inside(e, survey, tile))
     kernel: Kernel = replace(survey.nest.kernels[0], body=made.block(body, ()))
     nest: LoopNest = replace(survey.nest, kernels=(kernel,), workspace=(*survey.nest.workspace, *made.copies()))
     summary = summary_of(nest)
     if tile.order:
         summary = _ordered(summary, tile.order)
-    return _linked(summary, tile)
+    return summary if blocks else _linked(summary, tile)
 
 
 def _inside(e: Expr, survey: Survey, tile: Tile) -> Expr:
@@ -108,8 +109,8 @@ def _ordered(summary: Summary, order: Sequence[str]) -> Summary:
 
 
 class _Sketch:
-    def __init__(self, survey: Survey, tile: Tile) -> None:
-        self.survey, self.tile = survey, tile
+    def __init__(self, survey: Survey, tile: Tile, blocks: bool) -> None:
+        self.survey, self.tile, self.blocks = survey, tile, blocks
         self.parts: dict[str, list[int]] = {}
         self.own = {*tile.loops, *(_name(level, n) for n, level in enumerate(tile.levels))}
         for number, level in enumerate(tile.levels):
@@ -122,8 +123,15 @@ class _Sketch:
         found = []
         for packed in self.tile.packed:
             buffer = self.survey.buffers[packed.buffer]
-            found.append(Buffer(f"{buffer.name}.packed", buffer.dtype, _moved(buffer.shape, packed.last), "workspace"))
+            extent, block = buffer.shape[packed.last], self._block() if self.blocks else 0
+            ends = (floordiv(add(extent, const(block - 1)), block), const(block)) if block else (extent,)
+            found.append(Buffer(f"{buffer.name}.packed", buffer.dtype, _moved(buffer.shape, packed.last, *ends), "workspace"))
         return tuple(found)
+
+    def _block(self) -> int:
+        """The lanes of the busiest leaf, in all of their levels."""
+        lanes = next(x for x in self.tile.lanes if x in self.survey.busiest.path)
+        return prod(level.size for level in self.tile.of(lanes))
 
     def block(self, block: Block, inside: tuple[str, ...]) -> Block:
         made: list[Stmt] = []
@@ -161,7 +169,8 @@ class _Sketch:
     def statement(self, s: Stmt, inside: tuple[str, ...]) -> Block:
         match s:
             case For() if self.tile.of(s.index) and constant(sub(s.stop, s.start)) == 1:
-                return self.block(substituted(s.body, {s.index: s.start}), inside)  # cut off at a border
+                moved = {s.index: s.start, f"{s.index}.of": ZERO, f"{s.index}.in": ZERO}
+                return self.block(substituted(s.body, moved), inside)  # cut off at a border
             case For() if self.tile.of(s.index):
                 own = [n for n in self._levels((s.index,))]
                 whole = prod(self.tile.levels[n].size for n in own)
@@ -169,12 +178,13 @@ class _Sketch:
                 count = floordiv(add(sub(s.stop, s.start), const(whole - 1)), whole)
                 length = self.survey.length(s.index)
                 all_ = length is not None and whole >= length
-                at, step = s.start if all_ else add(mul(Index(s.index), const(whole)), s.start), whole
+                first, within, step = s.start if all_ else add(mul(Index(s.index), const(whole)), s.start), ZERO, whole
                 for n in own:
                     step //= self.tile.levels[n].size
-                    at = add(at, mul(Index(_name(self.tile.levels[n], n)), const(step)))
-                body = map_accesses(substituted(s.body, {s.index: at}), lambda a: self._part(a, s.index))
-                inner = self.block(map_accesses(body, self._packed), (*inside, s.index))
+                    within = add(within, mul(Index(_name(self.tile.levels[n], n)), const(step)))
+                moved = {s.index: add(first, within), f"{s.index}.of": ZERO if all_ else Index(s.index), f"{s.index}.in": within}
+                body = map_accesses(substituted(map_accesses(s.body, self._packed), moved), lambda a: self._part(a, s.index))
+                inner = self.block(body, (*inside, s.index))
                 return inner if all_ else (For(s.index, ZERO, count, inner),)
             case For():
                 start, stop = self._least(s.start), self._least(s.stop)
@@ -196,7 +206,9 @@ class _Sketch:
     def _packed(self, access: Access) -> Access:
         for packed in self.tile.packed:
             if access.tensor == packed.buffer:
-                return Access(f"{access.tensor}.packed", _moved(access.indices, packed.last), access.dtype)
+                index = access.indices[packed.last]
+                ends = (Index(f"{index.name}.of"), Index(f"{index.name}.in")) if self.blocks and isinstance(index, Index) else (index,)
+                return Access(f"{access.tensor}.packed", _moved(access.indices, packed.last, *ends), access.dtype)
         return access
 
     def _part(self, access: Access, loop: str) -> Access:
@@ -248,8 +260,9 @@ def _name(level: Level, number: int) -> str:
     return f"{level.loop}.{number}"
 
 
-def _moved(axes: tuple[Expr, ...], last: int) -> tuple[Expr, ...]:
-    return (*axes[:last], *axes[last + 1 :], axes[last])
+def _moved(axes: tuple[Expr, ...], last: int, *ends: Expr) -> tuple[Expr, ...]:
+    """Axes with one of them behind the others, or, of its blocks, around them."""
+    return (*ends[:-1], *axes[:last], *axes[last + 1 :], ends[-1])
 
 
 def _linked(summary: Summary, tile: Tile) -> Summary:
