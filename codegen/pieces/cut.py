@@ -37,6 +37,9 @@ OPEN_EXTENT = 1000
 STORED_ANYWAY, IN_ROWS = 0.25, 2.0
 """What a byte counts that others read, too, and one that is read by other than a sum of products."""
 
+FEW = 1 << 16
+"""Bytes of a tensor that are near whoever read them last."""
+
 
 @record
 class Piece:
@@ -57,8 +60,8 @@ def pieces_of(program: Program) -> tuple[Piece, ...]:
     if len(borders) <= 2:
         return ()
     parts = [ordered[a:b] for a, b in pairwise(borders)]
-    wanted = _wanted(program, parts)
-    return tuple(_piece(program, part, outputs) for part, outputs in zip(parts, wanted, strict=True))
+    groups = [g for part, kept in zip(parts, _wanted(program, parts), strict=True) for g in _groups(program, part, set(kept))]
+    return tuple(_piece(program, group, outputs) for group, outputs in zip(groups, _wanted(program, groups), strict=True))
 
 
 def _size(definition: Definition) -> int:
@@ -147,6 +150,52 @@ def _is_contraction(definition: Definition) -> bool:
 
 def _is_product(node: Expr) -> bool:
     return isinstance(node, Apply) and node.op.name == "mul" and sum(isinstance(n, Access) for n in walk(node)) > 1
+
+
+def _groups(program: Program, part: Sequence[Definition], kept: set[str]) -> list[list[Definition]]:
+    """Definitions between two cuts, apart where they would not share loops, in an order in which each reads those before it.
+
+    Those stand together of which one reads what the other computes, but for a sum of products that reads what is `kept` in memory for
+    others anyway. So do those that go through one large tensor, and those that sum up nothing, which may be one parallel region.
+    """
+    group = list(range(len(part)))
+
+    def join(a: int, b: int) -> None:
+        low, high = sorted((group[a], group[b]))
+        group[:] = [low if g == high else g for g in group]
+
+    made = {name: number for number, definition in enumerate(part) for name, _ in definition.results}
+    first: dict[str, int] = {}
+    for number, definition in enumerate(part):
+        contracting = _is_contraction(definition)
+        for name in reads(definition):
+            type_ = program.types[name]
+            if name in made:
+                in_memory = name in kept and type_.dtype.is_float and isinstance(part[made[name]], Define)
+                if not (contracting and in_memory):
+                    join(number, made[name])
+            if not contracting and _bytes(type_) > FEW:
+                join(number, first.setdefault(name, number))
+    summed = {g for g, definition in zip(group, part, strict=True) if not _is_pointwise(definition)}
+    pointwise = [g for g in dict.fromkeys(group) if g not in summed]
+    for g in pointwise[1:]:
+        join(pointwise[0], g)
+    found: list[list[Definition]] = []
+    waiting = {g: [d for d, at in zip(part, group, strict=True) if at == g] for g in dict.fromkeys(group)}
+    while waiting:
+        left = {name for definitions in waiting.values() for d in definitions for name, _ in d.results}
+        for g, definitions in waiting.items():
+            own = {name for d in definitions for name, _ in d.results}
+            if all(name in own or name not in left for d in definitions for name in reads(d)):
+                found.append(waiting.pop(g))
+                break
+        else:  # each waits for another: they stay together
+            return [*found, [d for d, at in zip(part, group, strict=True) if at in waiting]]
+    return found
+
+
+def _is_pointwise(definition: Definition) -> bool:
+    return isinstance(definition, Define) and not any(isinstance(node, Reduce) for node in walk(definition.value))
 
 
 # ------------------------------------------------------------------------------------------------------ pieces as programs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -163,3 +164,35 @@ def test_what_needs_arguments_alone_stands_with_its_reader(small):
     program = simplify(program_of([head, places], [*given[:-1], label]))
     assert len(pieces_of(program)) > 3
     assert "places" in {d.name for d in cut._ordered(program)[-3:]}
+
+
+def test_what_shares_no_loops_is_apart():
+    """The gradients of weights of two layers that differ in one extent have pieces in common, and each piece reads those before it."""
+    rng = np.random.default_rng(0)
+    widths = [24] * 20 + [40] + [24] * 20
+    x = te.placeholder((512, 24), name="x")
+    y, weights = x, []
+    for number, (a, b) in enumerate(pairwise(widths)):
+        w = te.placeholder((a, b), name=f"w{number}")
+        product = te.compute((512, b), lambda i, j, y=y, w=w, a=a: te.sum(lambda k: y[i, k] * w[k, j], a))
+        y = te.compute((512, b), lambda i, j, p=product: te.maximum(p[i, j], 0.0))
+        weights.append(w)
+    head = te.placeholder(y.shape, name="head")
+    made, given = [y, *te.gradient(y, [x, *weights], head)], [x, *weights, head]
+    f = te.build(made, given)
+    parts = pieces_of(f.program)
+    there = {i.name for i in f.program.inputs}
+    for part in parts:
+        assert there.issuperset(part.names[: len(part.program.inputs)])
+        there.update(part.names[int(name.removeprefix(part.letter))] for name in part.program.outputs)
+    apart = {part.program for part in parts}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cut, "_groups", lambda program, part, kept: [part])
+        whole = pieces_of(f.program)
+        forget()
+        g = te.build(made, given)
+    assert len(parts) > len(whole)
+    assert sum(len(p.definitions) for p in apart) < 0.7 * sum(len(p.definitions) for p in {part.program for part in whole})
+    arrays = [rng.standard_normal([int(n) for n in t.shape]).astype(np.float32) / 4 for t in given]
+    for found, expected in zip(f(*arrays), g(*arrays), strict=True):
+        assert found.tobytes() == expected.tobytes()
