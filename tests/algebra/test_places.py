@@ -67,6 +67,26 @@ def test_sums_over_segments_of_few_points_are_scatters(name: str) -> None:
             np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.parametrize(("points", "value"), [("", "h[k[j], 1]"), (" for c in range(3)", "h[k[j] // 3, k[j] % 3]")])
+def test_points_and_keys_may_be_open(points: str, value: str) -> None:
+    """The gradient of a gather of open size was a plan: 24 to 36 times as long as at fixed sizes."""
+    text = f"""
+sizes(m, n)
+h: f32[m, 3] = input()
+t: i32[m] = input()
+o, k = segments[n](i64(t[i]) for i in range(m){points})
+y[p]: f32[n] = sum({value} for j in range(o[p], o[p + 1]))
+return y
+"""
+    program = simplify(parse_program(text))
+    found = with_sums_by_place(program)
+    assert made(found, Segments) == 0 and made(found, Scatter) == 1
+    rng = np.random.default_rng(0)
+    for m, n in ((0, 1), (1, 1), (5, 3), (3, 50), (40, 7)):
+        arrays = {"h": rng.integers(-3, 4, (m, 3)).astype(np.float32), "t": rng.integers(0, n, m).astype(np.int32)}
+        np.testing.assert_array_equal(*(evaluate_program(p, arrays, {"m": m, "n": n})["y"] for p in (program, found)))
+
+
 def test_a_sum_that_is_all_of_a_definition_is_sent_there() -> None:
     found = with_sums_by_place(simplify(parse_program(HEAD + SUMS["keys that are few"])))
     assert [d.name for d in found.definitions if isinstance(d, Scatter)] == ["y"] and len(found.definitions) == 1

@@ -209,7 +209,7 @@ class Model(Cycles):
             for r in self.reads
         )
         lengths, counts = tuple(sorted(self.lengths.items())), tuple(sorted(planner.counts.items()))
-        opened = tuple(a.index for a in data if self.is_open(a.index))
+        opened = tuple(a.index for a in data if a.index in self.planner.open)
         store = tuple(sorted(self.store.strides.items()))
         whole = (self.target, self.lanes, planner.dtype, self.all_points, tuple(self.reduction))
         return (*whole, axes, reads, lengths, counts, store, opened)
@@ -217,8 +217,7 @@ class Model(Cycles):
     def _plans(self) -> Iterator[Plan]:
         far = {a for r in self.reads for a, s in r.strides.items() if s >= FAR}
         data = [a for a in self.planner.data if a.index not in self.planner.alone and a.index not in far]
-        if any(self.is_open(a.index) for a in data):  # of open axes that cost alike the last one: those in front are short batches at times
-            data.sort(key=lambda a: (self.is_open(a.index), -self.planner.data.index(a) if self.is_open(a.index) else 0))
+        data = self.planner.last_first(data)
         for vector in data:
             if self.lengths[vector.index] < self.lanes or vector.index in self.planner.counts:
                 continue
@@ -245,7 +244,7 @@ class Model(Cycles):
                 tiles.append((vectors, rows))
         found: list[list[Plan]] = []
         for vectors, rows in reversed(tiles):
-            waste = self.waste(vector.index, vectors * self.lanes) * self.waste(row.index, rows) * borders * near
+            waste = self.planner.waste(vector.index, vectors * self.lanes) * self.planner.waste(row.index, rows) * borders * near
             results = self._results(vector.index, vectors, row.index, rows)
             least = max(rows * vectors / self.target.multiplies, float(LATENCY))
             plans: list[Plan] = []
@@ -268,7 +267,7 @@ class Model(Cycles):
         beside = [r for r in self.reads if r.stride(vector) and not r.stride(row)]
         across = [r for r in self.reads if r.stride(row) and not r.stride(vector)]
         lanes = ((), tuple(beside)) if len(beside) == 1 and self._may_be_copied(beside[0], vector) else ((),)
-        rows = ((), tuple(across)) if len(across) == 1 and not self.is_open(row) and self._may_be_copied(across[0], row) else ((),)
+        rows = ((), tuple(across)) if len(across) == 1 and row not in self.planner.open and self._may_be_copied(across[0], row) else ((),)
         for copied in lanes:
             yield from ((*copied, *more) for more in rows)
 

@@ -63,8 +63,6 @@ AWAY = 2.0
 """Cycles of an accumulator that waits in memory until those of the other residue classes are there, with which it is stored."""
 OPEN = UNKNOWN_EXTENT + 1
 """What an open extent counts between elements: rows lie whole pages apart by chance alone."""
-SHORT = 36
-"""What it counts where blocks of it are filled up: more may be filled up in vain than blocks of what is long waste."""
 MOST_UNROLLED = 64
 """Multiplications of all steps of a window, which are written out one after the other."""
 TOGETHER = 10.0
@@ -236,17 +234,9 @@ class Cycles:
             lines = each * (vectors * self.lanes if along else 1) * bytes_ / LINE_BYTES
             memory += LINE_CYCLES * lines * self.is_far(each * (1 if reduced else vectors * self.lanes), r)
         step = max(products / self.target.multiplies, loads * LOAD, float(LATENCY)) + self._beside(loads, memory)
-        waste = self.waste(vector, vectors * self.lanes) * prod(self.waste(a, n) for a, n in rows.items())
+        waste = self.planner.waste(vector, vectors * self.lanes) * prod(self.planner.waste(a, n) for a, n in rows.items())
         ends = TOGETHER / max(1.0, self.steps / self.lanes) if reduced else self._results(vector, vectors, None, 1)
         return step / products * waste + ends
-
-    def waste(self, axis: str, block: int) -> float:
-        """How much is computed per element that counts along an axis in blocks: of one that is open half a block on `SHORT` elements."""
-        extent = self.lengths[axis]
-        return 1 + (block - 1) / 2 / SHORT if self.is_open(axis) else -(-extent // block) * block / max(1, extent)
-
-    def is_open(self, axis: str) -> bool:
-        return self.planner.stage.extent(axis) is None
 
     def is_far(self, elements: float, r: Reach) -> float:
         """How far away is what a tile reads of an operand over the reduction: in the first level (0), the second (1), or among so much

@@ -9,7 +9,7 @@ kernels: matmul and convolution, their gradients and a row of a softmax come out
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import combinations, product
 from math import inf, prod
@@ -22,7 +22,7 @@ from tensorexpr.codegen.schedule.analysis.residues import classes, in_class, tes
 from tensorexpr.codegen.schedule.analysis.state import Stage, State
 from tensorexpr.codegen.schedule.analysis.strides import Reach, reach, reaches
 from tensorexpr.codegen.schedule.analysis.windows import has_hull, most_points, window
-from tensorexpr.codegen.schedule.analysis.work import arithmetic, group_work, lengths
+from tensorexpr.codegen.schedule.analysis.work import UNKNOWN_EXTENT, arithmetic, group_work, lengths
 from tensorexpr.codegen.schedule.decisions import NO, YES
 from tensorexpr.codegen.schedule.legal.legality import runs_in_lanes
 from tensorexpr.codegen.schedule.legal.orders import over_windows
@@ -58,6 +58,10 @@ SERIAL = 0.05
 """What accumulators that wait for themselves cost even where memory takes longer."""
 MOST_ROWS = 12
 ROWS = (2, 3, 4, 5, 6, 8)
+SHORT = 36
+"""What an open extent counts where blocks of it are filled up: more may be filled up in vain than blocks of what is long waste."""
+OPEN_VECTORS = 2
+"""Vectors of a loop that has no rows beside it where its length is open: a shorter one is masked as a whole."""
 WIDEST_LANES = 4
 """Vectors that one vectorized loop has at most, so that their latencies overlap."""
 
@@ -181,6 +185,8 @@ class Planner:
             part = part_of(self.state, name)
             settled = {a.index for a, p, n in zip(self.parts.axes, part.points, part.lengths, strict=True) if p is not None and n is None}
         self.lengths = lengths(self.parts)
+        every = (*self.parts.axes, *(a for g in self.parts.groups for a in g.axes))
+        self.open = {a.index for a in every if self.lengths[a.index] == UNKNOWN_EXTENT and _constant_length(a) is None}
         self.data = [a for a in self.parts.axes if self.lengths[a.index] > 1 and a.index not in settled]
         top = [g for g in self.parts.groups if g.scope is None]
         self.main = max(top, key=lambda g: group_work(self.parts, g, self.lengths), default=None)
@@ -228,8 +234,7 @@ class Planner:
                 count = prod(n for _, n in rows)
                 if count * vectors + min(vectors, count) + 1 > self.target.registers:
                     continue
-                cost = self._tile_cost(vector, lanes, rows) * _rounded(self.lengths[vector], lanes)
-                cost *= prod(_rounded(self.lengths[index], n) for index, n in rows)
+                cost = self._tile_cost(vector, lanes, rows) * self.waste(vector, lanes) * prod(self.waste(*row) for row in rows)
                 found.append((cost, len(found), self._tile(vector, extent, lanes, rows)))
         return self._complete(vector, [tile for _, _, tile in sorted(found)])
 
@@ -253,7 +258,7 @@ class Planner:
             if axis.index in unproved or axis.index in self.apart or self.lengths[axis.index] < 2:
                 continue
             cost = self._loads(axis) + self._store_cost(axis)
-            yield cost * self._waste(axis), axis.index
+            yield cost * self.waste(axis.index, self._lanes(axis.index)), axis.index
         if self.main is not None and runs_in_lanes(self.main) and not any(g.scope is not None for g in self.parts.groups):
             around = {n for a in self.main.axes for e in (a.start, a.stop) for n in free_names(e)}
             for axis in self.main.axes:
@@ -266,7 +271,7 @@ class Planner:
                 others = 1.0
                 for a in self.main.axes:
                     others *= 1 if a is axis else max(1, self.lengths[a.index])
-                yield (self._loads(axis) + 1.0 * lanes / (rounds * others) + 0.25) * self._waste(axis), axis.index
+                yield (self._loads(axis) + 1.0 * lanes / (rounds * others) + 0.25) * self.waste(axis.index, lanes), axis.index
 
     def _loads(self, axis: Axis) -> float:
         """Arithmetic and loads of one vector; rows of another axis share a load that does not depend on it."""
@@ -288,11 +293,16 @@ class Planner:
             visits *= self.lengths[a.index]
         return once / max(1, visits)
 
-    def _waste(self, axis: Axis) -> float:
-        """How many lanes are computed per lane that counts."""
-        extent, lanes = self.lengths[axis.index], self._lanes(axis.index)
-        blocks = -(-extent // lanes)
-        return blocks * lanes / max(1, extent)
+    def waste(self, axis: str, block: int) -> float:
+        """How much is computed per element that counts along an axis in blocks, the last of which is filled up or overlaps the one before:
+        of one that is open half a block on `SHORT` elements."""
+        extent = self.lengths[axis]
+        return 1 + (block - 1) / 2 / SHORT if axis in self.open else -(-extent // block) * block / max(1, extent)
+
+    def last_first(self, axes: Iterable[Axis]) -> list[Axis]:
+        """Axes in the order in which they are tried: open ones from the last on, as those in front are short batches at times."""
+        found = list(axes)
+        return sorted(found, key=lambda a: (a.index in self.open, -found.index(a) if a.index in self.open else 0))
 
     # --------------------------------------------------------------------------------------------------------- tiles
 
@@ -313,12 +323,13 @@ class Planner:
                         if rows * vectors + vectors + 1 > self.target.registers:
                             continue
                         cost = self._tile_cost(vector, lanes, ((row.index, rows),))
-                        cost *= _rounded(self.lengths[axis.index] if extent is None else extent, lanes) * _rounded(count, rows)
+                        cost *= self.waste(vector, lanes) * self.waste(row.index, rows)
                         if best is None or cost < best[0] - 1e-9:
                             best = cost, self._tile(vector, extent, lanes, ((row.index, rows),) if rows > 1 else ())
             if best is not None:
                 found.append(best[1])
-            found.append(self._tile(vector, extent, self._wide(vector), ()))
+            wide = min(self._wide(vector), OPEN_VECTORS * self.lane_count) if vector in self.open else self._wide(vector)
+            found.append(self._tile(vector, extent, wide, ()))
         wide = self.lane_count * WIDEST_LANES
         if self.main is None and wait_long(self.exprs, (*self.reads, self.store), vector, extent, wide):
             found.append(Tile(vector, wide))
@@ -334,8 +345,7 @@ class Planner:
         best: tuple[float, Tile] | None = None
         for rows in _row_choices([(a.index, self.lengths[a.index]) for a in axes], self.target.registers):
             cost = self._tile_cost(vector, self.lane_count, rows)
-            for axis, (_, count) in zip((a for a in axes if a.index in dict(rows)), rows, strict=True):
-                cost *= _rounded(self.lengths[axis.index], count)
+            cost *= prod(self.waste(*row) for row in rows)
             if best is None or cost < best[0] - 1e-9:
                 best = cost, Tile(vector, self._fitted(extent, self.lane_count), rows)
         found = [] if best is None else [best[1]]
@@ -361,7 +371,7 @@ class Planner:
         cut = {a.index for a in self.main.axes if a.index != vector and self._is_reduction(vector) and _constant_length(a) is not None}
         asked = {n for names in tests if vector not in names and not names & cut for n in names}
         masked = any(vector in names for names in tests)
-        return [a for a in near if a.index not in asked] or (near if len(near) == len(rows) or not masked else [])
+        return self.last_first([a for a in near if a.index not in asked] or (near if len(near) == len(rows) or not masked else []))
 
     def _is_window_far(self, r: Reach, vector: str, row: str) -> bool:
         """Whether rows have windows of their own of what is read, pages from each other, and share little: side by side they drive each
@@ -472,8 +482,3 @@ def _load_cost(stride: int) -> float:
         case 2:
             return 2.5
     return float(GATHER)
-
-
-def _rounded(extent: int, block: int) -> float:
-    """How much is computed per element that counts where the last block overlaps the one before."""
-    return -(-extent // block) * block / max(1, extent)

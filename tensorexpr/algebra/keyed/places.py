@@ -31,6 +31,7 @@ from tensorexpr.ir import (
     TensorType,
     apply,
     const,
+    integer,
 )
 from tensorexpr.records import replace
 from tensorexpr.regions import affine_of
@@ -47,7 +48,7 @@ def with_sums_by_place(program: Program) -> Program:
     Requires: a simplified program. Ensures: every value is kept, but for the order in which scatters add up; a key out of its extent is an
     error as before.
     """
-    plans = {d.names[0]: d for d in program.definitions if isinstance(d, Segments) and _is_fixed(d)}
+    plans = {d.names[0]: d for d in program.definitions if isinstance(d, Segments) and _has_places(d)}
     found = _with_sums_sent(program, plans)
     left = {d.names[0] for d in found.definitions if isinstance(d, Segments) and not _is_sparse(d)}
     return found if left.isdisjoint(plans) else _with_sums_sent(program, {name: d for name, d in plans.items() if name not in left})
@@ -88,13 +89,18 @@ def _with_sums_sent(program: Program, plans: Mapping[str, Segments]) -> Program:
     return simplify_indices(remove_dead_definitions(replace(program, definitions=tuple(definitions))))
 
 
-def _is_fixed(plan: Segments) -> bool:
-    return not plan.batch and all(isinstance(e, Const) for e in (*(a.stop for a in plan.axes), *plan.extents))
+def _has_places(plan: Segments) -> bool:
+    """Whether the numbers of points are affine, and those of keys: only the first axis may be open, and one key."""
+    known = (*(a.stop for a in plan.axes[1:]), *(plan.extents if len(plan.extents) > 1 else ()))
+    return not plan.batch and all(isinstance(e, Const) for e in known)
 
 
 def _is_sparse(plan: Segments) -> bool:
-    """Whether a plan has far more keys than points."""
-    points, keys = (prod(int(e.value) for e in own if isinstance(e, Const)) for own in ([a.stop for a in plan.axes], list(plan.extents)))
+    """Whether a plan is known to have far more keys than points."""
+    extents = [*(a.stop for a in plan.axes), *plan.extents]
+    if not all(isinstance(e, Const) for e in extents):
+        return False
+    points, keys = (prod(map(integer, own)) for own in (extents[: len(plan.axes)], plan.extents))
     return keys >= SPARSE * points
 
 
