@@ -39,6 +39,7 @@ class Given:
         self.table, self.rows = normal(7, 5), normal(6, 5)
         self.grid = uniform(2, 5, 6, 2, low=-0.9, high=0.9)
         self.columns = normal(2, 12, 12)
+        self.points = uniform(1, 3, 2, 4, 3, low=-0.9, high=0.9)
         self.tokens = normal(2, 3, 6, 4)
         self.ids = torch.tensor([[1, 6, 3], [0, 1, 1]])
         self.places = torch.tensor([2, 0, 4])
@@ -289,6 +290,49 @@ GROUPS: dict[str, dict[str, Case]] = {
         ),
         "pieces": lambda t: (t.x[1] * t.y[:, 2:4].sum(), torch.stack(t.x.unbind(1)), t.x[torch.tril_indices(3, 3)[0]]),
         "slopes at random": lambda t: torch.nn.functional.rrelu(t.x),
+    },
+    "rows and grids": {
+        "bags": lambda t: [
+            torch.nn.functional.embedding_bag(ids, t.table, offsets, mode=mode, **more)
+            for mode, more in (
+                ("max", {}),
+                ("max", {"padding_idx": 1}),
+                ("mean", {"padding_idx": 6}),
+                ("sum", {"padding_idx": 0}),
+                ("sum", {"per_sample_weights": t.six, "padding_idx": 3}),
+            )
+            for ids, offsets in ((t.ids.reshape(-1), torch.tensor([0, 2, 2, 5])),)
+        ],
+        "rows by frequency": lambda t: torch.nn.functional.embedding(t.ids, t.table, scale_grad_by_freq=True, padding_idx=3),
+        "weights by direction": lambda t: (
+            torch._weight_norm(t.w2, t.w2[:, :1, :1, :1] + 2, 0),
+            torch._weight_norm(t.a, t.six[None], 1),
+        ),
+        "masks of two axes": lambda t: torch.nn.functional.scaled_dot_product_attention(
+            t.tokens, t.tokens, t.tokens, attn_mask=torch.tensor([[0.5, 0, -1.0, 2, 0, -float("inf")]] * 6, dtype=t.x.dtype)
+        ),
+        "ways back from grids": lambda t: (
+            A.upsample_nearest1d_backward.default(t.line, [9], [2, 3, 4]),
+            A._upsample_nearest_exact1d_backward.default(t.line, [9], [2, 3, 4]),
+            A._upsample_nearest_exact2d_backward.default(t.image, [7, 8], [2, 4, 5, 3]),
+            A.upsample_nearest3d_backward.default(t.volume, [5, 6, 7], [1, 2, 3, 4, 2]),
+            A.upsample_linear1d_backward.default(t.line, [9], [2, 3, 4], True),
+            A.upsample_bicubic2d_backward.default(t.image, [7, 8], [2, 4, 5, 3], False),
+            A.upsample_trilinear3d_backward.default(t.volume, [5, 6, 7], [1, 2, 3, 4, 2], False),
+            torch.nn.functional.grid_sample(t.volume, t.points, padding_mode="border", align_corners=False),
+        ),
+        "in the middle": lambda t: (
+            [t.x.median(), t.x.median(1), t.p.median(0, keepdim=True), t.odd.median(0), t.odd[:1].median(), t.i.median(1)],
+            t.x.kthvalue(2, 0),
+            torch.dist(t.x, t.y, 3),
+        ),
+        "written by places": lambda t: (
+            A.scatter.reduce(t.x.detach(), 0, t.along, t.y.detach(), reduce="add"),
+            A.scatter.value_reduce(t.x.detach(), 0, t.along, 2.0, reduce="multiply"),
+            torch.index_reduce(t.x, 1, t.places, t.y[:, :3], "amax"),
+            torch.index_reduce(t.x, 1, t.places, t.y[:, :3], "mean", include_self=False),
+            torch.addbmm(t.a[:, :3], t.p, t.q, beta=0.5, alpha=2.0),
+        ),
     },
 }
 

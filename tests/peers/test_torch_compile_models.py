@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import importlib.metadata
 import logging
+import math
 import tomllib
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from torch.multiprocessing.reductions import StorageWeakRef  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
 from tensorexpr.interop.torch import as_torch  # noqa: E402
-from tensorexpr.interop.torch.backend import backend  # noqa: E402
+from tensorexpr.interop.torch.backend import TABLE, backend  # noqa: E402
 from tensorexpr.interop.torch.backend.graphs import compile_graph  # noqa: E402
 from tensorexpr.interop.torch.backend.lowering import lower  # noqa: E402
 
@@ -182,6 +183,32 @@ def test_sizes_that_are_computed():
     for rows, columns, k in ((3, 4, 2), (5, 6, 7), (2, 9, 3)):
         x = torch.randn(rows, columns, dtype=torch.float64)
         torch.testing.assert_close(fast(x, k), f(x, k))
+
+
+def test_numbers_that_are_ratios_of_sizes():
+    def f(x):
+        rows, columns = x.shape[2:]
+        small = F.interpolate(x[:, :, ::2, ::2], size=(rows, columns), mode="bilinear")
+        return small * (rows / columns) + math.sqrt(rows) * x
+
+    fast = torch.compile(f, backend=backend, dynamic=True, options=STRICT)
+    for rows, columns in ((9, 9), (8, 11), (5, 6)):
+        x, y = (torch.randn(2, 3, rows, columns, generator=torch.Generator().manual_seed(1)).requires_grad_() for _ in range(2))
+        found, wanted = fast(x), f(y)
+        torch.testing.assert_close(found, wanted)
+        found.square().sum().backward()
+        wanted.square().sum().backward()
+        torch.testing.assert_close(x.grad, y.grad)
+
+
+def test_a_definition_that_fails_is_run_by_torch(monkeypatch, caplog):
+    monkeypatch.setitem(TABLE, "aten.tanh.default", lambda result, x: {}["missing"])
+    monkeypatch.delenv("TENSOREXPR_STRICT", raising=False)
+    x = torch.randn(4, 6)
+    with caplog.at_level(logging.WARNING, logger="tensorexpr.torch"):
+        found = torch.compile(lambda x: torch.tanh(x) * 2, backend=backend)(x)
+    torch.testing.assert_close(found, torch.tanh(x) * 2)
+    assert any("aten.tanh.default ('missing')" in r.getMessage() for r in caplog.records)
 
 
 def test_what_has_no_definition_is_run_by_torch_and_said_once(caplog):

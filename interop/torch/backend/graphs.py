@@ -27,7 +27,7 @@ _ATEN: Any = torch.ops.aten
 
 
 _MORE = (
-    _ATEN.addmv, _ATEN.ldexp, _ATEN.linalg_vector_norm, _ATEN.rrelu_with_noise_backward, _ATEN.tril_indices,
+    _ATEN.addmv, _ATEN.dist, _ATEN.ldexp, _ATEN.linalg_vector_norm, _ATEN.rrelu_with_noise_backward, _ATEN.tril_indices,
     _ATEN.triu_indices, _ATEN.upsample_bicubic2d,
 )  # fmt: skip
 """What torch takes apart for others, though it is one of its core operators or one of backends."""

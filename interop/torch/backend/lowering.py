@@ -17,6 +17,7 @@ from torch.fx import Node
 from torch.fx.node import map_arg
 
 import tensorexpr as te
+from tensorexpr.building.fallback import strict
 from tensorexpr.codegen.compile import build_program
 from tensorexpr.errors import DefinitionError, TensorExprError
 from tensorexpr.interop.torch.backend.aten.shapes import VIEWS
@@ -158,8 +159,10 @@ class Lowering:
         for node in nodes:
             try:
                 self.value(node)
-            except (Unsupported, TensorExprError, NotImplementedError) as error:
-                self.failures[node] = str(getattr(error, "message", error)).split("\n")[0]
+            except Exception as error:  # a definition that fails costs speed, never a result
+                if strict() and not isinstance(error, (Unsupported, TensorExprError, NotImplementedError)):
+                    raise
+                self.failures[node] = str(getattr(error, "message", error)).split("\n")[0] or type(error).__name__
                 self.values[node] = _stand_in(node)
 
 

@@ -25,14 +25,37 @@ _QUOTIENTS = tuple(getattr(theirs, name) for name in ("FloorDiv", "CleanDiv") if
 _REMAINDERS = tuple(getattr(theirs, name) for name in ("Mod", "PythonMod") if hasattr(theirs, name))
 _WHOLES = tuple(getattr(theirs, name) for name in ("TruncToInt", "FloorToInt") if hasattr(theirs, name))
 
+_RATIOS = tuple(getattr(theirs, name) for name in ("IntTrueDiv", "FloatTrueDiv") if hasattr(theirs, name))
+_ROOTS = tuple(getattr(theirs, name) for name in ("OpaqueUnaryFn_sqrt",) if hasattr(theirs, name))
+
 
 def extent(value: Any) -> Any:
     """A number, or a scalar of the language for a symbolic one."""
     if isinstance(value, torch.SymInt):
         return _scalar(value.node.expr, value.node.shape_env.var_to_range)
-    if isinstance(value, (torch.SymFloat, torch.SymBool)):
-        raise Unsupported("a symbolic number that is no integer")
+    if isinstance(value, torch.SymFloat):
+        return _real(value.node.expr, value.node.shape_env.var_to_range)
+    if isinstance(value, torch.SymBool):
+        raise Unsupported("a symbolic truth value")
     return value
+
+
+def _real(expression: Any, ranges: Mapping[Any, Any]) -> Any:
+    """A symbolic float as a float64 of the language, by the operations that Python would do."""
+    if expression.is_number:
+        return float(expression)
+    if isinstance(expression, _RATIOS):
+        dividend, divisor = (_real(argument, ranges) for argument in expression.args)
+        return dividend / divisor
+    if isinstance(expression, _ROOTS):
+        return te.sqrt(_real(expression.args[0], ranges))
+    if expression.is_Add or expression.is_Mul:
+        return _folded(lambda a, b: a + b if expression.is_Add else a * b, [_real(argument, ranges) for argument in expression.args])
+    if isinstance(expression, theirs.ToFloat):
+        return _real(expression.args[0], ranges)
+    if expression.is_integer:
+        return te.cast(_scalar(expression, ranges), "float64")
+    raise Unsupported(f"the number {expression}")
 
 
 def _scalar(expression: Any, ranges: Mapping[Any, Any]) -> Any:

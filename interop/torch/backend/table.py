@@ -109,7 +109,7 @@ def common(*operands: Any) -> DType:
         elif operand is None:
             continue
         elif isinstance(operand, te.Scalar):
-            level, kind = 2, dtype("int64")
+            level, kind = 2, _weak(0.0 if operand.dtype.is_float else 0)
         else:
             level, kind = 2, _weak(operand)
         known = levels[level]

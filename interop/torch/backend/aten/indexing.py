@@ -13,7 +13,8 @@ from tensorexpr import kernels
 from tensorexpr.autodiff import gradient
 from tensorexpr.interop.torch.backend.table import Result, Unsupported, aten, axis_of, cast_to, common, element, filled, wide
 from tensorexpr.kernels.conventions.arguments import product
-from tensorexpr.kernels.conventions.broadcasting import broadcast_shape
+from tensorexpr.kernels.conventions.broadcasting import broadcast_shape, same
+from tensorexpr.kernels.rearranging.segments import rows_of
 
 
 def _wrapped(index: Any, extent: Any) -> Any:
@@ -124,6 +125,23 @@ def _scatter_reduce(result: Result, x: te.Tensor, dim: int, index: te.Tensor, so
     return kernels.scatter_reduce(x, index, source, axis=axis_of(dim, x.ndim), reduce=how, include_self=include_self)
 
 
+@aten("scatter.reduce")
+def _scatter_combined(result: Result, x: te.Tensor, dim: int, index: te.Tensor, source: te.Tensor, how: str) -> Any:
+    return _scatter_reduce(result, x, dim, index, source, {"add": "sum", "multiply": "prod"}[how], True)
+
+
+@aten("scatter.value_reduce")
+def _scatter_combined_value(result: Result, x: te.Tensor, dim: int, index: te.Tensor, value: Any, how: str) -> Any:
+    return _scatter_combined(result, x, dim, index, te.compute(index.shape, lambda *i: te.cast(value, x.dtype)), how)
+
+
+@aten("index_reduce")
+def _index_reduce(result: Result, x: te.Tensor, dim: int, index: te.Tensor, source: te.Tensor, how: str, include_self: bool) -> Any:
+    axis = axis_of(dim, x.ndim)
+    places = te.compute(source.shape, lambda *i: index[i[axis]] if index.ndim else index[()])
+    return _scatter_reduce(result, x, dim, places, source, how, include_self)
+
+
 def _ranks(mask: te.Tensor, shape: Sequence[Any]) -> te.Tensor:
     """How many elements under a mask, stretched to a shape, stand before each: a running sum."""
     if not all(isinstance(n, int) for n in shape) or not shape:
@@ -205,14 +223,19 @@ def _embedding(result: Result, table: te.Tensor, ids: te.Tensor, *_: Any) -> Any
 
 @aten("embedding_dense_backward")
 def _embedding_backward(result: Result, head: te.Tensor, ids: te.Tensor, rows: Any, padding: Any, by_frequency: bool) -> Any:
-    if by_frequency:
-        raise Unsupported("gradients by frequency")
     table = te.placeholder(result.shape, wide(result.dtype).name, name="table")
     read = te.compute(head.shape, lambda *i: table[ids[i[:-1]], i[-1]])
     (found,) = gradient(read, [table], cast_to(head, table.dtype))
+    if by_frequency:
+        count = te.scatter((rows,), lambda *i: (ids[i], te.cast(1, table.dtype)), ids.shape)
+        summed = found
+        found = te.compute(result.shape, lambda r, d: summed[r, d] / te.maximum(count[r], 1))
     if isinstance(padding, int) and padding < 0:
         return cast_to(found, result.dtype)
     return te.compute(result.shape, lambda r, d: te.cast(te.where(r == padding, 0.0, found[r, d]), result.dtype))
+
+
+_BAGS = ("sum", "mean", "max")
 
 
 @aten("_embedding_bag", "_embedding_bag_forward_only")
@@ -220,26 +243,67 @@ def _embedding_bag(
     result: Result, table: te.Tensor, ids: te.Tensor, offsets: te.Tensor, by_frequency: bool, mode: int, sparse: bool, weights: Any,
     last_given: bool, padding: int,
 ) -> Any:  # fmt: skip
-    if mode == 2 or padding >= 0 or by_frequency or ids.ndim != 1:
-        raise Unsupported("bags by maxima, with padding, or by frequency")
-    bags = kernels.embedding_bag(ids, table, offsets, weights, mode=("sum", "mean")[mode], include_last_offset=last_given)
-    count, total = result.shape[0], ids.shape[0]
-    kind = offsets.dtype
+    if ids.ndim != 1:
+        raise Unsupported("bags by rows")
+    beside = None if padding < 0 else padding
+    bags = kernels.embedding_bag(ids, table, offsets, weights, mode=_BAGS[mode], include_last_offset=last_given, padding_idx=beside)
+    first, count, length = rows_of(offsets, ids.shape[0], last_given)
 
-    def stop(b: Any) -> Any:
-        if last_given:
-            return offsets[b + 1]
-        return te.where(b + 1 < count, offsets[te.minimum(b + 1, count - 1)], te.cast(total, kind))
+    def counted(b: Any) -> Any:
+        return None if beside is None else lambda t: ids[first(b) + t] != beside
 
-    size = te.compute((count,), lambda b: te.cast(stop(b) - offsets[b], kind))
+    def size_of(b: Any) -> Any:
+        return length(b) if beside is None else te.sum(lambda t: te.cast(ids[first(b) + t] != beside, "int64"), length(b))
+
+    size = te.compute((count,), lambda b: te.cast(size_of(b), offsets.dtype))
 
     def bag_of(t: Any) -> Any:
         return te.sum(lambda b: te.cast(offsets[b] <= t, "int64"), count) - 1
 
+    def greatest(b: Any, d: Any) -> Any:
+        place = te.argmax(lambda t: table[ids[first(b) + t], d], length(b), where=counted(b))
+        return te.where(size[b] > 0, te.cast(ids[first(b) + te.where(size[b] > 0, place, 0)], "int64"), 0)
+
     forms = result.forms
     owner = te.compute(forms[1].shape, bag_of) if forms[1] is not None and forms[1].shape != (0,) else filled(result[1], 0)
     sizes = size if len(result[2].shape) == 1 and result[2].shape == size.shape else filled(result[2], 0)
-    return bags, cast_to(owner, result[1].dtype), cast_to(sizes, result[2].dtype), filled(result[3], 0)
+    rows = te.compute(result[3].shape, greatest) if mode == 2 else filled(result[3], 0)
+    return bags, cast_to(owner, result[1].dtype), cast_to(sizes, result[2].dtype), cast_to(rows, result[3].dtype)
+
+
+@aten("_embedding_bag_backward")
+def _embedding_bag_backward(result: Result, head: te.Tensor, ids: te.Tensor, offsets: te.Tensor, *given: Any) -> Any:
+    _, sizes, greatest, _, by_frequency, mode, *rest = given
+    weights, padding = rest[-2:]
+    if by_frequency:
+        raise Unsupported("gradients by frequency, which torch counts otherwise than it says")
+    kind = wide(result.dtype)
+    g = cast_to(head, kind)
+    if mode == 2:
+        found = te.scatter(
+            result.shape, lambda b, d: ((greatest[b, d], d), te.where(sizes[b] > 0, g[b, d], 0)), (head.shape[0], head.shape[1])
+        )
+    else:
+        table = te.placeholder(result.shape, kind.name, name="table")  # bags are linear in it
+        (found,) = gradient(_bags(head, ids, table, offsets, weights, mode, padding), [table], g)
+    return cast_to(found, result.dtype)
+
+
+@aten("_embedding_bag_per_sample_weights_backward")
+def _bag_weights_backward(
+    result: Result, head: te.Tensor, table: te.Tensor, ids: te.Tensor, offsets: te.Tensor, _: Any, mode: int, padding: int
+) -> Any:
+    weights = te.placeholder(ids.shape, wide(result.dtype).name, name="weights")
+    bags = _bags(head, ids, cast_to(table, weights.dtype), offsets, weights, mode, padding)
+    (found,) = gradient(bags, [weights], cast_to(head, weights.dtype))
+    return cast_to(found, result.dtype)
+
+
+def _bags(head: te.Tensor, ids: te.Tensor, table: te.Tensor, offsets: te.Tensor, weights: Any, mode: int, padding: int) -> te.Tensor:
+    """The bags whose gradient is asked for; they are as many as rows of the head."""
+    last_given = not same(offsets.shape[0], head.shape[0])
+    beside = None if padding < 0 else padding
+    return kernels.embedding_bag(ids, table, offsets, weights, mode=_BAGS[mode], include_last_offset=last_given, padding_idx=beside)
 
 
 # ---------------------------------------------------------------------------------------------------- losses by class

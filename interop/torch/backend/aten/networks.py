@@ -65,6 +65,17 @@ def _baddbmm(result: Result, bias: te.Tensor, a: te.Tensor, b: te.Tensor, beta: 
     return te.compute(result.shape, value)
 
 
+@aten("addbmm")
+def _addbmm(result: Result, bias: te.Tensor, a: te.Tensor, b: te.Tensor, beta: Any, alpha: Any) -> Any:
+    kind = wide(a.dtype)
+
+    def value(i: Any, j: Any) -> Any:
+        found = te.sum(lambda n, k: te.cast(a[n, i, k], kind) * te.cast(b[n, k, j], kind), (a.shape[0], a.shape[2])) * alpha
+        return te.cast(found if beta == 0 else found + te.cast(element(bias, (i, j)), kind) * beta, result.dtype)
+
+    return te.compute(result.shape, value)
+
+
 @aten("mv")
 def _mv(result: Result, a: te.Tensor, b: te.Tensor) -> Any:
     kind = wide(a.dtype)
@@ -290,34 +301,31 @@ def _pulled(result: Result, head: te.Tensor, size: Sequence[Any], scales: Sequen
     return vjp(te.op(lambda x: _resized(x, head.shape[2:], _factors(scales), mode, corners)), "x")(like, head)
 
 
-@aten("upsample_nearest2d_backward")
+@aten(*(f"{kind}{rank}d_backward" for kind in ("upsample_nearest", "_upsample_nearest_exact") for rank in (1, 2, 3)))
 def _nearest_backward(result: Result, head: te.Tensor, out: Any, size: Any, *scales: Any) -> Any:
-    return _pulled(result, head, size, scales, "nearest", False)
+    return _pulled(result, head, size, scales, "nearest-exact" if "exact" in str(result.node.target) else "nearest", False)
 
 
-@aten("upsample_bilinear2d_backward")
+@aten("upsample_linear1d_backward", "upsample_bilinear2d_backward", "upsample_bicubic2d_backward", "upsample_trilinear3d_backward")
 def _linear_backward(result: Result, head: te.Tensor, out: Any, size: Any, corners: bool, *scales: Any) -> Any:
-    return _pulled(result, head, size, scales, "bilinear", corners)
+    mode = "bicubic" if "bicubic" in str(result.node.target) else {3: "linear", 4: "bilinear", 5: "trilinear"}[head.ndim]
+    return _pulled(result, head, size, scales, mode, corners)
 
 
 _GRID_MODES, _GRID_PADDING = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
 
 
-@aten("grid_sampler_2d")
+@aten("grid_sampler_2d", "grid_sampler_3d")
 def _grid_sampler(result: Result, x: te.Tensor, grid: te.Tensor, mode: int, padding: int, corners: bool) -> Any:
     return kernels.grid_sample(x, grid, mode=_GRID_MODES[mode], padding_mode=_GRID_PADDING[padding], align_corners=corners)
 
 
-@aten("grid_sampler_2d_backward")
+@aten("grid_sampler_2d_backward", "grid_sampler_3d_backward")
 def _grid_sampler_backward(
     result: Result, head: te.Tensor, x: te.Tensor, grid: te.Tensor, mode: int, padding: int, corners: bool, mask: Any
 ) -> Any:
     wanted = [name for name, want in zip(("x", "grid"), mask, strict=True) if want]
-    operation = te.op(
-        lambda x, grid: kernels.grid_sample(
-            x, grid, mode=_GRID_MODES[mode], padding_mode=_GRID_PADDING[padding], align_corners=corners
-        )
-    )  # fmt: skip
+    operation = te.op(lambda x, grid: _grid_sampler(result, x, grid, mode, padding, corners))
     found = dict(zip(wanted, vjp(operation, tuple(wanted))(x, grid, head), strict=True))
     return found.get("x"), found.get("grid")
 

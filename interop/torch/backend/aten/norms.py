@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorexpr as te
 from tensorexpr.dtypes import DType
-from tensorexpr.interop.torch.backend.table import Form, Result, Unsupported, aten, filled, wide
+from tensorexpr.interop.torch.backend.table import Form, Result, Unsupported, aten, element, filled, wide
 from tensorexpr.kernels.conventions.arguments import product
 
 Read = Callable[..., Any]
@@ -275,6 +275,35 @@ def _group_norm_backward(
     return x_bar, down(dotted, 1) if mask[1] else None, down(total, 2) if mask[2] else None
 
 
+@aten("_weight_norm_interface_backward")
+def _weight_norm_backward(result: Result, head: te.Tensor, v: te.Tensor, g: te.Tensor, norms: te.Tensor, dim: int) -> Any:
+    if g.ndim != v.ndim:
+        raise Unsupported("lengths of fewer axes")
+    kind = wide(v.dtype)
+    others = [k for k in range(v.ndim) if k != dim % v.ndim]
+
+    def along(own: Any) -> Any:
+        def term(*at: Any) -> Any:
+            place = [own] * v.ndim
+            for k, i in zip(others, at, strict=True):
+                place[k] = i
+            return te.cast(head[tuple(place)], kind) * te.cast(v[tuple(place)], kind)
+
+        return te.sum(term, tuple(v.shape[k] for k in others)) if others else term()
+
+    dotted = te.compute((v.shape[dim],), along, name="dotted")
+
+    def pulled(*i: Any) -> Any:
+        norm = te.cast(element(norms, i), kind)
+        away = te.cast(head[i], kind) - te.cast(v[i], kind) * dotted[i[dim % v.ndim]] / (norm * norm)
+        return te.cast(te.cast(element(g, i), kind) / norm * away, v.dtype)
+
+    def length(*i: Any) -> Any:
+        return te.cast(dotted[i[dim % v.ndim]] / te.cast(element(norms, i), kind), g.dtype)
+
+    return te.compute(v.shape, pulled), te.compute(g.shape, length)
+
+
 # ---------------------------------------------------------------------------------------------------- attention
 
 
@@ -292,7 +321,7 @@ class _Scores:
         def score(b: Any, h: Any, i: Any, j: Any) -> Any:
             found = te.sum(lambda d: te.cast(q[b, h, i, d], self.kind) * te.cast(k[b, h, j, d], self.kind), q.shape[3]) * self.scale
             if mask is not None:
-                found = found + te.cast(mask[tuple(0 if n == 1 else x for x, n in zip((b, h, i, j), mask.shape, strict=True))], self.kind)
+                found = found + te.cast(element(mask, (b, h, i, j)), self.kind)
             return te.where(j <= i, found, -math.inf) if causal else found
 
         self.scores = te.compute((*q.shape[:3], self.columns), score, name="scores")

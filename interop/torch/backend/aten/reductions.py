@@ -271,3 +271,25 @@ def _topk(result: Result, x: te.Tensor, k: Any, dim: int, largest: bool, _: bool
 
 def _taken(x: te.Tensor, order: te.Tensor, axis: int) -> te.Tensor:
     return te.compute(order.shape, lambda *i: x[(*i[:axis], order[i], *i[axis + 1 :])])
+
+
+@aten("kthvalue")
+def _kthvalue(result: Result, x: te.Tensor, k: int, dim: int, keep: bool) -> Any:
+    values, places = kernels.kthvalue(x, k=k, axis=_sortable(x, dim), keepdims=keep)
+    return values, cast_to(places, result[1].dtype)
+
+
+@aten("median", "median.dim")
+def _median(result: Result, x: te.Tensor, *options: Any) -> Any:
+    """The lower of two in the middle; NaN, the first of them, where there is one."""
+    dim, keep = options or (0, False)
+    row = x if options or x.ndim == 1 else kernels.reshape(x, shape=(-1,))
+    axis = _sortable(row, dim)
+    found = kernels.median(row, axis=axis, keepdims=keep)
+    if x.dtype.is_float:
+        top = over(Form(found[0].shape, x.dtype), row, axis, keep, te.max)
+        first = over(Form(top.shape, found[1].dtype), row, axis, keep, te.argmax)
+        odd = (top, first)
+        own = found
+        found = tuple(te.compute(top.shape, lambda *i, k=k: te.where(te.isnan(top[i]), odd[k][i], own[k][i])) for k in (0, 1))
+    return (found[0], cast_to(found[1], result[1].dtype)) if options else found[0]
