@@ -118,7 +118,7 @@ def _square(emitter: Statements, found: Copy, first: int, begin: int, count: int
             rows.append(masked_load(b, pointer, mask, source.element, source.align))
         else:
             rows.append(b.emit(f"load <{side} x {source.element}>, ptr {pointer}, align {source.align}", source.element, side))
-    return turn(b, rows, source.dtype.bits)
+    return turn(b, rows, 8 * source.dtype.itemsize)
 
 
 def _address(emitter: Statements, name: str, indices: tuple[Expr, ...], found: Copy, across: int, lane: int) -> tuple[str, Value]:

@@ -148,7 +148,7 @@ def moved(emitter: Statements, s: For, side: int) -> bool:
     mask = None if condition is None else _mask(emitter, condition, rows[0], columns[0], side)
     order = range(side) if columns[1] == 1 else range(side - 1, -1, -1)
     loaded = [emit_memory.load(b, source, _row(emitter, source, value.indices, rows, k, columns[0], side), side, mask) for k in order]
-    turned_ = turn(b, loaded, 32 if loaded[0].type == "float" else target.dtype.bits)  # 16-bit floats are float32 in registers
+    turned_ = turn(b, loaded, 32 if loaded[0].type == "float" else 8 * target.dtype.itemsize)  # 16-bit floats are float32 in registers
     # In the order of the loops: rows of the target may be one.
     for k in range(side):
         lane = k if columns[0] == 1 else side - 1 - k
@@ -173,7 +173,7 @@ def _called(emitter: Statements, source: Place, target: Place, rows: tuple[str, 
         return False
     name = f"te.turned.{element}.{side}"
     if name not in b.module.beside:
-        b.module.beside[name] = _turning(name, element, side, source[0].dtype.bits, b.module.vector_bits)
+        b.module.beside[name] = _turning(name, element, side, 8 * source[0].dtype.itemsize, b.module.vector_bits)
     b.module.declarations[name] = f"declare hidden void @{name}(ptr, i64, ptr, i64)"
     arguments = []
     for (binding, _), start in zip((source, target), places, strict=True):
@@ -359,7 +359,7 @@ def _turned_results(emitter: Statements, tile: Tile, first: Value, numbers: rang
         """What is read for each row, in lanes."""
         source = emitter.buffers[read.tensor]
         rows = [masked_load(b, p, mask, source.element, source.align) for p, _, mask in lines(source, read.indices)]
-        return turn(b, rows, source.dtype.bits)
+        return turn(b, rows, 8 * source.dtype.itemsize)
 
     known, values = {read: crossed(read) for read in reads}, []
     for k in numbers:
@@ -377,7 +377,7 @@ def _turned_results(emitter: Statements, tile: Tile, first: Value, numbers: rang
     values += [Value("poison", values[0].type, side)] * (side - count)
     whole = count == side and tile.condition is None
     for column, (pointer, offset, mask) in zip(
-        turn(b, values, binding.dtype.bits), lines(binding, tile.stores[numbers.start % classes].indices), strict=True
+        turn(b, values, 8 * binding.dtype.itemsize), lines(binding, tile.stores[numbers.start % classes].indices), strict=True
     ):
         if whole:
             put(b, binding, pointer, offset, column)
