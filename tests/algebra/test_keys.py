@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tensorexpr.algebra import with_chosen_points, with_sent_values, with_sums_by_key
+from tensorexpr.algebra.keyed import chosen
 from tensorexpr.codegen.compile import build_program
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Define, Program, Scatter
@@ -144,3 +145,13 @@ def test_random_programs_keep_their_values(block: int) -> None:
             expected = evaluate_program(program, inputs, sizes)
             for name, value in evaluate_program(found, inputs, sizes).items():
                 np.testing.assert_array_equal(value, expected[name], err_msg=f"seed {seed}: {name} of\n{print_program(found)}")
+
+
+def test_places_of_a_program_are_looked_for_once(monkeypatch):
+    """A chain in which nothing is chosen is gone through once, not once for each of its definitions."""
+    lines = "".join(f"y{k + 1}[i, j]: f32[8, 8] = tanh(y{k}[j, i])\n" for k in range(6))
+    program, looked = parse_program(f"y0: f32[8, 8] = input()\n{lines}return y6\n"), []
+    real = chosen.places_read
+    monkeypatch.setattr(chosen, "places_read", lambda given: looked.append(given) or real(given))
+    assert with_chosen_points(program) is program
+    assert len(looked) == 1

@@ -26,17 +26,25 @@ def with_chosen_points(program: Program) -> Program:
 
     Requires: nothing. Ensures: every value is kept, and so is every check of an index.
     """
+    known = places_read(program)
     for d in reversed(program.definitions):
         if isinstance(d, Define) and d.name not in program.outputs and len(d.axes) > 1 and all(map(is_plain, d.axes)):
-            program = _at_points(program, next(own for own in program.definitions if own.results[0][0] == d.name))
+            chosen = _at_points(program, d.name, *known)
+            if chosen is not program:
+                program, known = chosen, places_read(chosen)
     return program
 
 
-def _at_points(program: Program, d: Define) -> Program:
-    """The program with one tensor over the points that are read of it; the same object where some reads are at other places."""
-    places, fixed = places_read(program)
-    found = [_points_of(place, d) for place in places.get(d.name, ())]
-    if d.name in fixed or not found or found[0] is None or any(own is None or own[:2] != found[0][:2] for own in found):
+def _at_points(program: Program, tensor: str, places: dict[str, list[Place]], fixed: set[str]) -> Program:
+    """The program with one tensor over the points that are read of it, of which every place is given; the same object where some reads
+    are at other places."""
+    read_at = places.get(tensor, [])
+    if tensor in fixed or not read_at or not any(tensors_read(e) for e in read_at[0].access.indices):
+        return program
+    d = next(own for own in program.definitions if own.results[0][0] == tensor)
+    assert isinstance(d, Define)
+    found = [_points_of(place, d) for place in read_at]
+    if found[0] is None or any(own is None or own[:2] != found[0][:2] for own in found):
         return program
     first = places[d.name][0]
     (_, _, axes), numbers = found[0], {id(own): at for at, own in enumerate(program.definitions)}
