@@ -232,7 +232,9 @@ class Plan(Executed):
         np.add.at(bytes_[0], node_of, lines * LINE)
         alike = np.ones(lines.shape)
         for number, period in enumerate(self.periods):
-            places = np.where(rows > 1, np.minimum(rows, apart[number]) / rows * lines[:, None], np.inf)
+            # Elements of a row are no rows: buffers of fewer axes have theirs along one of these.
+            crowded = (rows > 1) & (apart[number] < np.inf)
+            places = np.where(crowded, np.minimum(rows, apart[number]) / rows * lines[:, None], np.inf)
             taken = np.maximum(places.min(axis=1, initial=np.inf), 1.0)
             np.add.at(bytes_[1 + number], node_of, lines * LINE * np.maximum(period / LINE / taken, 1.0))
             if number == 0:

@@ -17,6 +17,7 @@ from tensorexpr.codegen.auto.search.groups import Group, Member, extent_of
 from tensorexpr.codegen.auto.search.merging import merged, outermost, with_producers
 from tensorexpr.codegen.auto.search.passes import block_of, in_passes
 from tensorexpr.codegen.auto.search.repeated import kept
+from tensorexpr.codegen.lowering.context.arithmetic import constant, sub
 from tensorexpr.codegen.nest import For
 from tensorexpr.codegen.rewrites.names import fresh
 from tensorexpr.codegen.rewrites.paths import walk_nest
@@ -43,7 +44,9 @@ def fused(part: Candidate, group: Group, facts: Facts) -> Iterator[Candidate]:
     if rows:
         yield from _in(part, group, rows, None)
     if last in shared:
-        yield from _in(part, group, (*rows, last), BLOCK)
+        whole = next(constant(sub(loop.stop, loop.start)) for loop in group.root.loops if loop.index == last)
+        if not rows or whole is None or whole > BLOCK:  # else one block is a row
+            yield from _in(part, group, (*rows, last), BLOCK)
         if group.beside:
             yield from _in(part, group, (*rows, last), None)
 

@@ -80,7 +80,7 @@ class Group:
     """Kernels in their order, the last of which is the root; loops of the root that go along with all of them, in its order, and for each
     member the loop that is each of these. Where there is an `axis`, it is the one loop that is shared, and reductions along it (`sums`) are
     taken apart by blocks of it. Members `beside` the others are read by none of them alone. A `whole` group goes element by element: its
-    loops are all of each member's, but for those of reductions."""
+    loops are all of each member's, but for those of reductions; `products` says whether sums that compute much have it for themselves."""
 
     members: tuple[Member, ...]
     along: Mapping[int, Mapping[str, Place]]
@@ -88,6 +88,7 @@ class Group:
     axis: For | None = None
     sums: frozenset[int] = frozenset()
     whole: bool = False
+    products: bool = False
 
     @property
     def key(self) -> tuple[object, ...]:

@@ -82,7 +82,8 @@ class _Joining:
         if self.sums and member.number not in self.products and (loop := self._taken_apart(member)) is not None:
             along = {member.number: {loop.index: (loop.index, 0)}}
             return Group((member,), along, axis=loop, sums=frozenset({member.number}))
-        return Group((member,), {member.number: {loop.index: (loop.index, 0) for loop in member.loops}})
+        along = {member.number: {loop.index: (loop.index, 0) for loop in member.loops}}
+        return Group((member,), along, products=member.number in self.products)
 
     def _grown(self, member: Member) -> Iterator[Group]:
         """The groups that a kernel may join."""
@@ -92,7 +93,7 @@ class _Joining:
         if len(homes) == 1 and len(made) == 1:
             grown = _producing(self.found[next(iter(homes))], member, made[0])
             if grown is not None and not self.products.isdisjoint(m.number for m in grown.members):
-                grown = replace(grown, whole=True) if _is_whole(grown) else None
+                grown = replace(grown, whole=True, products=True) if _is_whole(grown) else None
             if grown is not None and self._may_grow(grown):
                 yield grown
         for number in sorted(self.found, reverse=True) if self.siblings else ():

@@ -115,6 +115,7 @@ class _Choice:
         self.nest, self.facts = nest, facts
         self.names = taken_names(nest)
         self.known: dict[object, tuple[Candidate, Times] | None] = {}
+        self.bounds: dict[object, Times] = {}
 
     def best(self, group: Group) -> tuple[Candidate, Times] | None:
         """The cheapest way to compute a group by itself; None where its members cannot share loops."""
@@ -129,8 +130,33 @@ class _Choice:
         return found[0]
 
     def made(self, group: Group, taken: Iterable[str]) -> tuple[Candidate, Times] | None:
-        """The same, made anew beside other names."""
-        return _best(Candidate(part_of(self.nest, group, taken)), group, self.facts, NEAR * self._least(group)[0])
+        """The same, made anew beside other names: in shared loops where it has several members or is taken apart, else, of producers
+        alone, one after the other. The first way that is close to what no nest goes below is as good as it gets."""
+        part, near = Candidate(part_of(self.nest, group, taken)), NEAR * self._least(group)[0]
+        alone = len(group.members) == 1 and group.axis is None
+        ways = [] if alone else list(fused(part, group, self.facts))
+        if not ways and (group.beside or group.axis is not None):
+            return None
+        best: tuple[Candidate, Times] | None = None
+        made_of = (finished(way, self.facts) for way in ways or [part])
+        for made in chain(made_of, self._merged_later(part, group) if group.beside and group.axis is None else ()):
+            times = _times(made.nest, self.facts)
+            if best is None or prod(times) < prod(best[1]):
+                best = made, times
+            if times[0] <= near:
+                break
+        return best
+
+    def _merged_later(self, part: Candidate, group: Group) -> Iterator[Candidate]:
+        """The candidate with each kernel as it is by itself, and their outermost loops one afterwards: over a batch each has its own
+        tiles."""
+        by_itself = [Group((m,), {m.number: {loop.index: (loop.index, 0) for loop in m.loops}}) for m in group.members]
+        made = assembled(part, by_itself, self.way)
+        with suppress(ScheduleError):
+            while len(made.nest.kernels) > 1:
+                one, other = (next((s.index for s in k.body if isinstance(s, For)), "") for k in made.nest.kernels[-2:])
+                made = made.then("merge_kernels", len(made.nest.kernels) - 2).then("merge", one, other)
+            yield made
 
     def groups(self) -> tuple[Group, ...]:
         """The groups that are taken, in an order in which each is computed before it is read."""
@@ -147,17 +173,24 @@ class _Choice:
         bound = self._least(Group(members, {}))[0]
         found: Sequence[Group] = ()
         product = inf
-        tried: list[Sequence[Group]] = []
+        tried: set[tuple[object, ...]] = set()
         for groups in manners:
-            if groups in tried:
+            keys = tuple(group.key for group in groups)
+            if keys in tried:
                 continue
-            tried.append(groups)
+            tried.add(keys)
             times = self._together(groups, product)
             if times is not None:
                 found, product = groups, times[0] * times[1]
+                bound = max(bound, self._of_products(groups))
                 if times[0] <= NEAR * bound:
                     break
         return found
+
+    def _of_products(self, groups: Sequence[Group]) -> float:
+        """Nanoseconds of the products among groups that have been searched: beside anything else in their loops they take no less."""
+        found = (self.best(group) for group in groups if group.products)
+        return sum(best[1][0] for best in found if best is not None)
 
     def _together(self, groups: Sequence[Group], most: float) -> Times | None:
         """How long groups take, each by itself in the cheapest way; None where one of them cannot be, and, as soon as what no nest goes
@@ -176,6 +209,11 @@ class _Choice:
 
     def _least(self, group: Group) -> Times:
         """What no nest of a group goes below."""
+        if group.key not in self.bounds:
+            self.bounds[group.key] = self._bound(group)
+        return self.bounds[group.key]
+
+    def _bound(self, group: Group) -> Times:
         part = part_of(self.nest, group, ())
         made = {name for member in group.members for name in member.stored}
         seen = {b.name for b in (*part.parameters, *part.workspace) if b.name not in made or b.name in part.writes}
@@ -216,34 +254,6 @@ def _times(nest: LoopNest, facts: Facts) -> Times:
     """Nanoseconds of a nest as it is built, large local buffers in the workspace: on one thread and on several."""
     model = Model(summary_of(in_memory(nest)), facts)
     return float(model.times()[0]), float(model.times(None, SEVERAL)[0])
-
-
-def _best(part: Candidate, group: Group, facts: Facts, near: float) -> tuple[Candidate, Times] | None:
-    """The cheapest way to compute a group, and its times: in shared loops where it has several members or is taken apart, else, of
-    producers alone, one after the other. The first that takes no more than `near` is as good as it gets."""
-    alone = len(group.members) == 1 and group.axis is None
-    ways = [] if alone else list(fused(part, group, facts))
-    if not ways and (group.beside or group.axis is not None):
-        return None
-    best: tuple[Candidate, Times] | None = None
-    made_of = (finished(way, facts) for way in ways or [part])
-    for made in chain(made_of, _merged_later(part, facts) if group.beside and group.axis is None else ()):
-        times = _times(made.nest, facts)
-        if best is None or prod(times) < prod(best[1]):
-            best = made, times
-        if times[0] <= near:
-            break
-    return best
-
-
-def _merged_later(part: Candidate, facts: Facts) -> Iterator[Candidate]:
-    """The candidate with each kernel tiled by itself, and their outermost loops one afterwards: over a batch each has its own tiles."""
-    made = finished(part, facts)
-    with suppress(ScheduleError):
-        while len(made.nest.kernels) > 1:
-            one, other = (next((s.index for s in k.body if isinstance(s, For)), "") for k in made.nest.kernels[-2:])
-            made = made.then("merge_kernels", len(made.nest.kernels) - 2).then("merge", one, other)
-        yield made
 
 
 def finished(made: Candidate, facts: Facts) -> Candidate:

@@ -15,9 +15,9 @@ Short sums of the best of these are then copied out as well. Sizes of one skelet
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice, pairwise, product, zip_longest
-from math import ceil, prod
+from math import ceil, inf, prod
 
 import numpy as np
 
@@ -58,6 +58,8 @@ FEW_LEAVES = 4
 """Leaves of a kernel up to which so many skeletons are looked at; of more as many fewer, for each takes as much longer."""
 NEAR = 1.15
 """How far above what no nest goes below a tile of such a kernel is as good as it gets: loops, rests, and loads beside their arithmetic."""
+HOPELESS = 2.0
+"""How far behind the best so far a tile is that need not be looked at more closely: so far few nests are from their sketches."""
 MOST_WINDOWS = 2
 """Choices, the best of some lanes each, that are tried with windows copied out."""
 MOST_WINDOWED, BUSY = 2, 8.0
@@ -101,9 +103,11 @@ def choices(survey: Survey, facts: Facts) -> list[Choice]:
     few = len(survey.leaves) <= FEW_LEAVES
     most = MOST_SKELETONS if few else max(LEAST_SKELETONS, MOST_SKELETONS * FEW_LEAVES // len(survey.leaves))
     enough = 0.0 if few else NEAR * least(survey.nest, facts, survey.buffers.keys() - survey.locals.keys())
+    first = inf
     for tile in islice(sunk, most):
-        found.append(_sized(survey, facts, tile))
-        if found[-1].time <= enough:
+        found.append(_sized(survey, facts, tile, HOPELESS * first))
+        first = min(first, found[-1].time)
+        if first <= enough:
             break
     found.sort(key=lambda c: c.time)
     if survey.small:
@@ -139,7 +143,7 @@ def _with_windows(survey: Survey, facts: Facts, choice: Choice) -> Iterator[Choi
             if survey.has_tests and copies * prod(survey.length(name) or 1 for name in names) > MOST_TESTED:
                 continue
             levels = (*(Level(name, survey.length(name) or 1, "unroll") for name in names), *best.skeleton.levels)
-            made = _sized(survey, facts, replace(best.skeleton, levels=levels))
+            made = _sized(survey, facts, replace(best.skeleton, levels=levels), HOPELESS * choice.time)
             choice = min(choice, made, key=lambda c: c.time)
             yield made
 
@@ -291,8 +295,9 @@ def _streamed(survey: Survey, cut: Sequence[str]) -> tuple[str, ...]:
 # ------------------------------------------------------------------------------------------------------------------- sizes
 
 
-def _sized(survey: Survey, facts: Facts, skeleton: Tile) -> Choice:
-    """The best sizes of one skeleton: those of copies and lanes together where lanes are of one loop, else one after the other."""
+def _sized(survey: Survey, facts: Facts, skeleton: Tile, most: float) -> Choice:
+    """The best sizes of one skeleton: those of copies and lanes together where lanes are of one loop, else one after the other. Where it
+    takes `most` nanoseconds if it never waits for data, these are all that is said of it."""
     spend(sum(1 for _ in statements(survey.body)))
     options = [[level.size] if level.size > 1 else _options(survey, facts, level) for level in skeleton.levels]
     tile = skeleton.resized({n: own[min(1, len(own) - 1)] for n, own in enumerate(options)})
@@ -301,16 +306,25 @@ def _sized(survey: Survey, facts: Facts, skeleton: Tile) -> Choice:
     lanes = [n for n, level in enumerate(tile.levels) if level.kind == "vectorize"]
     others = [n for n in range(len(tile.levels)) if n not in lanes]
     groups = [others + lanes] if len(lanes) == 1 else [[n] for n in lanes] + ([others] if others else [])
-    time = float(model.times()[0])
-    for group in _few_at_once(groups, options):
-        grid = [dict(zip(group, sizes, strict=True)) for sizes in product(*(options[n] for n in group))]
-        now = {n: level.size for n, level in enumerate(tile.levels)}
-        grid = [g for g in grid if room.holds({**now, **g})] or grid[:1]
-        times = model.times(_extents(survey, summary, tile, grid))
-        at = min(np.flatnonzero(times <= ALIKE * times.min()), key=lambda n: (_uneven(facts, tile, grid[n]), times[n]))
-        tile, time = tile.resized(grid[at]), float(times[at])
-    if tile.packed:
-        time = float(Model(sketch(survey, tile, blocks=True), facts).times()[0])
+    fitting = list(_few_at_once(groups or [[]], options))
+
+    def best(tile: Tile, times: Callable[[Mapping[int, Numbers]], Numbers]) -> tuple[Tile, float]:
+        time = 0.0
+        for group in fitting:
+            grid = [dict(zip(group, sizes, strict=True)) for sizes in product(*(options[n] for n in group))]
+            now = {n: level.size for n, level in enumerate(tile.levels)}
+            grid = [g for g in grid if room.holds({**now, **g})] or grid[:1]
+            found = times(_extents(survey, summary, tile, grid))
+            at = min(np.flatnonzero(found <= ALIKE * found.min()), key=lambda n: (_uneven(facts, tile, grid[n]), found[n]))
+            tile, time = tile.resized(grid[at]), float(found[at])
+        return tile, time
+
+    sized, time = best(tile, model.busy) if most < inf else (tile, 0.0)
+    if time < most:
+        sized, time = best(tile, model.times)
+        if sized.packed:
+            time = float(Model(sketch(survey, sized, blocks=True), facts).times()[0])
+    tile = sized
     if any(tile.levels[n].size > 1 for n in room.tested):
         time *= TESTED
     time += sum(copying(survey, packed) for packed in tile.packed)

@@ -223,6 +223,24 @@ for i in range(0, 256):
     assert total[0] > 100 * once and total[capacities.index(1 << 19)] < 20 * once
 
 
+def test_what_has_more_axes_changes_nothing_of_what_has_fewer():
+    product = """
+for k_o in range(0, 64):
+    for y in range(0, 14):
+        for c in range(0, 1024):
+            for k_i in unroll(range(0, 8)):
+                for z in vectorize(range(0, 14)):
+                    Y[k_i + k_o * 8, y, z] = Y[k_i + k_o * 8, y, z] + A[k_i + k_o * 8, c] * X[c, y, z]
+"""
+    small = "for i in range(0, 2):\n    Z[i, 0, 0, 0, 0] = 1.0\n"
+    buffers = ("Y: 512, 14, 14", "A: 512, 1024", "X: 1024, 14, 14", "Z: 2, 2, 2, 2, 2")
+    without, beside = plan_of(nest_of(product, *buffers)), plan_of(nest_of(product + small, *buffers))
+    capacities = (32768, 1 << 20)
+    for alone, both in zip(without.traffic(without.extents(), capacities), beside.traffic(beside.extents(), capacities), strict=True):
+        count = len(without.summary.touches)
+        np.testing.assert_allclose(both[..., :count, :], alone, rtol=1e-3)
+
+
 def test_gathers_touch_as_many_lines_as_chance_has_it():
     text = """main(Y, A, I)
 Y: parameter(f32[1000], written)
