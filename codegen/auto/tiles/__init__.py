@@ -25,11 +25,10 @@ from tensorexpr.codegen.auto.candidate import Call, Candidate
 from tensorexpr.codegen.auto.cost import Model
 from tensorexpr.codegen.auto.machine import Facts
 from tensorexpr.codegen.auto.reading import summary_of
-from tensorexpr.codegen.auto.tiles.choose import choices, copying
+from tensorexpr.codegen.auto.tiles.choose import Choice, choices, copying
 from tensorexpr.codegen.auto.tiles.making import bordered, shared, tiled_by
 from tensorexpr.codegen.auto.tiles.one_pass import in_one_pass
 from tensorexpr.codegen.auto.tiles.pieces import cut_up, points_of
-from tensorexpr.codegen.auto.tiles.sketch import Tile
 from tensorexpr.codegen.auto.tiles.straight import straightened
 from tensorexpr.codegen.auto.tiles.survey import Survey, alone
 from tensorexpr.codegen.nest import LoopNest
@@ -116,13 +115,13 @@ def _best(candidate: Candidate, survey: Survey, kernel: int, facts: Facts, most:
     """The candidate by the best tile, and its time, where tiles may take less than `most`; kernels that copy operands stand before it."""
     best, time = candidate, inf
     longer = {name: LONGER * size for name, size in survey.sizes.items()}
-    left, behind = choices(survey, facts), dict[Tile, float]()
+    left, behind = choices(survey, facts), dict[object, float]()
     for _ in range(MOST_MADE):
         one = choice = None
         while left and one is None:
-            left.sort(key=lambda choice: choice.time * behind.get(choice.skeleton, 1.0))
+            left.sort(key=lambda choice: choice.time * behind.get(_alike(choice), 1.0))
             choice = left.pop(0)
-            if choice.time * behind.get(choice.skeleton, 1.0) > CLOSE * min(time, most):
+            if choice.time * behind.get(_alike(choice), 1.0) > CLOSE * min(time, most):
                 return best, time
             with suppress(ScheduleError):
                 one = tiled_by(candidate, survey, choice.tile, kernel)
@@ -141,9 +140,14 @@ def _best(candidate: Candidate, survey: Survey, kernel: int, facts: Facts, most:
             best, time = one, took
         if took <= choice.time * SURE:
             break
-        # What borders and remainders take is about the same of all tiles of a skeleton.
-        behind[choice.skeleton] = min(took / choice.time, behind.get(choice.skeleton, inf))
+        behind[_alike(choice)] = min(took / choice.time, behind.get(_alike(choice), inf))
     return best, time
+
+
+def _alike(choice: Choice) -> object:
+    """Equal for tiles whose nests take about as much beyond their sketches: copies of the same operands; else borders and remainders, of
+    one skeleton."""
+    return choice.skeleton.packed or choice.skeleton
 
 
 def _judged(nest: LoopNest, kernel: int, facts: Facts, threads: int = 1, sizes: Mapping[str, int] | None = None) -> float:
