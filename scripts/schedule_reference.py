@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 from tensorexpr.codegen.handle import Schedule, StageHandle
-from tensorexpr.codegen.schedule.legal import intrinsics
+from tensorexpr.codegen.rewrites import intrinsics
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "schedules.md"
 STAGE, WHOLE = "s[C]", "s"

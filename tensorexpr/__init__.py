@@ -109,7 +109,7 @@ if TYPE_CHECKING:  # what type checkers and editors see of the names in LATER
     from tensorexpr.codegen.compiled.storage import compile, freeze
     from tensorexpr.codegen.cuda.launch.device import synchronize
     from tensorexpr.codegen.handle import Schedule
-    from tensorexpr.codegen.schedule import intrinsic
+    from tensorexpr.codegen.rewrites.intrinsics import intrinsic
     from tensorexpr.graph.files.saving import load_function, save_function
     from tensorexpr.graph.modules.methods import compile_method
     from tensorexpr.graph.modules.module import Module
@@ -153,7 +153,7 @@ LATER: dict[str, str] = {  # public names that load their room on first use, and
     "schedule": "tensorexpr.codegen.compile",
     "CompiledFunction": "tensorexpr.codegen.compiled.function",
     "Schedule": "tensorexpr.codegen.handle",
-    "intrinsic": "tensorexpr.codegen.schedule",
+    "intrinsic": "tensorexpr.codegen.rewrites.intrinsics",
     "tune": "tensorexpr.tuning",
     "Variable": "tensorexpr.graph.modules.variable",
     "Generator": "tensorexpr.graph.modules.random",

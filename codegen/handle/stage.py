@@ -26,10 +26,10 @@ from tensorexpr.codegen.handle.nests import (
 from tensorexpr.codegen.nest import IN_WARP, For, LoopNest
 from tensorexpr.codegen.rewrites import data, kernels, loops, sends
 from tensorexpr.codegen.rewrites.expressions import elements_read, stores_in
+from tensorexpr.codegen.rewrites.intrinsics import intrinsic_named
 from tensorexpr.codegen.rewrites.loops.kinds import WORDS, check_length
 from tensorexpr.codegen.rewrites.names import fresh
 from tensorexpr.codegen.rewrites.paths import loop_at, loop_paths, walk_block
-from tensorexpr.codegen.schedule.legal.intrinsics import intrinsic_named
 from tensorexpr.errors import ScheduleError
 from tensorexpr.hints import checked, suggestion, unknown_name
 from tensorexpr.markup import listed

@@ -19,6 +19,7 @@ Local buffers are named alike: those of copies are one name, declared in differe
 | `facts` | what holds at a place, and what follows from it: the ranges of indices, the sign of an affine form, tests that are decided |
 | `regions` | the statements that compute one buffer |
 | `refusals` | the errors |
+| `intrinsics` | instructions that are the work of a small nest, and where they match |
 | `cuts` | where along a loop the tests inside begin and cease to hold |
 | `touched/` | what iterations of a loop touch of a buffer |
 | `loops/` | bounds, order and kinds of loops; copies of what they have inside |

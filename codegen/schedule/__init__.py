@@ -4,7 +4,6 @@
 each on its own page, and `schedule` is what planners write on. What users hold is in `codegen.handle`.
 """
 
-from tensorexpr.codegen.schedule.legal.intrinsics import Intrinsic, intrinsic
 from tensorexpr.codegen.schedule.schedule import Planned, StageHandle, schedule
 
-__all__ = ["Intrinsic", "Planned", "StageHandle", "intrinsic", "schedule"]
+__all__ = ["Planned", "StageHandle", "schedule"]

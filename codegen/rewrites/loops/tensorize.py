@@ -5,7 +5,7 @@
             c[l] = c[l] + i32(a[4*o + q]) * ...                 c[l] = c[l] + i32(a[4*o + q]) * ...
 
 Legal where the loops, all of constant extent, have one store inside, and what it computes is what the instruction says: the same operations
-on elements of the same types, which lie as far apart along each loop as its operands do (`schedule.intrinsics`). The loops stay as what it
+on elements of the same types, which lie as far apart along each loop as its operands do (`rewrites.intrinsics`). The loops stay as what it
 means. A copy that is none of that (a rest, where sums are started) stays a loop; where no copy is, that is a `ScheduleError`. So does one
 whose operands lie otherwise after another rewrite (`settled`). Whether the machine has the instruction is the affair of who asks. Results
 differ by the remark of the instruction, if it has one."""
@@ -18,9 +18,9 @@ from functools import partial
 from tensorexpr.codegen.lowering.context.arithmetic import ZERO, constant
 from tensorexpr.codegen.nest import Block, Buffer, Call, For, LoopNest, Store
 from tensorexpr.codegen.rewrites.expressions import substituted_in
+from tensorexpr.codegen.rewrites.intrinsics import Intrinsic, intrinsic_named, match
 from tensorexpr.codegen.rewrites.paths import Path, around, loop_at, loop_paths, rewrite_loops, walk_nest
 from tensorexpr.codegen.rewrites.refusals import refuse
-from tensorexpr.codegen.schedule.legal.intrinsics import Intrinsic, intrinsic_named, match
 from tensorexpr.ir import Access, Apply, Expr
 from tensorexpr.records import replace
 

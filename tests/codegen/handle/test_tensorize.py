@@ -10,7 +10,7 @@ import pytest
 import tensorexpr as te
 from tensorexpr.codegen.handle import Schedule
 from tensorexpr.codegen.nest import For
-from tensorexpr.codegen.schedule import intrinsic
+from tensorexpr.codegen.rewrites.intrinsics import intrinsic
 from tensorexpr.codegen.target import host_target
 from tensorexpr.errors import ScheduleError
 from tensorexpr.parse import parse_program

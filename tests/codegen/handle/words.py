@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 from tensorexpr.codegen.handle import Schedule, StageHandle
 from tensorexpr.codegen.rewrites.expressions import elements_read
+from tensorexpr.codegen.rewrites.intrinsics import known_intrinsics
 from tensorexpr.codegen.rewrites.paths import walk_nest
-from tensorexpr.codegen.schedule.legal.intrinsics import known_intrinsics
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access
 
