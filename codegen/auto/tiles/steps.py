@@ -16,7 +16,7 @@ of those, lanes come in long blocks, whose states stay in the first cache: a ste
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from math import prod
 
@@ -31,7 +31,7 @@ from tensorexpr.codegen.schedule.analysis.strides import Reach, reach
 from tensorexpr.codegen.schedule.analysis.work import CHUNKS_PER_CORE, PARALLEL_WORK, length, operations
 from tensorexpr.codegen.target import Target
 from tensorexpr.errors import ScheduleError
-from tensorexpr.ir import Access, Const, Expr, integer
+from tensorexpr.ir import Access, Const, integer
 from tensorexpr.records import replace
 from tensorexpr.traversal import free_names
 
@@ -80,8 +80,7 @@ class _Steps:
         self.points = prod(map(length, sweep.axes))
         self.step = sweep.step.index
         nest = start.nest
-        shapes: Mapping[str, tuple[Expr, ...]] = {b.name: b.shape for b in (*nest.parameters, *nest.workspace)}
-        shapes |= {c.name: c.type.shape for c in nest.constants}
+        shapes = {b.name: b.shape for b in nest.parameters} | {c.name: c.type.shape for c in nest.constants}
         body = nest.kernels[0].body
         touched = [*elements_read(body), *(Access(s.buffer, s.indices, s.value.dtype) for s in stores_in(body))]
         self.reached = [reach(a, shapes[a.tensor]) for a in dict.fromkeys(touched) if a.tensor in shapes]
@@ -118,8 +117,8 @@ class _Steps:
             self.then("split", lane, WIDEST * lanes, "peel", tuple(inner))
         for loop in reversed(inner):
             self.then("reorder", self.step, loop)
-        steps = constant(self.sweep.step.stop)
-        if across and steps is not None and steps < lanes:
+        many = constant(self.sweep.step.stop)
+        if across and many is not None and many < lanes:
             self.then("unroll", self.step)
         elif across:
             steps, one = fresh(self.candidate.nest, f"{self.step}_o", f"{self.step}_i")
