@@ -70,8 +70,6 @@ class _Making:
         for packed in self.tile.packed:
             if packed.loop is None:
                 self._pack_before(packed)
-            elif packed.whole:
-                self._pack_all(packed, packed.loop)
             else:
                 self._pack(packed, packed.loop)
         self.then("simplify")
@@ -171,43 +169,25 @@ class _Making:
         self.kernel += 1
 
     def _pack(self, packed: Packed, loop: str) -> None:
-        """A copy of an operand in which lanes lie side by side, made in vectors, or in squares where they go across its rows."""
-        rank = len(self.survey.buffers[packed.buffer].shape)
-        order = (*(axis for axis in range(rank) if axis != packed.last), packed.last)
+        """A copy of an operand in which lanes lie side by side, made in vectors, or in squares where they go across its rows; `whole`, of
+        all that an iteration reads, in blocks of as many elements as there are lanes: what is left of a block is filled up."""
+        rank, one = len(self.survey.buffers[packed.buffer].shape), host().vector_bits // 32
+        others = tuple(axis for axis in range(rank) if axis != packed.last)
+        block = prod(level.size for lanes in self.tile.lanes for level in self.tile.of(lanes) if lanes in self.survey.busiest.path)
         before = self._present()
-        self.then("stage", packed.buffer, self._around(packed, loop), order)
+        layout = ((packed.last, *others), block) if packed.whole else ((*others, packed.last),)
+        self.then("stage", packed.buffer, self._around(packed, loop), *layout)
         made = [x for x in self._present() if x not in before]
-        if not made:
+        if len(made) < (2 if packed.whole else 1):
             raise ScheduleError(f"tile: expected a part of {packed.buffer} of several elements to pack")
-        across, along = made[-1], next((x for x in made if x.rsplit("_", 1)[-1] == str(rank - 1)), made[-1])
-        one = host().vector_bits // 32
+        across, along = made[0 if packed.whole else -1], next((x for x in made if x.rsplit("_", 1)[-1] == str(rank - 1)), made[-1])
         if across == along:
             self._in_vectors(across, one)
             return
+        length = self._length(across) or one
+        side = min(block if packed.whole else length, one)
         (across_o, across_i, along_o, along_i) = fresh(self.candidate.nest, *(f"{x}_{y}" for x in (across, along) for y in "oi"))
-        self.then("split", across, min(one, self._length(across) or one), "peel", (across_o, across_i))
-        self.then("split", along, min(one, self._length(along) or one), "peel", (along_o, along_i))
-        self._sink([along_i, across_i])
-        self.then("simplify")
-        for word, name in (("unroll", along_i), ("vectorize", across_i)):
-            if name in self._present():
-                self.then(word, name)
-
-    def _pack_all(self, packed: Packed, loop: str) -> None:
-        """A copy of all that an iteration of a loop reads of an operand, in blocks of as many elements as there are lanes, made of squares
-        that are turned around: what is left of a block is filled up."""
-        rank, one = len(self.survey.buffers[packed.buffer].shape), host().vector_bits // 32
-        block = prod(level.size for lanes in self.tile.lanes for level in self.tile.of(lanes) if lanes in self.survey.busiest.path)
-        before = self._present()
-        order = (packed.last, *(axis for axis in range(rank) if axis != packed.last))
-        self.then("stage", packed.buffer, self._around(packed, loop), order, block)
-        made = [x for x in self._present() if x not in before]
-        if len(made) < 2:
-            raise ScheduleError(f"tile: expected a part of {packed.buffer} of several elements to pack")
-        across, along = made[0], next((x for x in made if x.rsplit("_", 1)[-1] == str(rank - 1)), made[-1])
-        length, side = self._length(across) or one, min(block, one)
-        (across_o, across_i, along_o, along_i) = fresh(self.candidate.nest, *(f"{x}_{y}" for x in (across, along) for y in "oi"))
-        self.then("split", across, side, "guard" if length % side else "peel", (across_o, across_i))
+        self.then("split", across, side, "guard" if packed.whole and length % side else "peel", (across_o, across_i))
         self.then("split", along, min(one, self._length(along) or one), "peel", (along_o, along_i))
         self._sink([along_i, across_i])
         self.then("simplify")

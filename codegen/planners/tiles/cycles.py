@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from math import ceil, inf, prod
 
-from tensorexpr.codegen.planners.tiles.loops import Planner
+from tensorexpr.codegen.planners.tiles.loops import PAGE, Planner
+from tensorexpr.codegen.planners.tiles.windows import MOST_UNROLLED
 from tensorexpr.codegen.schedule.analysis.state import definition_named
 from tensorexpr.codegen.schedule.analysis.strides import Reach, reach
 from tensorexpr.codegen.schedule.analysis.work import UNKNOWN_EXTENT, length
@@ -13,7 +14,6 @@ from tensorexpr.codegen.schedule.legal.orders import plain_inside, tested_axes
 from tensorexpr.ir import Const, Define, Expr, const, integer
 
 LINE_BYTES = 64
-PAGE = 4096
 PAGES = 64
 """Pages of memory that a loop may go through again and again before each costs a walk through tables."""
 LOAD = 0.65
@@ -63,8 +63,6 @@ AWAY = 2.0
 """Cycles of an accumulator that waits in memory until those of the other residue classes are there, with which it is stored."""
 OPEN = UNKNOWN_EXTENT + 1
 """What an open extent counts between elements: rows lie whole pages apart by chance alone."""
-MOST_UNROLLED = 64
-"""Multiplications of all steps of a window, which are written out one after the other."""
 TOGETHER = 10.0
 """Cycles for adding up the lanes of an accumulator."""
 

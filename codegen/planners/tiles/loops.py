@@ -45,7 +45,7 @@ FAR_LINE = 7.0
 """What it costs where the second level does not hold what a tile reads."""
 BROADCAST = 0.7
 """What a load of one element for all lanes costs: it comes with the arithmetic."""
-APART, PAGE = 1.5, 4096
+APART = 1.5
 """How much costlier lines of many rows are that lie a page or more apart: each row is a stream, more than a processor sees coming, and
 they may fall on one place of the first level."""
 STREAMS = 8
