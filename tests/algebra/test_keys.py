@@ -124,6 +124,7 @@ def test_a_tensor_that_is_read_at_one_place_of_each_row_is_made_there() -> None:
         (W, IN_RANGE, "c[j]: f32[9] = w[3, j]\n"),
         (W, IN_RANGE, "c[i]: f32[60] = w[i, 3]\n"),
         (W, IN_RANGE, "c[j]: f32[9] = w[j, minimum(maximum(t[j], 0), 8)]\n"),
+        (W, IN_RANGE, f"c[i, k]: f32[60, 60] = where(i == k and {IN_RANGE}, w[i, t[i]], 0.0)\n"),
         (W, "t[i] != 7", ""),
         ("x[i, 0] * y[minimum(maximum(t[j] + t[i], 0), 8), 0]", IN_RANGE, ""),
     ],

@@ -72,6 +72,8 @@ def _points_of(place: Place, d: Define) -> tuple[Expr, tuple[Expr, ...], tuple[A
     """The subscripts of a place up to names, and the axes of the points that they read; None where they read any others."""
     access, around = place.access, {axis.index: axis for axis in place.axes}
     form, names = form_of_expression(access)
+    if not around.keys() >= set(names):  # one is told by a condition
+        return None
     axes = tuple(around[n] for n in names)
     by_data = [e for e in access.indices if tensors_read(e)]
     plain = all(
