@@ -362,6 +362,8 @@ def _share(s: Planned, table: dict[str, Define], reader: Define, name: str) -> b
     rows = s.target.is_gpu and (loops[-1] in placed or bool(stage.parts.groups))
     if depth == len(reader.axes) and len(source.axes) == depth and len(reader.axes) > 1 and not rows:
         loops.pop()  # the innermost loop stays free for vectors
+        if s.target.is_gpu and not _worth_sharing(s, reader, len(loops)):
+            return False
     loop = s.decisions.choose(f"{name}: computed in {reader.name} at", loops[-1:], others=lambda: (*reversed(loops), NOWHERE))
     if loop == NOWHERE:
         return False

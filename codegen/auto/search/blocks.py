@@ -6,7 +6,7 @@
             mean, dx: of one row                                sums of a row by all threads; the row in registers
             parts[o, p, t] = parts[o, p, t] + h[i, j] * x[i, j]
         dw_parts[i_o, :] = parts
-    dw = sum of dw_parts                                        threads along the columns
+    dw = sum of dw_parts                                        a thread for each column
 
 The groups are those of a CPU that take sums apart (`joining`, `passes`); blocks are as many as fill the multiprocessors twice. Loops along
 a row become `o, p, t`: the last runs over the threads of a block, each of which has a few neighbors (`p`) at once, and accumulators are
@@ -37,8 +37,9 @@ from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Index, Program
 from tensorexpr.traversal import free_names
 
-ROUNDS = 2
-"""Blocks for each multiprocessor: one is resident where accumulators take most registers, and two of fewer."""
+ROUNDS, MOST_ROUNDS = 2, 4
+"""Blocks for each multiprocessor: one is resident where rows and accumulators take most registers; of short rows some work while others
+wait for a sum."""
 LEAST_ROWS = 4
 """Rows of a block from which on its sums are worth a pass of their own."""
 LEAST_LANES, MOST_LANES = 32, 256
@@ -47,9 +48,7 @@ PACK = 16
 """Bytes that a thread accesses at once."""
 MOST_HELD = 32
 """Elements of an accumulator that a thread has in registers."""
-COLUMNS = 32
-"""Threads along the columns of parts that are added up: each reads the whole of a line with its neighbors."""
-AHEAD = 8
+AHEAD = 32
 """Parts that a thread reads before it waits for the first."""
 MARGIN = 1.3
 """How much faster than the planners' a nest has to be by the model."""
@@ -97,7 +96,11 @@ def _made(part: Candidate, group: Group, target: Gpu) -> Candidate:
 def _rows(group: Group, target: Gpu) -> int:
     """Rows of a block: a length that leaves no shorter block where one is near."""
     assert group.axis is not None
-    extent, least = constant(sub(group.axis.stop, group.axis.start)), -(-extent_of(group.axis) // (ROUNDS * target.cores))
+    extent = constant(sub(group.axis.stop, group.axis.start))
+    along = {name for found in group.along.values() for name in found.get(group.axis.index, ())}
+    row = max((extent_of(s) for member in group.members for s in member.loops if s.index not in along), default=1)
+    rounds = max(ROUNDS, min(MOST_ROUNDS, MOST_HELD * MOST_LANES // (2 * row)))
+    least = -(-extent_of(group.axis) // (rounds * target.cores))
     if extent is None or least < LEAST_ROWS:
         raise Unfit
     return next((rows for rows in range(least, least + least // 4 + 1) if extent % rows == 0), least)
@@ -132,8 +135,8 @@ def _in_threads(made: Candidate) -> Candidate:
     for name, copied, thread in names:
         made = _in_lanes(made, thread, survey.updated(name) if survey.kind(name) == SUM else ())
         for loop in copied:
-            made = made.then("unroll", loop) if loop in _loops(made.nest, 0) else made
-    return made
+            made = made.then("partition", loop).then("unroll", loop) if loop in _loops(made.nest, 0) else made
+    return made.then("simplify")
 
 
 def _in_lanes(made: Candidate, loop: str, sums: Sequence[str], kernel: int = 0) -> Candidate:
@@ -147,20 +150,17 @@ def _in_lanes(made: Candidate, loop: str, sums: Sequence[str], kernel: int = 0) 
 
 
 def _summed(made: Candidate, kernel: int) -> Candidate:
-    """The candidate with a kernel that adds up parts over threads along its results, or, of a single one, along the parts."""
+    """The candidate with a kernel that adds up parts, a thread for each result, or, of a single one, over threads along the parts."""
     survey = Survey(made.nest, kernel)
     (first, *inner) = survey.roots[:1] + [x for x in survey.loops if x not in survey.roots]
-    outer, thread = fresh(made.nest, f"{first}_o", f"{first}_t")
     if survey.kind(first) == SUM:
+        outer, thread = fresh(made.nest, f"{first}_o", f"{first}_t")
         made = made.then("split", first, MOST_LANES, "guard", (outer, thread)).then("simplify", *survey.written)
         return _in_lanes(made, thread, survey.updated(first), kernel)
     if survey.kind(first) != DATA or len(inner) != 1:
         raise Unfit
-    made = made.then("split", first, COLUMNS, "guard", (outer, thread))
     rounds, ahead = fresh(made.nest, f"{inner[0]}_o", f"{inner[0]}_i")
-    made = made.then("split", inner[0], AHEAD, "peel", (rounds, ahead)).then("reorder", outer, rounds, ahead, thread)
-    made = made.then("vectorize", thread).then("parallel", outer)
-    return made.then("unroll", ahead)
+    return made.then("split", inner[0], AHEAD, "peel", (rounds, ahead)).then("unroll", ahead).then("parallel", first)
 
 
 def _loops(nest: LoopNest, kernel: int) -> list[str]:

@@ -48,6 +48,8 @@ PACK = 16
 """Bytes that a thread accesses at once."""
 ROWS = (8, 4, 2)
 """Rows that a thread computes at once."""
+NEAR = 8
+"""Elements from one to the next up to which threads beside each other read a line together."""
 RESIDENT = 1024
 """Threads per multiprocessor that keep it busy."""
 ENOUGH = 128
@@ -186,7 +188,7 @@ def _rows(made: Candidate, survey: Survey, loops: list[str], leaves: list[Leaf],
     found: list[tuple[int, int, str]] = []
     for name in loops:
         again, extent = sum(not survey.stride(a, name) for a in read), survey.length(name)
-        if name == loops[-1] and any(abs(survey.stride(a, name)) == 1 for a in read):
+        if name == loops[-1] and any(0 < abs(survey.stride(a, name)) < NEAR for a in read):
             continue  # neighbors read neighbors
         if again and extent is not None and not survey.bounds_others(name):
             enough = (n for n in ROWS if extent % n == 0 and _count(survey, loops) // n >= target.cores * ENOUGH)

@@ -9,9 +9,10 @@
     ...
     for o, part, lane: y[i, o, part, lane] = exp(x_row[o, part, lane] - top)
 
-Loops that read the same elements in the same threads are found by what they ask for, their own indices by their places. Nothing that the
-kernel writes is held; the first of the loops reads in any case, and all of them are unrolled. In a loop over rows each is held in its
-turn. A thread holds `MOST` registers of rows, what is read most often before others.
+Loops that read the same elements in the same threads are found by what they ask for, their own indices by their places, and by the
+condition that they are under as a whole, as at the end of a row. Nothing that the kernel writes is held; the first of the loops reads in
+any case, and all of them are unrolled. In a loop over rows each is held in its turn. A thread holds `MOST` registers of rows, what is read
+most often before others.
 """
 
 from __future__ import annotations
@@ -35,10 +36,11 @@ LEAST_LANES, MOST_LANES = 32, 1024
 
 @record
 class Row:
-    """What several loops read: the tensor, its indices over the places of their own loops, and how long these are."""
+    """What several loops read: the tensor, its indices and the condition of the loops over the places of these, and how long they are."""
 
     tensor: str
     indices: tuple[Expr, ...]
+    condition: Expr | None
     extents: tuple[int, ...]
 
 
@@ -54,7 +56,7 @@ def _with_rows(block: Block, buffers: Mapping[str, Buffer], taken: set[str], wri
     found: dict[Row, list[int]] = {}
     dtypes: dict[Row, DType] = {}
     for number, chain in enumerate(nests):
-        for access, certain in _accesses(chain[-1].body, True):
+        for access, certain in _accesses(_conditional(chain[-1].body)[1], True):
             row = _row(access, chain)
             if row is None or access.tensor in written or buffers[access.tensor].memory == "local":
                 continue
@@ -110,8 +112,7 @@ def _chain(s: Stmt) -> tuple[For, ...] | None:
             return None
         chain.append(s)
         if s.kind == "vectorize":
-            is_row = LEAST_LANES <= integer(s.stop) <= MOST_LANES and len(chain) > 1
-            return tuple(chain) if is_row and _is_plain(s.body) else None
+            return tuple(chain) if LEAST_LANES <= integer(s.stop) <= MOST_LANES and _is_plain(s.body) else None
         if s.kind not in ("serial", "unroll") or len(s.body) != 1:
             return None
         s = s.body[0]
@@ -120,6 +121,13 @@ def _chain(s: Stmt) -> tuple[For, ...] | None:
 
 def _is_plain(block: Block) -> bool:
     return all(isinstance(s, Store) or (isinstance(s, If) and _is_plain((*s.then, *s.otherwise))) for s in block)
+
+
+def _conditional(block: Block) -> tuple[Expr | None, Block]:
+    """The condition that statements are under as a whole, if that is of indices alone, and the statements."""
+    if len(block) == 1 and isinstance(s := block[0], If) and not s.otherwise and not tensors_read(s.condition):
+        return s.condition, s.then
+    return None, block
 
 
 def _accesses(block: Block, certain: bool) -> Iterator[tuple[Access, bool]]:
@@ -147,7 +155,9 @@ def _row(access: Access, chain: tuple[For, ...]) -> Row | None:
     if not own <= {n for i in access.indices for n in free_names(i)} or any(map(tensors_read, access.indices)):
         return None
     places: dict[str, Expr] = {loop.index: Index(f" {number}") for number, loop in enumerate(chain)}
-    return Row(access.tensor, tuple(substitute(i, places) for i in access.indices), tuple(integer(loop.stop) for loop in chain))
+    condition, _ = _conditional(chain[-1].body)
+    asked = None if condition is None else substitute(condition, places)
+    return Row(access.tensor, tuple(substitute(i, places) for i in access.indices), asked, tuple(integer(loop.stop) for loop in chain))
 
 
 def _mapped(s: Stmt, expr: Callable[[Expr], Expr]) -> Stmt:
@@ -191,8 +201,10 @@ def _nest(chain: tuple[For, ...], number: int, held: Mapping[Row, Buffer], first
         touched = True
         return Access(held[row].name, at, n.dtype)
 
-    body = tuple(_mapped(s, lambda e: bottom_up(e, visit)) for s in chain[-1].body)
-    inner = replace(chain[-1], body=(*loads.values(), *body))
+    condition, statements = _conditional(chain[-1].body)
+    body = tuple(_mapped(s, lambda e: bottom_up(e, visit)) for s in statements)
+    body = (*loads.values(), *body)
+    inner = replace(chain[-1], body=body if condition is None else (If(condition, body),))
     for loop in reversed(chain[:-1]):
         inner = replace(loop, kind="unroll" if touched else loop.kind, body=(inner,))
     return inner

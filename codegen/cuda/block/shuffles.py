@@ -147,7 +147,7 @@ def _runs(block: Block) -> Iterator[_Run]:
         steps: list[For] = []
         found = _step(block[k])
         while found is not None and k + len(steps) < len(block):
-            s = block[k + len(steps)]
+            s = _as_loop(block[k + len(steps)])
             same = _step(s)
             if same != found or not isinstance(s, For) or (steps and 2 * integer(s.stop) != integer(steps[-1].stop)):
                 break
@@ -155,6 +155,11 @@ def _runs(block: Block) -> Iterator[_Run]:
         if found is not None and steps and integer(steps[-1].stop) == 1:
             yield _Run(k, k + len(steps), tuple(steps), *found)
         k += max(1, len(steps))
+
+
+def _as_loop(s: Stmt) -> Stmt:
+    """The last step of a run, which may stand without its loop of one iteration."""
+    return For("", ZERO, const(1), (s,), "vectorize") if isinstance(s, Store) else s
 
 
 def _shortened(run: _Run, bytes_: int) -> _Run:

@@ -7,8 +7,9 @@ is cached in shared memory (`cache`), the axis that threads go along last, so th
 threads of a warp meet in a bank. A thread's columns are groups of four, so far apart that the groups of neighboring threads lie
 side by side; its rows likewise.
 
-Which tile, says a count of the time that the blocks take on all multiprocessors, by the operations of a block (points beyond the ends
-included) and the reads of shared memory beside each of them.
+Which tile, says a count of the time that the blocks take on all multiprocessors: of a point of the reduction, by what takes longer, the
+operations of a block (points beyond the ends included) or its accesses of shared memory. Tiles of few rows and columns of a thread wait for
+the latter.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ Shapes = dict[str, tuple[Expr, ...]]
 TILES = (
     (128, 128, 16, 8),
     (128, 128, 8, 8),
-    (128, 64, 8, 4),
     (64, 128, 4, 8),
+    (128, 64, 8, 4),
     (64, 64, 4, 4),
     (64, 32, 4, 2),
     (32, 64, 2, 4),
@@ -47,18 +48,16 @@ MANY = 64
 conditions and further addresses."""
 LEAST_DEPTH = 8
 """Points of a step at least."""
-SHARED_READ = 0.6
-"""The time of a read of shared memory beside that of a multiplication and addition."""
-MULTIPLIED = 128
-"""Products of float32 of a multiprocessor in a clock."""
+MULTIPLIED = 106
+"""Products of float32 of a multiprocessor in a clock: of 128 that there are, beside the loads of what is multiplied."""
+COPIED = 8
+"""Elements that a block reads and puts into shared memory in a clock."""
 MOST_WASTE = 1.5
 """Points beyond the ends of the axes that a tile may have, to points within."""
 READS = 1 << 8
 """Operations for each element of an operand from which on a copy of it costs next to nothing."""
 FAST_READS = 1 << 11
 """The same on tensor cores, of a copy that is no longer in the second cache when it is read."""
-LINE = 8
-"""Elements of 16 bits that are copied at once."""
 CACHED = 4
 """Copies of an operand that the second cache has room for."""
 BLOCKS = 2
@@ -119,8 +118,8 @@ def timed_tiles(s: Planned, name: str, view: View) -> list[tuple[float, Tile]]:
             continue
         rounds = blocks / s.target.cores
         rounds = ceil(rounds) if rounds < FEW_BLOCKS else rounds
-        reads = 1 / tile.thread_rows + 1 / tile.thread_columns
-        ranked.append((rounds * tile.rows * tile.columns * (1 + SHARED_READ * reads) / MULTIPLIED, tile))
+        shared = tile.threads / mma.WARP * (tile.thread_rows + tile.thread_columns) + (tile.rows + tile.columns) / COPIED
+        ranked.append((rounds * max(tile.rows * tile.columns / MULTIPLIED, shared), tile))
     return sorted(ranked, key=lambda pair: pair[0])
 
 
@@ -157,7 +156,7 @@ def operands_to_stage(s: Planned, name: str, shapes: Shapes) -> list[tuple[str, 
         axis = next((a for a in near if a in places), None) if min(near.values(), default=1) > 1 else None
         pays = elements * READS <= work and elements * reach.access.dtype.itemsize * CACHED <= s.target.l3_bytes
         if products and reach.access.dtype.bits == 16 and not any(_in_lines(reach, a, shape) for a in near):
-            whole = [a for a in near if a in places and integer(shape[places[a]]) % LINE == 0]
+            whole = [a for a in near if a in places and integer(shape[places[a]]) % mma.LINE == 0]
             axis, pays = next(iter(whole), axis), pays or bool(whole and elements * FAST_READS <= work)
         if axis is not None and pays:
             found.append((tensor, (*(k for k in range(len(shape)) if k != places[axis]), places[axis])))
@@ -167,9 +166,9 @@ def operands_to_stage(s: Planned, name: str, shapes: Shapes) -> list[tuple[str, 
 def _in_lines(reach: Reach, axis: str, shape: tuple[Expr, ...]) -> bool:
     """Whether elements side by side along an axis may be taken sixteen bytes at a time: lines of them begin at multiples of that."""
     form = affine_of(reach.access.indices[-1])
-    if form is None or reach.stride(axis) != 1 or form.coefficient(axis) != 1 or integer(shape[-1]) % LINE:
+    if form is None or reach.stride(axis) != 1 or form.coefficient(axis) != 1 or integer(shape[-1]) % mma.LINE:
         return False
-    return form.constant % LINE == 0 and all(factor % LINE == 0 for atom, factor in form.terms if atom != axis)
+    return form.constant % mma.LINE == 0 and all(factor % mma.LINE == 0 for atom, factor in form.terms if atom != axis)
 
 
 def _side(s: Planned, name: str, axis: str, block: int, own: int) -> tuple[list[str], list[str], str]:

@@ -36,7 +36,7 @@ from tensorexpr.codegen.planners.gpu.zeros import zero_beyond
 from tensorexpr.codegen.planners.tiles.contraction import reads_within
 from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.codegen.target import Gpu
-from tensorexpr.ir import Access, Apply, Cast, Const, Expr
+from tensorexpr.ir import Access, Apply, Cast, Const, Expr, integer
 from tensorexpr.regions import affine_of
 
 TILES = (
@@ -64,9 +64,11 @@ WARP = 32
 """Threads of a warp."""
 MOST_SUMS = 128
 """Sums of a thread: half of its registers."""
+LINE = 8
+"""Elements of 16 bits that an asynchronous copy takes."""
 MOST_HELD = 64
-"""The same where elements of 16 bits lie in lines of open length: no asynchronous copy takes these, so those of the next step wait in
-registers, with sizes beside them."""
+"""The same where elements of 16 bits lie in lines of open length, or of one that is no multiple of these: no asynchronous copy takes them,
+so those of the next step wait in registers, with places beside them."""
 BESIDE = 0.1
 """The part of a shorter time that is not behind the longest."""
 
@@ -121,8 +123,8 @@ def timed_tiles(s: Planned, name: str, views: list[View], shapes: Shapes) -> lis
     dtype = multiplies(values[0], precision, shapes) if len(values) == 1 and group.members[0].combiner.name == "sum" else None
     if dtype is None or (group.guard and not (all(map(_is_simple, group.guard)) and reads_within(group, stage.parts.axes, shapes))):
         return []
-    read = [shapes[r.access.tensor][-1] for view in views for r in view.operands]
-    held = dtype.bits == 16 and not all(isinstance(n, Const) for n in read)
+    lines = [shapes[r.access.tensor][-1] for view in views for r in view.operands]
+    held = dtype.bits == 16 and not all(isinstance(n, Const) and integer(n) % LINE == 0 for n in lines)
     ranked = [found for view in views for found in _ranked(s, view, dtype, MOST_HELD if held else MOST_SUMS)]
     return sorted(ranked, key=lambda pair: pair[0])
 

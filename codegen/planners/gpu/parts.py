@@ -96,11 +96,11 @@ def _part(view: View, axis: str, parts: int) -> View:
 
 
 def _clocks(s: Planned, name: str, views: list[View], shapes: Shapes, points: int) -> float:
-    """The clocks of the best tile; where there is none, as many as a thread for each result takes, at a tenth of the rate."""
+    """The clocks of the best tile; where there is none, as many as a thread for each result takes, at a fortieth of the rate."""
     products = mma.timed_tiles(s, name, views, shapes)
     others = timed_tiles(s, name, views[0])
     best = products[:1] or others[:1]
     if best:
         return best[0][0] * points
     lengths_ = views[0].lengths
-    return 10.0 * views[0].others * lengths_[views[0].row] * lengths_[views[0].column] * points / (128 * s.target.cores)
+    return 40.0 * views[0].others * lengths_[views[0].row] * lengths_[views[0].column] * points / (128 * s.target.cores)

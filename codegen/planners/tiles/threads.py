@@ -9,6 +9,7 @@ several share a block, and none waits for a barrier.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import takewhile
 from math import prod
 
 from tensorexpr.codegen.nest import GRID, IN_WARP
@@ -147,8 +148,9 @@ def plan_rows_of_gpu(s: Planned, name: str, hosted: list[str], shapes: Shapes) -
     warps = s.decisions.wanted(f"{name}: a warp per row", longest <= (SHORT_ROW if enough else WIDTHS[0]))
     for member in settled:
         _lanes(s, member, settled[member], warps, shapes)
-    outer = [x for x in outer if x in s.state.stage(name).order]
-    if outer and s.state.stage(name).order[: len(outer)] == tuple(outer):
+    # A sum stands outside of loops that it has nothing to do with.
+    outer = list(takewhile(set(outer).__contains__, s.state.stage(name).order))
+    if outer:
         if not hosted:
             s[name].parallel(fused(s, name, outer))
         elif len(outer) == 1 or not done(s, _grid_of, name, outer):

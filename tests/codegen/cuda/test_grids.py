@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.codegen.schedule import schedule
 from tensorexpr.codegen.target import H200
 from tensorexpr.interpret import evaluate_program
+from tensorexpr.ir import integer
 from tensorexpr.parse import parse_program
 from tensorexpr.simplify import simplify
 from tests.codegen.cuda.device import Program, needs_compiler
@@ -94,6 +96,46 @@ def test_a_block_is_a_kernel_of_its_own() -> None:
     kernels = emit(verify_nest(lowered(autoschedule(simplify(parse_program(BESIDE)), SMALL)))).launches
     assert [launch.buffers for launch in kernels] == [("x", "y"), ("x", "w", "v", "u")] or len(kernels) == 2
     assert sum("__shared__" in part for part in launched(BESIDE).split('extern "C"')) == 1
+
+
+STEPS_OF_TWO = """
+x: f32[4, 3, 230, 230] = input()
+w: f32[64, 3, 7, 7] = input()
+y[n, k, i, j]: f32[4, 64, 112, 112] = sum(
+    x[n, c, 2 * i + r, 2 * j + s] * w[k, c, r, s] for c in range(3) for r in range(7) for s in range(7)
+)
+return y
+"""
+
+
+def test_threads_beside_each_other_read_beside_each_other() -> None:
+    """Rows are not taken along an axis on whose neighbours operands lie a few elements apart, but along one that they stay in place on."""
+    text = emit(verify_nest(lowered(autoschedule(simplify(parse_program(STEPS_OF_TWO)), H200)))).text
+    assert "k_i" in text and "j_i" not in text
+
+
+ONE_COLUMN = """
+x: bf16[4096, 4096] = input()
+w: bf16[4096, 1] = input()
+y[i, j]: bf16[4096, 1] = sum(x[i, k] * w[k, 0] for k in range(4096))
+return y
+"""
+FEW_LONG_ROWS = """
+x: f32[4, 1000003] = input()
+g: f32[4, 1000003] = input()
+top[i]: f32[4] = max(x[i, j] for j in range(1000003))
+y[i, j]: f32[4, 1000003] = exp(x[i, j] - top[i])
+z[i, j]: f32[4, 1000003] = exp(x[i, j] - top[i]) * g[i, j] - top[i]
+return y, z
+"""
+
+
+@pytest.mark.parametrize("text", [ONE_COLUMN, FEW_LONG_ROWS], ids=["one column", "few long rows"])
+def test_what_has_many_points_has_many_blocks(text: str) -> None:
+    source = emit(verify_nest(lowered(autoschedule(simplify(parse_program(text)), H200))))
+    for launch in source.launches:
+        threads = prod(integer(e) for e in launch.iterations) * (1 if launch.cut else prod(launch.threads))
+        assert threads >= 132 * 64 or launch.kernel.endswith("_top"), launch  # which adds up parts
 
 
 def test_what_a_schedule_says_stays() -> None:

@@ -372,6 +372,13 @@ def test_tensor_cores_in_machine_code_without_spills(text, instruction, blocks):
 
 @pytest.mark.skipif(not nvrtc.available(), reason="no NVRTC to compile CUDA kernels")
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_lines_of_any_length_of_16_bits_take_no_more_registers_than_there_are(arch):
+    made = nvrtc.compile_text(emit(verify_nest(lower(planned(matmul(4095, 4095, 4095, "f16"), H200)))).text, arch)
+    assert all(not r.spill_stores and not r.stack for r in made.resources.values())
+
+
+@pytest.mark.skipif(not nvrtc.available(), reason="no NVRTC to compile CUDA kernels")
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 def test_tf32_in_machine_code_without_spills(arch):
     texts = [emit(verify_nest(lower(planned(matmul(2048, 2048, 1024), replace(H200, precision=p))))).text for p in ("float32", "tf32")]
     full, made = (nvrtc.compile_text(text, arch) for text in texts)

@@ -153,10 +153,22 @@ def test_a_norm_with_its_gradients_is_one_pass_on_a_large_gpu() -> None:
     assert text.count("&x[") == text.count("&g[") == 1, "a row is read once"
 
 
+def test_rows_of_any_length_are_read_once_and_their_sums_are_shuffled() -> None:
+    found = one_pass(layer_norm(16384, 777), H200)
+    assert found is not None
+    first, *others = emit(verify_nest(found.nest)).text.split('extern "C"')[1:]
+    assert "te_shuffle_down" in first and first.count("__syncthreads();") <= 8, "combined by halves in shared memory"
+    for name in "xg":  # three whole parts and what is left: each is held when it is read first, for all later sums
+        loads = [line for line in first.splitlines() if f" {name}[" in line]
+        assert sum(f"{name}_row" in line.split("=")[0] for line in loads) == 2, loads
+    assert all("#pragma unroll" in other and "i < 777" not in other for other in others), "loads of parts wait for each other"
+
+
 @pytest.mark.skipif(not nvrtc.available(), reason="no NVRTC to compile CUDA kernels")
+@pytest.mark.parametrize("columns", [777, 8192])
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
-def test_sums_of_a_block_are_in_registers(arch: str) -> None:
-    found = one_pass(layer_norm(16384, 8192), H200)
+def test_sums_of_a_block_are_in_registers(arch: str, columns: int) -> None:
+    found = one_pass(layer_norm(16384, columns), H200)
     assert found is not None
     made = nvrtc.compile_text(emit(verify_nest(found.nest)).text, arch)
     assert all(not r.spill_stores and not r.stack and r.shared < 8192 for r in made.resources.values())

@@ -1,21 +1,19 @@
 // Both gradients of a convolution of stride 2.
-// s['w_bar'].split('y', 1, 'peel')
-// s['w_bar'].rfactor('y_o')
+// s['w_bar'].split('n', 1, 'peel')
+// s['w_bar'].rfactor('n_o')
 // s['w_bar_parts'].stage('x', (0, 2, 3, 1))
-// s['w_bar_parts'].split('k', 32, 'guard')
-// s['w_bar_parts'].split('k_i', 2, 'peel')
+// s['w_bar_parts'].split('k', 4, 'peel')
 // s['w_bar_parts'].split('c', 2, 'peel')
 // s['w_bar_parts'].split('z', 8, 'guard')
-// s['w_bar_parts'].reorder('y_o', 'r', 's', 'k_o', 'n', 'y_i', 'z_o', 'z_i', 'k_i_i', 'c_i', 'k_i_o', 'c_o')
-// s['w_bar_parts'].fuse('k_i_o', 'c_o')
+// s['w_bar_parts'].reorder('n_o', 'r', 's', 'n_i', 'y', 'z_o', 'z_i', 'k_i', 'c_i', 'k_o', 'c_o')
+// s['w_bar_parts'].fuse('k_o', 'c_o')
 // s['w_bar_parts'].unroll('z_i')
-// s['w_bar_parts'].unroll('k_i_i')
+// s['w_bar_parts'].unroll('k_i')
 // s['w_bar_parts'].unroll('c_i')
-// s['w_bar_parts'].vectorize('k_i_o_c_o')
-// s['w_bar_parts'].fuse('y_o', 'r')
-// s['w_bar_parts'].fuse('y_o_r', 's')
-// s['w_bar_parts'].fuse('y_o_r_s', 'k_o')
-// s['w_bar_parts'].parallel('y_o_r_s_k_o')
+// s['w_bar_parts'].vectorize('k_o_c_o')
+// s['w_bar_parts'].fuse('n_o', 'r')
+// s['w_bar_parts'].fuse('n_o_r', 's')
+// s['w_bar_parts'].parallel('n_o_r_s')
 // s['w_bar_parts'].cache('g', 'z_o', (0, 2, 3, 1))
 // s['w_bar_parts'].cache('x_staged', 'z_o', (0, 1, 2, 3))
 
@@ -76,26 +74,26 @@ extern "C" __global__ void __launch_bounds__(256) k2_w_bar_parts(
     const float *__restrict__ g,
     const float *__restrict__ x_staged,
     float *__restrict__ w_bar_parts) {
-  const int block = (int)blockIdx.x;
-  float w_bar_parts_sum[2][2];
+  const int n_o_r_s = (int)blockIdx.x;
+  float w_bar_parts_sum[4][2];
   #pragma unroll
-  for (int k_i_i = 0; k_i_i < 2; ++k_i_i) {
+  for (int k_i = 0; k_i < 4; ++k_i) {
     #pragma unroll
     for (int c_i = 0; c_i < 2; ++c_i) {
       {
-        const int thread = (int)threadIdx.x;
-        w_bar_parts_sum[k_i_i][c_i] = 0.0f;
+        const int k_o_c_o = (int)threadIdx.x;
+        w_bar_parts_sum[k_i][c_i] = 0.0f;
       }
     }
   }
-  for (int n = 0; n < 8; ++n) {
+  for (int y = 0; y < 16; ++y) {
     float g_next[1][4];
     __shared__ __align__(16) float x_staged_tile[2][1][1][15][36];
     {
       const int lane = (int)threadIdx.x;
-      if (lane < 64) {
+      if (lane < 128) {
         float t0[4];
-        te_load(t0, &g[lane * 4 + n * 16384 + lane / 2 * 248 + lane / 64 * 8192 + block / 18 * 16 + block % 2 * 8192]);
+        te_load(t0, &g[lane * 4 + y * 16 + lane / 2 * 248 + n_o_r_s / 9 * 16384]);
         #pragma unroll
         for (int part = 0; part < 4; ++part) {
           g_next[0][part] = t0[part];
@@ -106,29 +104,29 @@ extern "C" __global__ void __launch_bounds__(256) k2_w_bar_parts(
     {
       const int lane_1 = (int)threadIdx.x;
       if (lane_1 < 120) {
-        te_copy_async<16>(&x_staged_tile[0][lane_1 / 8 / 15][lane_1 / 8 / 15 % 1][lane_1 / 8 % 15][lane_1 % 8 * 4], &x_staged[lane_1 * 4 + n * 34848 + lane_1 / 120 * 34368 + block / 2 * 32 + block / 6 * 960 - block / 18 * 1056]);
+        te_copy_async<16>(&x_staged_tile[0][lane_1 / 8 / 15][lane_1 / 8 / 15 % 1][lane_1 / 8 % 15][lane_1 % 8 * 4], &x_staged[lane_1 * 4 + n_o_r_s * 32 + y * 2112 + lane_1 / 120 * 34368 + n_o_r_s / 3 * 960 + n_o_r_s / 9 * 31680]);
       }
     }
     te_copies_commit();
     for (int z_o = 0; z_o < 2; ++z_o) {
-      __shared__ __align__(16) float g_tile[1][1][8][36];
+      __shared__ __align__(16) float g_tile[1][1][8][68];
       te_copies_wait_all();
       __syncthreads();
       {
         const int lane = (int)threadIdx.x;
-        if (lane < 64) {
+        if (lane < 128) {
           #pragma unroll
           for (int part = 0; part < 4; ++part) {
-            g_tile[lane / 2 / 32][lane / 2 % 1][part + lane % 2 * 4][lane / 2 % 32] = g_next[0][part];
+            g_tile[lane / 2 / 64][lane / 2 % 1][part + lane % 2 * 4][lane / 2 % 64] = g_next[0][part];
           }
         }
       }
       if (z_o + 1 < 2) {
         {
           const int lane = (int)threadIdx.x;
-          if (lane < 64) {
+          if (lane < 128) {
             float t1[4];
-            te_load(t1, &g[lane * 4 + n * 16384 + z_o * 8 + lane / 2 * 248 + lane / 64 * 8192 + block / 18 * 16 + block % 2 * 8192 + 8]);
+            te_load(t1, &g[lane * 4 + y * 16 + z_o * 8 + lane / 2 * 248 + n_o_r_s / 9 * 16384 + 8]);
             #pragma unroll
             for (int part = 0; part < 4; ++part) {
               g_next[0][part] = t1[part];
@@ -140,7 +138,7 @@ extern "C" __global__ void __launch_bounds__(256) k2_w_bar_parts(
         {
           const int lane_1 = (int)threadIdx.x;
           if (lane_1 < 120) {
-            te_copy_async<16>(&x_staged_tile[(z_o + 1) % 2][lane_1 / 8 / 15][lane_1 / 8 / 15 % 1][lane_1 / 8 % 15][lane_1 % 8 * 4], &x_staged[lane_1 * 4 + n * 34848 + z_o * 512 + lane_1 / 120 * 34368 + block / 2 * 32 + block / 6 * 960 - block / 18 * 1056 + 512]);
+            te_copy_async<16>(&x_staged_tile[(z_o + 1) % 2][lane_1 / 8 / 15][lane_1 / 8 / 15 % 1][lane_1 / 8 % 15][lane_1 % 8 * 4], &x_staged[lane_1 * 4 + n_o_r_s * 32 + y * 2112 + z_o * 512 + lane_1 / 120 * 34368 + n_o_r_s / 3 * 960 + n_o_r_s / 9 * 31680 + 512]);
           }
         }
       }
@@ -150,12 +148,12 @@ extern "C" __global__ void __launch_bounds__(256) k2_w_bar_parts(
       #pragma unroll
       for (int z_i = 0; z_i < 8; ++z_i) {
         #pragma unroll
-        for (int k_i_i = 0; k_i_i < 2; ++k_i_i) {
+        for (int k_i = 0; k_i < 4; ++k_i) {
           #pragma unroll
           for (int c_i = 0; c_i < 2; ++c_i) {
             {
-              const int thread = (int)threadIdx.x;
-              w_bar_parts_sum[k_i_i][c_i] = w_bar_parts_sum[k_i_i][c_i] + g_tile[0][0][z_i][k_i_i + thread / 16 * 2] * x_staged_tile[z_o][0][0][z_i * 2][c_i + thread % 16 * 2];
+              const int k_o_c_o = (int)threadIdx.x;
+              w_bar_parts_sum[k_i][c_i] = w_bar_parts_sum[k_i][c_i] + g_tile[0][0][z_i][k_i + k_o_c_o / 16 * 4] * x_staged_tile[z_o][0][0][z_i * 2][c_i + k_o_c_o % 16 * 2];
             }
           }
         }
@@ -163,12 +161,12 @@ extern "C" __global__ void __launch_bounds__(256) k2_w_bar_parts(
     }
   }
   #pragma unroll
-  for (int k_i_i = 0; k_i_i < 2; ++k_i_i) {
+  for (int k_i = 0; k_i < 4; ++k_i) {
     #pragma unroll
     for (int c_i = 0; c_i < 2; ++c_i) {
       {
-        const int thread = (int)threadIdx.x;
-        w_bar_parts[c_i * 9 + k_i_i * 288 + thread * 18 + block * 9216 + thread / 16 * 288 + block / 18 * 18423 - block / 2 * 18431] = w_bar_parts_sum[k_i_i][c_i];
+        const int k_o_c_o = (int)threadIdx.x;
+        w_bar_parts[c_i * 9 + k_i * 288 + k_o_c_o * 18 + n_o_r_s + k_o_c_o / 16 * 864 + n_o_r_s / 9 * 18423] = w_bar_parts_sum[k_i][c_i];
       }
     }
   }
@@ -180,8 +178,8 @@ extern "C" __global__ void __launch_bounds__(256) k3_w_bar(
   const int k_c_r_s = (int)(blockIdx.x * 256u + threadIdx.x);
   float w_bar_sum;
   w_bar_sum = 0.0f;
-  for (int y_o = 0; y_o < 16; ++y_o) {
-    w_bar_sum = w_bar_sum + w_bar_parts[k_c_r_s + y_o * 18432];
+  for (int n_o = 0; n_o < 8; ++n_o) {
+    w_bar_sum = w_bar_sum + w_bar_parts[k_c_r_s + n_o * 18432];
   }
   w_bar[k_c_r_s] = w_bar_sum;
 }

@@ -36,6 +36,8 @@ extern "C" __global__ void __launch_bounds__(256) k0_x_bar(
     float *__restrict__ softmax,
     float *__restrict__ x_bar) {
   const int i0 = (int)blockIdx.x;
+  float g_row[4];
+  float x_row[4];
   float top_1;
   float top_max;
   __shared__ __align__(16) float top_max_lanes[256];
@@ -52,6 +54,7 @@ extern "C" __global__ void __launch_bounds__(256) k0_x_bar(
       te_load(t0, &x[i0 * 1000 + i0_1_o_i * 4]);
       #pragma unroll
       for (int i0_1_i = 0; i0_1_i < 4; ++i0_1_i) {
+        x_row[i0_1_i] = t0[i0_1_i];
         top_max_lanes_own = te_maximum(top_max_lanes_own, t0[i0_1_i]);
       }
     }
@@ -103,14 +106,12 @@ extern "C" __global__ void __launch_bounds__(256) k0_x_bar(
     const int i0_1_o_i = (int)threadIdx.x;
     scale_sum_sum_lanes_own = 0.0f;
   }
-  {
-    const int i0_1_o_i = (int)threadIdx.x;
-    if (i0_1_o_i < 250) {
-      float t2[4];
-      te_load(t2, &x[i0 * 1000 + i0_1_o_i * 4]);
-      #pragma unroll
-      for (int i0_1_i = 0; i0_1_i < 4; ++i0_1_i) {
-        scale_sum_sum_lanes_own = scale_sum_sum_lanes_own + expf(t2[i0_1_i] - top_1);
+  #pragma unroll
+  for (int i0_1_i = 0; i0_1_i < 4; ++i0_1_i) {
+    {
+      const int i0_1_o_i = (int)threadIdx.x;
+      if (i0_1_o_i < 250) {
+        scale_sum_sum_lanes_own = scale_sum_sum_lanes_own + expf(x_row[i0_1_i] - top_1);
       }
     }
   }
@@ -154,14 +155,12 @@ extern "C" __global__ void __launch_bounds__(256) k0_x_bar(
   {
     const int i1_o_i = (int)threadIdx.x;
     if (i1_o_i < 250) {
-      float t3[4];
-      float t4[4];
-      te_load(t3, &x[i0 * 1000 + i1_o_i * 4]);
+      float t2[4];
       #pragma unroll
       for (int i1_i = 0; i1_i < 4; ++i1_i) {
-        t4[i1_i] = expf(t3[i1_i] - top_1) * (1.0f / scale_sum_1);
+        t2[i1_i] = expf(x_row[i1_i] - top_1) * (1.0f / scale_sum_1);
       }
-      te_store(&softmax[i0 * 1000 + i1_o_i * 4], t4);
+      te_store(&softmax[i0 * 1000 + i1_o_i * 4], t2);
     }
   }
   float scale_bar_1_1;
@@ -176,13 +175,12 @@ extern "C" __global__ void __launch_bounds__(256) k0_x_bar(
   {
     const int i1_o_i = (int)threadIdx.x;
     if (i1_o_i < 250) {
-      float t5[4];
-      float t6[4];
-      te_load(t5, &g[i0 * 1000 + i1_o_i * 4]);
-      te_load(t6, &x[i0 * 1000 + i1_o_i * 4]);
+      float t3[4];
+      te_load(t3, &g[i0 * 1000 + i1_o_i * 4]);
       #pragma unroll
       for (int i1_i = 0; i1_i < 4; ++i1_i) {
-        scale_bar_1_sum_lanes_own = scale_bar_1_sum_lanes_own + t5[i1_i] * expf(t6[i1_i] - top_1);
+        g_row[i1_i] = t3[i1_i];
+        scale_bar_1_sum_lanes_own = scale_bar_1_sum_lanes_own + t3[i1_i] * expf(x_row[i1_i] - top_1);
       }
     }
   }
@@ -222,22 +220,18 @@ extern "C" __global__ void __launch_bounds__(256) k0_x_bar(
     scale_bar_1_sum_lanes_all = te_shuffle_from(scale_bar_1_sum_lanes_held[0], 0);
   }
   scale_bar_1_sum = scale_bar_1_sum + scale_bar_1_sum_lanes_all;
-  const float t7 = scale_sum_1;
-  scale_bar_1_1 = -(scale_bar_1_sum / t7 * (1.0f / t7));
+  const float t4 = scale_sum_1;
+  scale_bar_1_1 = -(scale_bar_1_sum / t4 * (1.0f / t4));
   {
     const int i1_o_i = (int)threadIdx.x;
     if (i1_o_i < 250) {
-      float t8[4];
-      float t9[4];
-      float t10[4];
-      te_load(t8, &g[i0 * 1000 + i1_o_i * 4]);
-      te_load(t9, &x[i0 * 1000 + i1_o_i * 4]);
+      float t5[4];
       #pragma unroll
       for (int i1_i = 0; i1_i < 4; ++i1_i) {
-        const float t11 = expf(t9[i1_i] - top_1);
-        t10[i1_i] = t8[i1_i] * (1.0f / scale_sum_1) * t11 + scale_bar_1_1 * t11;
+        const float t6 = expf(x_row[i1_i] - top_1);
+        t5[i1_i] = g_row[i1_i] * (1.0f / scale_sum_1) * t6 + scale_bar_1_1 * t6;
       }
-      te_store(&x_bar[i0 * 1000 + i1_o_i * 4], t10);
+      te_store(&x_bar[i0 * 1000 + i1_o_i * 4], t5);
     }
   }
 }
