@@ -126,6 +126,8 @@ def test_a_tensor_that_is_read_at_one_place_of_each_row_is_made_there() -> None:
         (W, IN_RANGE, "c[j]: f32[9] = w[j, minimum(maximum(t[j], 0), 8)]\n"),
         (W, IN_RANGE, f"c[i, k]: f32[60, 60] = where(i == k and {IN_RANGE}, w[i, t[i]], 0.0)\n"),
         (W, "t[i] != 7", ""),
+        (W, IN_RANGE, "c[i, k]: f32[60, 4] = where(i == 3 and t[k] >= 0 and t[k] < 9, w[k, t[k]] * x[i, k] + w[i, 1], 0.0)\n"),
+        (W, IN_RANGE, "c[i, k]: f32[60, 60] = where(k == i + 1 and t[k] >= 0 and t[k] < 9, w[k, t[k]] * x[i, 0], 0.0)\n"),
         ("x[i, 0] * y[minimum(maximum(t[j] + t[i], 0), 8), 0]", IN_RANGE, ""),
     ],
 )
