@@ -178,7 +178,8 @@ class _Sketch:
                 count = floordiv(add(sub(s.stop, s.start), const(whole - 1)), whole)
                 length = self.survey.length(s.index)
                 all_ = length is not None and whole >= length
-                first, within, step = s.start if all_ else add(mul(Index(s.index), const(whole)), s.start), ZERO, whole
+                first, step = s.start if all_ else add(mul(Index(s.index), const(whole)), s.start), whole
+                within: Expr = ZERO
                 for n in own:
                     step //= self.tile.levels[n].size
                     within = add(within, mul(Index(_name(self.tile.levels[n], n)), const(step)))
