@@ -8,7 +8,7 @@
         dw_parts[i_o, :] = parts
     dw = sum of dw_parts                                        a thread for each column
 
-The groups are those of a CPU that take sums apart (`joining`, `passes`); blocks are as many as fill the multiprocessors twice. Loops along
+The groups are those of a CPU that take sums apart (`joining`, `passes`); there are two to four blocks for a multiprocessor. Loops along
 a row become `o, p, t`: the last runs over the threads of a block, each of which has a few neighbors (`p`) at once, and accumulators are
 divided alike, so that each thread has its own. This is one family; all other programs are left to the planners. Which of both is taken,
 says the model of cost with the facts of the GPU: most of what there is to gain are passes over memory.
