@@ -134,12 +134,14 @@ def permute(x: te.Tensor, *, axes: Any) -> te.Tensor:
 
 @te.op
 def transpose(x: te.Tensor, *, axis0: Any = -2, axis1: Any = -1) -> te.Tensor:
-    """`x` with two axes exchanged (PyTorch's `transpose`).
+    """`x` with two axes exchanged (PyTorch's `transpose`); a tuple `axis0` is an order of all axes (NumPy's), as in `permute`.
 
     >>> kernels.transpose(np.array([[1, 2], [3, 4]]))
     array([[1, 3],
            [2, 4]])
     """
+    if isinstance(axis0, tuple):
+        return permute.function(x, axes=axis0)
     if x.ndim == 0 and axis0 in (0, -1) and axis1 in (0, -1):
         return x
     first, second = normalized(axis0, x), normalized(axis1, x)

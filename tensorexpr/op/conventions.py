@@ -12,7 +12,7 @@ OTHER_NAMES = {
     "dim0": ("axis0",), "dim1": ("axis1",), "dim2": ("axis2",), "start_dim": ("start_axis",), "end_dim": ("end_axis",), "pad": ("pads",),
     "input": ("x",), "other": ("y",), "end": ("stop",), "mat2": ("y",), "vec": ("y",), "vec1": ("x",), "vec2": ("y",), "mat": ("x",),
     "mat1": ("x",), "batch1": ("x",),
-    "batch2": ("y",), "tensors": ("xs",), "ddof": ("correction",),
+    "batch2": ("y",), "tensors": ("xs",), "ddof": ("correction",), "newshape": ("shape",), "ord": ("p",), "k": ("diagonal", "offset"),
 }  # fmt: skip
 """Names of arguments that others use, each with those that ours may have in their place."""
 MOST_NUMBERS = 64
@@ -42,6 +42,11 @@ def numbers_of(value: Any) -> Any:
         is_data = value.ndim > 1 or (value.ndim == 1 and len(value) > MOST_NUMBERS)
         return value if is_data or getattr(value, "requires_grad", False) else value.tolist()
     return value
+
+
+def is_number(value: Any) -> bool:
+    """Whether a static argument is one integer."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def is_plain(values: Sequence[Any]) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from tensorexpr.errors import DefinitionError, Location, user_location
 from tensorexpr.hints import suggestion
-from tensorexpr.op.conventions import apart, fixed, is_plain, numbers_of, own_name
+from tensorexpr.op.conventions import apart, fixed, is_number, is_plain, numbers_of, own_name
 from tensorexpr.op.specs import argument_error
 
 RESERVED = ("out",)
@@ -82,7 +82,8 @@ class Bound:
     ) -> tuple[list[Any], dict[str, Any]]:
         """Tensor arguments in order, and every static argument; `also` are the other names that a keyword may have meant.
 
-        Behind the tensors static arguments may follow by position. Names are ours, or PyTorch's where it has another.
+        Behind the tensors static arguments may follow by position, the numbers of a single one without parentheses.
+        Names are ours, or PyTorch's where it has another.
         """
         given = list(arguments)
         static = dict(self.static)
@@ -95,6 +96,8 @@ class Bound:
             tensors, behind = apart(given, len(self.parameters), len(self.parameters) - len(self.optional), covered, lacking)
             names = zip(static.items(), behind, strict=False)
             behind = [numbers_of(value) if default is REQUIRED else value for (_, default), value in names] + behind[len(static) :]
+            if len(behind) > 1 and list(static.values()) == [REQUIRED] and all(map(is_number, behind)):
+                behind = [tuple(behind)]  # as in `x.reshape(4, 3)`
             if len(behind) > len(static) or not is_plain(behind):
                 tensors, behind = given, []
             given = tensors

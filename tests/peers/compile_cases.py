@@ -327,6 +327,7 @@ GROUPS: dict[str, dict[str, Case]] = {
             torch.dist(t.x, t.y, 3),
         ),
         "written by places": lambda t: (
+            [t.mask.scatter(0, t.along, True), t.mask.scatter(1, t.along[:, :3], t.mask)],
             A.scatter.reduce(t.x.detach(), 0, t.along, t.y.detach(), reduce="add"),
             A.scatter.value_reduce(t.x.detach(), 0, t.along, 2.0, reduce="multiply"),
             torch.index_reduce(t.x, 1, t.places, t.y[:, :3], "amax"),

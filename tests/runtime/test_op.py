@@ -238,6 +238,11 @@ def test_calls_as_in_numpy_and_pytorch():
     index = np.array([[1, 0, 2, 1]])
     np.testing.assert_array_equal(kernels.gather(x, 0, index), kernels.gather(x, index, axis=0))
     np.testing.assert_array_equal(kernels.layer_norm(x, (4,)), kernels.layer_norm(x, normalized_shape=(4,)))
+    for turned in (kernels.reshape(x, 2, -1), kernels.reshape(x, newshape=[2, 6]), kernels.reshape(x, (2, np.int64(6)))):
+        np.testing.assert_array_equal(turned, x.reshape(2, 6))
+    for turned in (kernels.permute(x, 1, 0), kernels.transpose(x, (1, 0)), kernels.transpose(x)):
+        np.testing.assert_array_equal(turned, x.T)
+    np.testing.assert_array_equal(kernels.tril(x, k=-1), np.tril(x, -1))
     np.testing.assert_array_equal(kernels.sum(np.float32(3), 0), np.float32(3))
     with pytest.raises(te.ArgumentError, match=r"expected a tensor with axes, got x without any and axis 1"):
         kernels.sum(np.float32(3), 1)

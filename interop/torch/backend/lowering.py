@@ -19,7 +19,7 @@ from torch.fx.node import map_arg
 import tensorexpr as te
 from tensorexpr.building.fallback import strict
 from tensorexpr.codegen.compile import build_program
-from tensorexpr.errors import DefinitionError, TensorExprError
+from tensorexpr.errors import DefinitionError, InternalError, TensorExprError
 from tensorexpr.interop.torch.backend.aten.shapes import VIEWS
 from tensorexpr.interop.torch.backend.calls import Region
 from tensorexpr.interop.torch.backend.sizes import Memory, extent, opened
@@ -230,6 +230,8 @@ def lower(nodes: Sequence[Node], wanted: Sequence[Node], device: torch.device, n
         program = program_of(outputs, [*(given for _, given, _ in inputs), *sizes])
         function = build_program(program, target="cuda" if device.type == "cuda" else "cpu")
     except (Unsupported, TensorExprError) as error:
+        if strict() and isinstance(error, InternalError):
+            raise
         reason = str(getattr(error, "message", error)).split("\n")[0]
         failures.update({node: reason for node in nodes})
         return None

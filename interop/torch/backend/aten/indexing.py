@@ -11,10 +11,13 @@ from typing import Any
 import tensorexpr as te
 from tensorexpr import kernels
 from tensorexpr.autodiff import gradient
+from tensorexpr.dtypes import dtype
 from tensorexpr.interop.torch.backend.table import Result, Unsupported, aten, axis_of, cast_to, common, element, filled, wide
 from tensorexpr.kernels.conventions.arguments import product
 from tensorexpr.kernels.conventions.broadcasting import broadcast_shape, same
 from tensorexpr.kernels.rearranging.segments import rows_of
+
+_BYTE = dtype("uint8")
 
 
 def _wrapped(index: Any, extent: Any) -> Any:
@@ -103,14 +106,14 @@ def _own(x: te.Tensor, index: te.Tensor) -> None:
 @aten("scatter.src")
 def _scatter(result: Result, x: te.Tensor, dim: int, index: te.Tensor, source: te.Tensor) -> Any:
     _own(x, index)
+    if x.dtype.name == "bool":  # what is sent is a number
+        return cast_to(_scatter(result, cast_to(x, _BYTE), dim, index, cast_to(source, _BYTE)), x.dtype)
     return kernels.scatter(x, index, source, axis=axis_of(dim, x.ndim))
 
 
 @aten("scatter.value")
 def _scatter_value(result: Result, x: te.Tensor, dim: int, index: te.Tensor, value: Any) -> Any:
-    _own(x, index)
-    source = te.compute(index.shape, lambda *i: te.cast(value, x.dtype))
-    return kernels.scatter(x, index, source, axis=axis_of(dim, x.ndim))
+    return _scatter(result, x, dim, index, te.compute(index.shape, lambda *i: te.cast(value, x.dtype)))
 
 
 @aten("scatter_add")
