@@ -61,7 +61,8 @@ ROWS = (2, 3, 4, 5, 6, 8)
 SHORT = 36
 """What an open extent counts where blocks of it are filled up: more may be filled up in vain than blocks of what is long waste."""
 OPEN_VECTORS = 2
-"""Vectors of a loop that has no rows beside it where its length is open: a shorter one is masked as a whole."""
+"""Vectors of a loop of open length over a window, without rows beside it: a shorter one is masked as a whole. Sums along columns go over
+rows that lie apart, and read as much of each as they can."""
 WIDEST_LANES = 4
 """Vectors that one vectorized loop has at most, so that their latencies overlap."""
 
@@ -328,7 +329,8 @@ class Planner:
                             best = cost, self._tile(vector, extent, lanes, ((row.index, rows),) if rows > 1 else ())
             if best is not None:
                 found.append(best[1])
-            wide = min(self._wide(vector), OPEN_VECTORS * self.lane_count) if vector in self.open else self._wide(vector)
+            short = vector in self.open and self.open.isdisjoint(a.index for a in self.main.axes)
+            wide = min(self._wide(vector), OPEN_VECTORS * self.lane_count) if short else self._wide(vector)
             found.append(self._tile(vector, extent, wide, ()))
         wide = self.lane_count * WIDEST_LANES
         if self.main is None and wait_long(self.exprs, (*self.reads, self.store), vector, extent, wide):
