@@ -211,6 +211,7 @@ from tensorexpr.kernels.products.pairwise import (
 from tensorexpr.kernels.products.recurrent import gru, gru_cell, lstm, lstm_cell, rnn, rnn_cell
 from tensorexpr.kernels.rearranging.embedding import embedding, embedding_bag
 from tensorexpr.kernels.rearranging.indexing import (
+    bucketize,
     gather,
     gather_nd,
     index_add,
@@ -222,6 +223,7 @@ from tensorexpr.kernels.rearranging.indexing import (
     scatter,
     scatter_add,
     scatter_reduce,
+    searchsorted,
     take,
     take_along_axis,
     take_along_dim,
@@ -332,7 +334,9 @@ from tensorexpr.kernels.reductions.reductions import (
     count_nonzero,
     dist,
     logsumexp,
+    max,
     mean,
+    min,
     nanmean,
     nansum,
     norm,
@@ -411,6 +415,19 @@ from tensorexpr.kernels.windowed.stencils import (
     wave_step,
     wave_steps,
 )
+from tensorexpr.op.operation import Op
+
+# What NumPy, JAX or PyTorch call otherwise, or as well: other names of the same kernels.
+absolute, negative, fix, rint, degrees, radians = abs, neg, trunc, round, rad2deg, deg2rad
+arccos, arccosh, arcsin, arcsinh, arctan, arctan2, arctanh = acos, acosh, asin, asinh, atan, atan2, atanh
+subtract, multiply, divide, power, mod, clip = sub, mul, div, pow, remainder, clamp
+greater, greater_equal, less, less_equal, not_equal = gt, ge, lt, le, ne
+concat, expand_dims, permute_dims, swapaxes, swapdims = concatenate, unsqueeze, permute, transpose, transpose
+expit, swish, hard_sigmoid, hard_swish, hard_tanh, log_sigmoid, soft_sign = (
+    sigmoid, silu, hardsigmoid, hardswish, hardtanh, logsigmoid, softsign,
+)  # fmt: skip
+OTHER_NAMES = {name: value.name for name, value in list(globals().items()) if isinstance(value, Op) and value.name != name}
+"""The names of others, each with that of the kernel."""
 
 
 def __dir__() -> list[str]:
@@ -423,7 +440,7 @@ if not TYPE_CHECKING:  # type checkers know what there is
     def __getattr__(name: str) -> Any:
         if name.startswith("_"):  # what Python and editors look for
             raise AttributeError(f"module 'tensorexpr.kernels' has no attribute {name!r}")
-        raise unknown_name("tensorexpr.kernels", name, __all__)
+        raise unknown_name("tensorexpr.kernels", name, [*__all__, *OTHER_NAMES])
 
 
 __all__ = [
@@ -466,8 +483,8 @@ __all__ = [
     "channel_shuffle", "depth_to_space", "fold", "nchw_to_nchwc", "nchwc_to_nchw", "pixel_shuffle", "pixel_unshuffle",
     "space_to_depth", "unfold",
     # indexing
-    "gather", "gather_nd", "index_add", "index_copy", "index_fill", "index_select", "masked_fill", "one_hot", "scatter",
-    "scatter_add", "scatter_reduce", "take", "take_along_axis", "take_along_dim",
+    "bucketize", "gather", "gather_nd", "index_add", "index_copy", "index_fill", "index_select", "masked_fill", "one_hot", "scatter",
+    "scatter_add", "scatter_reduce", "searchsorted", "take", "take_along_axis", "take_along_dim",
     # interpolation
     "interpolate",
     # linear
@@ -501,8 +518,8 @@ __all__ = [
     # recurrent
     "gru", "gru_cell", "lstm", "lstm_cell", "rnn", "rnn_cell",
     # reductions
-    "all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "count_nonzero", "dist", "logsumexp", "mean", "nanmean", "nansum",
-    "norm", "prod", "std", "std_mean", "sum", "var", "var_mean", "vector_norm",
+    "all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "count_nonzero", "dist", "logsumexp", "max", "mean", "min", "nanmean",
+    "nansum", "norm", "prod", "std", "std_mean", "sum", "var", "var_mean", "vector_norm",
     # sampling
     "affine_grid", "bilinear_lookup", "deform_conv2d", "grid_sample", "roi_align", "warp",
     # segments

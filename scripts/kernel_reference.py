@@ -16,7 +16,8 @@ HEAD = """# Kernels
 `from tensorexpr import kernels`: operations in index notation, each a definition of a few lines in `kernels/`, compiled and
 differentiated like any operation of your own. Called on arrays they run, called on tensors they compose; `te.vjp`, `te.jvp` and `te.grad`
 take them at every order. Names, argument order and conventions are PyTorch's where PyTorch has the operation (with `axis` for `dim`,
-and options by keyword). Each has its formula, shapes, errors and source here, and an example (`np` is NumPy).
+and options by keyword); names that NumPy or JAX have beside it mean the same kernels (`clip`, `expand_dims`, `power`). Each has its
+formula, shapes, errors and source here, and an example (`np` is NumPy).
 
 ```python
 >>> import numpy as np, tensorexpr as te
@@ -52,7 +53,9 @@ def shown(text: str) -> str:
 
 def entry(name: str) -> str:
     """A kernel: its name, the call, and its docstring."""
-    return f"### {name}\n\n`{signature(name)}`\n\n{shown(inspect.getdoc(getattr(kernels, name)) or '')}\n"
+    others = ", ".join(f"`{other}`" for other, own in sorted(kernels.OTHER_NAMES.items()) if own == name)
+    also = f" Also {others}." if others else ""
+    return f"### {name}\n\n`{signature(name)}`{also}\n\n{shown(inspect.getdoc(getattr(kernels, name)) or '')}\n"
 
 
 def page() -> str:

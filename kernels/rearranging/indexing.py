@@ -1,4 +1,4 @@
-"""Indexing by data: reading by number, and sending values to numbered places.
+"""Indexing by data: places in what is sorted, reading by number, and sending values to numbered places.
 
 What reads by data (`gather`) has a gradient that sends values to places; what sends (`scatter_add`) has one that reads. An index out of
 range, negative ones included, is an `OutOfBoundsError` (an `IndexError`) as the kernel runs. Values that meet are combined in the order
@@ -7,13 +7,76 @@ of the sending tensor: the same bits on every run.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import tensorexpr as te
-from tensorexpr.kernels.conventions.arguments import at_least, bad, integral, known, one_of, product, ranked, shaped
+from tensorexpr.kernels.conventions.arguments import at_least, bad, integral, is_int, known, one_of, product, ranked, same_extent, shaped
 from tensorexpr.kernels.conventions.axes import along, drop, normalized, number, numbers_too, vector
 from tensorexpr.kernels.conventions.broadcasting import at, broadcast_shape
 from tensorexpr.kernels.rearranging.segments import Place, counts_of, sent_to
+
+# ------------------------------------------------------------------------------------------------------- searching
+
+
+@te.op
+def searchsorted(
+    x: te.Tensor, values: te.Tensor, sorter: te.Tensor | None = None, *, side: Any = "left", right: bool = False, out_int32: bool = False
+) -> te.Tensor:
+    """Where each of `values` goes in the sorted last axis of `x`, int64: in front of equal ones, with `side` "right" (or `right`) behind.
+
+    `x` is a vector, or has rows for those of `values`. `sorter` says the order of an `x` that is not sorted (`argsort`). NaN goes
+    behind all, and a NaN in `x` stands behind all numbers. Rows of known length are halved, others counted.
+
+    >>> kernels.searchsorted(np.array([1, 3, 5, 7]), np.array([[0, 3], [4, 9]]), side="right")
+    array([[0, 2],
+           [2, 4]])
+    """
+    one_of("side", side, (None, "left", "right"))
+    if x.ndim == 0:
+        raise bad("searchsorted: expected a tensor with axes, got x without any")
+    if x.ndim > 1:
+        if values.ndim != x.ndim:
+            raise bad(f"searchsorted: values: expected {x.ndim} axes, as x has, got {values.ndim}")
+        for d in range(x.ndim - 1):
+            same_extent(f"searchsorted: values, axis {d}", values.shape[d], x.shape[d])
+    if sorter is not None:
+        integral(sorter, "places of x")
+        shaped(sorter, x.shape, "as x")
+    behind, front = right or side == "right", x.ndim - 1
+    kind = "int32" if out_int32 else "int64"
+    return te.compute(values.shape, lambda *i: te.cast(place_in(x, values[i], i[:front], behind, sorter), kind))
+
+
+@te.op
+def bucketize(x: te.Tensor, boundaries: te.Tensor, *, right: bool = False, out_int32: bool = False) -> te.Tensor:
+    """The number of the bucket of each element, of those that sorted `boundaries` divide, int64; a boundary is in the one that it ends,
+    with `right` in the next.
+
+    >>> kernels.bucketize(np.array([0, 3, 4, 9]), np.array([1, 3, 5]))
+    array([0, 1, 2, 3])
+    """
+    ranked(boundaries, 1)
+    return searchsorted.function(boundaries, x, right=right, out_int32=out_int32)
+
+
+def place_in(x: te.Tensor, value: Any, front: Sequence[Any], behind: bool, order: te.Tensor | None) -> Any:
+    """How many elements of the sorted row `front` of `x` stand before a value, or before its end where `behind`."""
+    count = x.shape[-1]
+
+    def before(k: Any) -> Any:
+        own = x[(*front, k if order is None else order[(*front, k)])]
+        found = own <= value if behind else own < value
+        return found | te.isnan(value) if value.dtype.is_float else found
+
+    if not is_int(count):
+        return te.sum(lambda k: te.cast(before(k), "int64"), count)
+    found = te.cast(0, "int64")
+    for step in (1 << bit for bit in reversed(range(count.bit_length()))):
+        ahead = found + step
+        found = te.where((ahead <= count) & before(te.minimum(ahead, count) - 1), ahead, found)
+    return found
+
 
 # ------------------------------------------------------------------------------------------------------- reading
 

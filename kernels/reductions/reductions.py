@@ -135,6 +135,32 @@ def amin(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor
 
 
 @te.op
+def max(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor | tuple[te.Tensor, te.Tensor]:
+    """`(values, indices)`: the greatest value along `axis` and its place, as in PyTorch (`amax` and `argmax`; NumPy's max is `amax`).
+
+    Without an axis it is the value alone, of all elements.
+
+    >>> kernels.max(np.array([[1, 5, 2], [7, 7, 0]]), axis=1)
+    (array([5, 7]), array([1, 0]))
+    """
+    values = _extreme("max", te.max, x, axis, keepdims)
+    return values if axis is None else (values, _extreme("max", te.argmax, x, axis, keepdims))
+
+
+@te.op
+def min(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor | tuple[te.Tensor, te.Tensor]:
+    """`(values, indices)`: the least value along `axis` and its place, as in PyTorch (`amin` and `argmin`; NumPy's min is `amin`).
+
+    Without an axis it is the value alone, of all elements.
+
+    >>> kernels.min(np.array([3, 1, 2])), kernels.min(np.array([3, 1, 2]), axis=0)
+    (array(1), (array(1), array(1)))
+    """
+    values = _extreme("min", te.min, x, axis, keepdims)
+    return values if axis is None else (values, _extreme("min", te.argmin, x, axis, keepdims))
+
+
+@te.op
 def aminmax(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> tuple[te.Tensor, te.Tensor]:
     """`(amin, amax)` along `axis`.
 
@@ -271,7 +297,8 @@ def _freedom(count: Any, correction: float) -> Any:
     """`max(0, count - correction)`, a divisor."""
     if isinstance(correction, bool) or not isinstance(correction, (int, float)):
         raise bad(f"correction: expected a number, got {correction!r}")
-    return max(0, count - correction) if known(count) else te.maximum(count - correction, 0)
+    left = count - correction
+    return (left if left > 0 else 0) if known(count) else te.maximum(left, 0)
 
 
 def _root(value: Any) -> te.Scalar:

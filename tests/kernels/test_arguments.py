@@ -1,8 +1,10 @@
 """What kernels refuse: each shared check once, with the message a user reads."""
 
+import numpy as np
 import pytest
 
 import tensorexpr as te
+from tensorexpr import kernels
 from tensorexpr.kernels.conventions import arguments, axes
 
 
@@ -43,3 +45,18 @@ def test_axes():
     x = te.placeholder((2, 3), name="x")
     assert refused(axes.normalized, 2, x) == "expected an axis of x between -2 and 1, got 2"
     assert axes.normalized(-1, x) == 1
+
+
+def test_names_of_others():
+    assert not set(kernels.OTHER_NAMES) & set(kernels.__all__) and set(kernels.OTHER_NAMES.values()) <= set(kernels.__all__)
+    x, y = np.array([[0.3, -0.5, 0.9]]), np.array([[0.5, -0.5, 2.0]])
+    given = {
+        "concat": ((x, y),), "expand_dims": (x, 1), "swapaxes": (x, 0, 1), "permute_dims": (x, (1, 0)),
+        "clip": (x, 0, 0.5), "power": (abs(x), y), "arccosh": (abs(x) + 1,),
+    }  # fmt: skip
+    two = {"arctan2", "subtract", "multiply", "divide", "mod", "greater", "greater_equal", "less", "less_equal", "not_equal"}
+    for name in kernels.OTHER_NAMES:
+        numpy = np.concatenate if name == "concat" else np.transpose if name == "permute_dims" else getattr(np, name, None)
+        if numpy is not None:
+            values = given.get(name, (x, y) if name in two else (x,))
+            np.testing.assert_allclose(getattr(kernels, name)(*values), numpy(*values), rtol=1e-13, err_msg=name)

@@ -96,6 +96,16 @@ L = te.placeholder((3, 5), "int64", name="l")
         (lambda: kernels.diag_embed(V, axis1=1, axis2=-1), "diag_embed: expected two different axes, got 1 and -1"),
         (lambda: kernels.diag(B), "diag: expected a vector or a matrix, got 3 axes"),
         (lambda: kernels.triu(V), "triu: expected an x of at least 2 axes, got 1"),
+        # searching
+        (
+            lambda: kernels.searchsorted(X, te.placeholder((4,), name="v")),
+            "searchsorted: values: expected 2 axes, as x has, got 1",
+        ),
+        (
+            lambda: kernels.searchsorted(X, te.placeholder((2, 9), name="v")),
+            "searchsorted: values, axis 0: expected an extent of 3, got 2",
+        ),
+        (lambda: kernels.searchsorted(V, X, side="middle"), "searchsorted: side: expected one of None, 'left', 'right', got 'middle'"),
         # einsum
         (lambda: kernels.einsum("ij,jk", X), "einsum 'ij,jk': expected 2 operands, got 1"),
         (lambda: kernels.einsum("ij->ik", X), "einsum 'ij->ik': expected result labels of the operands, got 'k'"),

@@ -243,6 +243,7 @@ def test_calls_as_in_numpy_and_pytorch():
     for turned in (kernels.permute(x, 1, 0), kernels.transpose(x, (1, 0)), kernels.transpose(x)):
         np.testing.assert_array_equal(turned, x.T)
     np.testing.assert_array_equal(kernels.tril(x, k=-1), np.tril(x, -1))
+    np.testing.assert_array_equal(kernels.clip(x, a_min=-0.5, a_max=0.5), np.clip(x, -0.5, 0.5))
     np.testing.assert_array_equal(kernels.sum(np.float32(3), 0), np.float32(3))
     with pytest.raises(te.ArgumentError, match=r"expected a tensor with axes, got x without any and axis 1"):
         kernels.sum(np.float32(3), 1)

@@ -12,6 +12,12 @@ ENDS = Data((5,), np.array([0, 2, 2, 5, 7]))
 SEGMENTS = Data((7,), np.array([2, 0, 2, 2, 4, 0, 4]))
 INDEX = Data((3, 4), (0, 5))
 
+SORTED = np.array([-1, 0, 2, 2, 2, 5, 7])
+
+
+def searched(name, op, inputs, reference, **static) -> Case:
+    return Case(name, op, inputs, None, reference, static, differentiable=False, float32=None)
+
 
 def segments(data, ids, count, reduce, empty):
     return np.stack([reduce(data[ids == s], 0) if (ids == s).any() else np.full(data.shape[1:], empty) for s in range(count)])
@@ -53,6 +59,18 @@ def segment(name, reduce, empty, values="normal"):
 
 
 CASES = [
+    searched("searchsorted", kernels.searchsorted, (Data((7,), SORTED), Data((3, 4), (-2, 9))), np.searchsorted),
+    searched("searchsorted behind", kernels.searchsorted, (Data((7,), SORTED), Data((5,), (-2, 9))),
+             lambda x, v: np.searchsorted(x, v, "right"), side="right"),
+    searched("searchsorted NaN", kernels.searchsorted, (Data((4,), np.array([-np.inf, 1.0, np.inf, np.nan])),
+             Data((5,), np.array([np.nan, np.inf, -np.inf, 1.0, 2.0]))), lambda x, v: np.array([4, 2, 0, 1, 2])),
+    searched("searchsorted nothing", kernels.searchsorted, (Data((0,)), (3,)), np.searchsorted),
+    searched("searchsorted rows", kernels.searchsorted, (Data((2, 7), np.stack([SORTED, SORTED - 3])), Data((2, 4), (-2, 9))),
+             lambda x, v: np.stack([np.searchsorted(*row) for row in zip(x, v, strict=True)])),
+    searched("searchsorted by a sorter", kernels.searchsorted, (Data((7,), SORTED[::-1].copy()), Data((5,), (-2, 9)),
+             Data((7,), np.arange(7)[::-1].copy())), lambda x, v, order: np.searchsorted(x, v, sorter=order)),
+    searched("bucketize", kernels.bucketize, (Data((3, 4), (-2, 9)), Data((7,), SORTED)), lambda x, bounds: np.searchsorted(bounds, x)),
+    searched("bucketize right", kernels.bucketize, (Data((9,), (-2, 9)), Data((7,), SORTED)), np.digitize, right=True),
     Case("embedding", kernels.embedding, (IDS, (5, 4)), "F.embedding", scatters=True),
     Case("embedding padding_idx", kernels.embedding, (Data((2, 2), np.array([[1, 3], [1, 0]])), (5, 4)),
          "lambda i, w: F.embedding(i, w, 1)", static={"padding_idx": 1}, scatters=True, kinks=True),

@@ -15,6 +15,7 @@ from tensorexpr.dtypes import dtype
 from tensorexpr.interop.torch.backend.table import Result, Unsupported, aten, axis_of, cast_to, common, element, filled, wide
 from tensorexpr.kernels.conventions.arguments import product
 from tensorexpr.kernels.conventions.broadcasting import broadcast_shape, same
+from tensorexpr.kernels.rearranging.indexing import place_in
 from tensorexpr.kernels.rearranging.segments import rows_of
 
 _BYTE = dtype("uint8")
@@ -179,26 +180,6 @@ def _index_add(result: Result, x: te.Tensor, dim: int, index: te.Tensor, source:
     return kernels.index_add(x, index, source, axis=axis_of(dim, x.ndim), alpha=alpha)
 
 
-def _place_in(row: te.Tensor, value: Any, front: Sequence[Any], right: bool, order: Any) -> Any:
-    """How many elements of a sorted row stand before a value, or before its end where `right`; NaN stands behind all numbers.
-
-    They are halved as often as it takes where their number is known, else counted.
-    """
-    count = row.shape[-1]
-
-    def before(k: Any) -> Any:
-        own = row[(*front, k if order is None else order[(*front, k)])]
-        return ~(own > value) if right else ~(own >= value)
-
-    if not isinstance(count, int):
-        return te.sum(lambda k: te.cast(before(k), "int64"), count)
-    found = te.cast(0, "int64")
-    for step in (1 << bit for bit in reversed(range(count.bit_length()))):
-        ahead = found + step
-        found = te.where((ahead <= count) & before(te.minimum(ahead, count) - 1), ahead, found)
-    return found
-
-
 @aten("searchsorted.Tensor", "searchsorted.Scalar")
 def _searchsorted(result: Result, row: te.Tensor, x: Any, _: bool, right: bool, side: str | None, order: te.Tensor | None) -> Any:
     kind, behind = wide(common(row, x)), right or side == "right"
@@ -206,7 +187,7 @@ def _searchsorted(result: Result, row: te.Tensor, x: Any, _: bool, right: bool, 
 
     def body(*i: Any) -> Any:
         value = te.cast(x[i] if isinstance(x, te.Tensor) else x, kind)
-        return te.cast(_place_in(row, value, i[:-1] if row.ndim > 1 else (), behind, order), result.dtype)
+        return te.cast(place_in(row, value, i[:-1] if row.ndim > 1 else (), behind, order), result.dtype)
 
     return te.compute(result.shape, body)
 
