@@ -168,6 +168,8 @@ class Arguments:
 
     def __init__(self, signature: Signature, workspace: Callable[[Sequence[int]], int] = lambda sizes: 0) -> None:
         self.signature = signature
+        self.known_as = signature.name
+        """What messages call the function."""
         self._workspace = workspace
         self.input_types = tuple(p.dtype.numpy for p in signature.inputs)
         self.output_types = tuple(p.dtype.numpy for p in signature.outputs)
@@ -192,7 +194,7 @@ class Arguments:
         """The error for keywords in a call, also a `TypeError`."""
         names = ", ".join(p.name for p in self.signature.inputs) or "none"
         message = f"expected arrays by position ({names}) and out, got the keyword {next(iter(keywords))}"
-        return self._error(message, hint=f"{self.signature.name}({names})", kind=CallError)
+        return self._error(message, hint=f"{self.known_as}({names})", kind=CallError)
 
     def _prepare_one(self, parameter: Parameter, numpy_type: np.dtype, value: object) -> np.ndarray:
         array = value if type(value) is np.ndarray else self._as_array(parameter, numpy_type, value)
@@ -396,7 +398,7 @@ class Arguments:
     def _error(
         self, message: str, *, at: str | None = None, hint: str | None = None, kind: type[ArgumentError] = ArgumentError
     ) -> ArgumentError:
-        return kind(f"{self.signature.name}: {message}", term=self.signature, location=user_location(), at=at, hint=hint)
+        return kind(f"{self.known_as}: {message}", term=self.signature, location=user_location(), at=at, hint=hint)
 
 
 def overlap(a: np.ndarray, b: np.ndarray) -> bool:

@@ -394,6 +394,11 @@ class CompiledFunction(Explained, Callable):
 
     # ------------------------------------------------------------------------------------------------ a look inside
 
+    def known_as(self, name: str) -> CompiledFunction:
+        """The function itself, whose messages about arguments begin with the name of the op that made it, not with those of its results."""
+        self._arguments.known_as = name
+        return self
+
     @property
     def name(self) -> str:
         """The name of the function."""

@@ -298,7 +298,7 @@ class GpuFunction(CompiledFunction):
         return sum(self._bytes(buffer, scalars) for buffer in self._buffers)
 
     def _error(self, message: str, *, hint: str | None = None) -> ArgumentError:
-        return ArgumentError(f"{self.signature.name}: {message}", term=self.signature, location=user_location(), hint=hint)
+        return ArgumentError(f"{self._arguments.known_as}: {message}", term=self.signature, location=user_location(), hint=hint)
 
     # --------------------------------------------------------------------------------------------- a look inside
 

@@ -356,8 +356,8 @@ class Op(Explained, Bound, Entered):
 
         inputs, result = self._traced(specs, static)
         if isinstance(result, Tensor):
-            return _Ready(build(result, inputs, target, precision=precision), None)
-        function = build(list(leaves(result)), inputs, target, precision=precision)
+            return _Ready(build(result, inputs, target, precision=precision).known_as(self.name), None)
+        function = build(list(leaves(result)), inputs, target, precision=precision).known_as(self.name)
         return _Ready(function, None if all(isinstance(item, Tensor) for item in result) else map_tree(lambda _: None, result))
 
     def trace(self, *specs: Any, dynamic: Mapping[str | int, Any] | None = None, **static: Any) -> Program:

@@ -100,6 +100,9 @@ def test_calls_that_do_not_fit():
     assert said(ArgumentError, lambda: doubled(A, out=shared))[0] == (
         "doubled: out: expected every element to have its own memory, got a broadcast array"
     )
+    lines = said(ArgumentError, lambda: te.op(lambda a: te.compute(a.shape, lambda i: a[i] * 2, name="twice"))(A, out=A[:2]))
+    assert lines[0] == "<lambda>: out: expected shape [4], got [2]" and lines[1].startswith("  in:   twice(a: float64[4]) -> twice: ")
+    assert said(ArgumentError, lambda: te.vjp(doubled)(A, A, out=A[:2]))[0].startswith("vjp(doubled): out: expected ")
 
 
 def test_a_size_that_no_input_tells():
