@@ -110,8 +110,7 @@ class Uniform:
             if plan.part(at).inputs[given.name] is not None:
                 held = plan.held(position, at)
                 wider[given.name] = tuple((b - more[0], e + more[1]) for (b, e), more in zip(held, self.boxes[position], strict=True))
-        sites, combine, first = plan.restriction(at)
-        return part_of(plan.sharding.program, sites, combine, first, wider).program
+        return part_of(plan.sharding.program, *plan.restriction(at), wider).program
 
     def run(self, names: Sequence[str], *blocks: Any) -> list[Any]:
         """The results of this device, of the blocks that it holds, where `names` are the axes of the mesh."""

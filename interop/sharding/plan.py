@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tensorexpr.codegen.memo import Memo
-from tensorexpr.sharding import Bounds, Part, Partial, Placement, Rule, Sharding, Site, Split, Unread, Whole, part_of
+from tensorexpr.sharding import Bounds, Part, Partial, Placement, Rule, Sharding, Share, Site, Split, Unread, Whole, part_of
 from tensorexpr.sharding.placements import WHOLE
 
 Layout = tuple[Placement, ...]
@@ -74,13 +74,12 @@ class Plan:
         return self._parts.get(at, lambda: self._part(at))
 
     def _part(self, at: tuple[int, ...]) -> Part:
-        sites, combine, first = self.restriction(at)
-        return part_of(self.sharding.program, sites, combine, first)
+        return part_of(self.sharding.program, *self.restriction(at))
 
-    def restriction(self, at: tuple[int, ...]) -> tuple[dict[Site, tuple[int, int]], str | None, bool]:
-        """Where the restricted loops run on the device at a place, how addends are combined, and whether it has what stands beside them."""
+    def restriction(self, at: tuple[int, ...]) -> tuple[dict[Site, tuple[int, int]], tuple[Share, ...]]:
+        """Where the restricted loops run on the device at a place, and what it has of the addends of each rule."""
         sites: dict[Site, tuple[int, int]] = {}
-        first, combine = True, None
+        shares: dict[tuple[Site, ...], tuple[Rule, bool]] = {}
         for rule, count, index in zip(self.choice, self.counts, at, strict=True):
             if rule is None:
                 continue
@@ -88,9 +87,9 @@ class Plan:
                 begin, end = sites.get(site, (0, rule.extents[site]))
                 low, high = block(end - begin, count, index)
                 sites[site] = begin + low, begin + high
-            if rule.combine is not None:
-                combine, first = rule.combine, first and index == 0
-        return sites, combine, first
+            same = tuple(site for site, _ in rule.sites)
+            shares[same] = rule, index == 0 and (same not in shares or shares[same][1])
+        return sites, tuple(share for rule, first in shares.values() for share in rule.shares(first))
 
     def held(self, position: int, at: tuple[int, ...]) -> list[tuple[int, int]]:
         """The box of an input that the device at a place holds where it lies as the rules have it."""

@@ -11,6 +11,7 @@ A rule speaks of one dimension of a mesh; several dimensions are restrictions at
 library: `tensorexpr.interop.sharding` hands rules to those that move data.
 """
 
+from tensorexpr.sharding.partial import Share
 from tensorexpr.sharding.parts import Bounds, Part, part_of
 from tensorexpr.sharding.placements import UNREAD, WHOLE, Partial, Placement, Site, Split, Unread, Whole
 from tensorexpr.sharding.rules import Rule, rules_of
@@ -25,6 +26,7 @@ __all__ = [
     "Placement",
     "Row",
     "Rule",
+    "Share",
     "Sharding",
     "Site",
     "Split",

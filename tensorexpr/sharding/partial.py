@@ -3,13 +3,15 @@
 Restricted to a block, a sum is an addend of the whole sum. It stays one through everything that is linear in it; through anything else
 it does not: the addends would have to be combined first. The same holds of products, maxima, minima, `all` and `any`, each with what
 passes through it. What a sum or a product stands beside (a bias) belongs to one of the addends: `addend(expr, first=False)` leaves
-it out.
+it out. Along two dimensions of a mesh it is left out for each by itself (a `Share` for each rule), so that what is an addend of
+one of them stands beside those of the other: `x_a + z_b` is `x_a` where b is not the first, and nothing where neither is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tensorexpr.integers import Affine
 from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Define, Expr, Index, Program, Reduce, Scan, Scatter, Segments, apply, const
@@ -25,6 +27,14 @@ class Mixed(Exception):
     """A restricted reduction stands where its addends would have to be combined first."""
 
 
+class Share(NamedTuple):
+    """What a part has of the loops of one rule: `combine`, the `sites` that run over a block, and whether it is the first block."""
+
+    combine: str
+    sites: frozenset[Site]
+    first: bool
+
+
 @dataclass
 class Addends:
     """The tensors of a program that are addends where the sites are restricted, and by which combiner: `combines`."""
@@ -34,13 +44,11 @@ class Addends:
     tensors: set[str] = field(default_factory=set)
     plans: set[str] = field(default_factory=set)
     """Results of sort plans of the points of a block."""
-    several: bool = False
-    """Whether loops around each other are blocks of different dimensions of a mesh, so that all blocks of both are there."""
 
     def is_restricted(self, owner: str, axes: Iterable[Axis]) -> bool:
         """Whether one of some loops around each other is. Raises `Mixed` where two are: blocks of both leave points out."""
         found = [axis for axis in axes if Site("loop", owner, axis.index) in self.sites]
-        if len(found) > 1 and not self.several:
+        if len(found) > 1:
             raise Mixed
         return bool(found)
 
@@ -60,7 +68,7 @@ class Addends:
 
         Raises `Mixed` where its value is none.
         """
-        return self._addend(owner, expr, first)
+        return self._addend(owner, expr, first) if self.within(owner, expr) else self._beside(expr, first)
 
     def _whole(self, owner: str, exprs: Iterable[Expr]) -> None:
         if any(self.within(owner, expr) for expr in exprs):
@@ -90,7 +98,7 @@ class Addends:
         self._whole(owner, () if expr.where is None else (expr.where,))
         if not any(self.within(owner, value) for value in expr.values):
             return expr
-        if self.is_restricted(owner, expr.axes) and not self.several:
+        if self.is_restricted(owner, expr.axes):
             raise Mixed  # a block of blocks
         return map_children(expr, lambda child: self._addend(owner, child, first) if child is expr.values[0] else child)
 
@@ -146,9 +154,9 @@ class Addends:
         return Const(0 if self.combine == "sum" else 1, expr.dtype)
 
 
-def addends(program: Program, combine: str, sites: frozenset[Site], several: bool = False) -> Addends:
+def addends(program: Program, combine: str, sites: frozenset[Site]) -> Addends:
     """The tensors that are addends where the sites are restricted. Raises `Mixed` where one goes into what has to have the whole."""
-    found = Addends(combine, sites, several=several)
+    found = Addends(combine, sites)
     for definition in program.definitions:
         match definition:
             case Define():
@@ -159,7 +167,7 @@ def addends(program: Program, combine: str, sites: frozenset[Site], several: boo
                 restricted = found.is_restricted(definition.name, definition.axes)
                 inside = found.within(definition.name, definition.value)
                 rest = (*definition.indices, *(() if definition.where is None else (definition.where,)))
-                if any(found.within(definition.name, expr) for expr in rest) or (restricted and inside and not several):
+                if any(found.within(definition.name, expr) for expr in rest) or (restricted and inside):
                     raise Mixed
                 if inside:
                     found.addend(definition.name, definition.value, True)

@@ -1,13 +1,13 @@
 """The program of one part: what a device computes of the block that it has.
 
-`part_of(program, sites, first)` restricts the loops of `sites` to ranges of numbers. Every tensor shrinks to the box that is read of it
+`part_of(program, sites, shares)` restricts the loops of `sites` to ranges of numbers. Every tensor shrinks to the box that is read of it
 (`demand`), its own indices count from the start of the box, and everything else stays in the numbers of the whole: borders,
 masks and means are those of the whole operation. So parts differ where they lie at a border, and are equal where they do not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -36,7 +36,7 @@ from tensorexpr.records import replace
 from tensorexpr.sharding.demand import Box, Range, around_the_end, body_name, demand, everything
 from tensorexpr.sharding.intervals import Interval
 from tensorexpr.sharding.links import stride_of
-from tensorexpr.sharding.partial import Addends, addends
+from tensorexpr.sharding.partial import Addends, Share, addends
 from tensorexpr.sharding.placements import Site
 from tensorexpr.traversal import fresh_name, map_children
 
@@ -56,27 +56,28 @@ class Part(NamedTuple):
 def part_of(
     program: Program,
     sites: Mapping[Site, tuple[int, int]],
-    combine: str | None = None,
-    first: bool = True,
+    shares: Sequence[Share] = (),
     wider: Mapping[str, Bounds] | None = None,
 ) -> Part:
     """The part of a program where sites run from begin to end.
 
-    Where they make addends, `combine` says which; what stands beside those is in the first part alone. `wider` gives inputs other
-    boxes than what is read of them, around that.
+    Where they make addends, `shares` says which, for each rule; what stands beside those is in the first part alone. `wider` gives
+    inputs other boxes than what is read of them, around that.
     """
     from_to: dict[Site, Interval] = {site: (Affine.of(begin), Affine.of(end - 1)) for site, (begin, end) in sites.items()}
     boxes = demand(program, from_to, 1)
-    found = None if combine is None else addends(program, combine, frozenset(site for site in sites if site.kind != "axis"), several=True)
+    found = [(addends(program, share.combine, share.sites), share.first) for share in shares]
     for name, bounds in (wider or {}).items():
         if name in boxes:
             boxes[name] = tuple(Range(Affine.of(b), Affine.of(e - 1), one.wraps) for (b, e), one in zip(bounds, boxes[name], strict=True))
-    return _Part(program, from_to, boxes, found, first).run()
+    return _Part(program, from_to, boxes, found).run()
 
 
 class _Part:
-    def __init__(self, program: Program, sites: Mapping[Site, Interval], boxes: dict[str, Box], found: Addends | None, first: bool) -> None:
-        self.program, self.sites, self.boxes, self.addends, self.first = program, sites, boxes, found, first
+    def __init__(
+        self, program: Program, sites: Mapping[Site, Interval], boxes: dict[str, Box], found: Sequence[tuple[Addends, bool]]
+    ) -> None:
+        self.program, self.sites, self.boxes, self.addends = program, sites, boxes, found
         self.types = dict(program.types)
         self.inputs = {given.name for given in program.inputs}
         self.orders = {d.names[1]: d for d in program.definitions if isinstance(d, Segments)}
@@ -140,16 +141,22 @@ class _Part:
         match definition:
             case Define():
                 axes, names = self.axes(definition.axes, self.boxes[definition.name])
-                value = definition.value
-                if self.addends is not None and definition.name in self.addends.tensors:
-                    value = self.addends.addend(definition.name, value, self.first)
-                return replace(definition, axes=axes, value=self.rewritten(definition.name, value, names))
+                value = self.rewritten(definition.name, self.addend(definition.name, definition.value), names)
+                return replace(definition, axes=axes, value=value)
             case Scatter():
                 return self._scatter(definition)
             case Segments():
                 return self._segments(definition)
             case Scan():
                 return self._scan(definition)
+
+    def addend(self, name: str, whole: Expr) -> Expr:
+        """What this part has of a value, rule by rule."""
+        value = whole
+        for found, first in self.addends:
+            if found.within(name, whole):  # of the whole: another rule may have left out all of it that is an addend here
+                value = found.addend(name, value, first)
+        return value
 
     def axes(self, axes: tuple[Axis, ...], box: Box) -> tuple[tuple[Axis, ...], dict[str, Expr]]:
         """Loops over a box from zero on, and what stands for the index of each in the whole."""
@@ -185,9 +192,7 @@ class _Part:
                 inside = apply("and", apply("ge", found, const(one.low.constant)), apply("le", found, const(one.high.constant)))
                 where = inside if where is None else apply("and", where, inside)
             indices.append(_shifted(found, -one.low.constant))
-        value = definition.value
-        if self.addends is not None and self.addends.within(name, value):
-            value = self.addends.addend(name, value, self.first)
+        value = self.addend(name, definition.value)
         # Loops of a scatter are numbers of the whole, so its points keep their order.
         return replace(
             definition,

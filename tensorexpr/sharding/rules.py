@@ -19,7 +19,7 @@ from tensorexpr.ir import Access, Axis, Define, Definition, Expr, Program, Reduc
 from tensorexpr.sharding.demand import Box, demand, everything, extent_of, is_block
 from tensorexpr.sharding.intervals import BEGIN, END, Interval, NotDivisible
 from tensorexpr.sharding.links import Links, loops_of
-from tensorexpr.sharding.partial import COMBINERS, Mixed, addends
+from tensorexpr.sharding.partial import COMBINERS, Mixed, Share, addends
 from tensorexpr.sharding.placements import UNREAD, WHOLE, Partial, Placement, Site, Split, Unread, Whole
 from tensorexpr.traversal import children, expressions, reads, tensors_read, walk
 
@@ -50,6 +50,11 @@ class Rule(NamedTuple):
     def halo(self) -> bool:
         """Whether devices read what their neighbors have."""
         return any(isinstance(one, Split) and one.halo != (0, 0) for one in self.inputs)
+
+    def shares(self, first: bool) -> tuple[Share, ...]:
+        """What a part has of the addends, for `part_of`; nothing where there are none."""
+        inner = frozenset(site for site, _ in self.sites if site.kind != "axis")
+        return () if self.combine is None else (Share(self.combine, inner, first),)
 
 
 def rules_of(program: Program) -> list[Rule]:

@@ -72,7 +72,7 @@ class Sharding:
 
     def part(self, rule: Rule, begin: int, end: int) -> Part:
         """The part of a device that has the units from `begin` to `end`."""
-        return part_of(self.program, self.ranges(rule, begin, end), rule.combine, first=begin == 0)
+        return part_of(self.program, self.ranges(rule, begin, end), rule.shares(begin == 0))
 
     def whole(self, rule: Rule) -> tuple[str, ...]:
         """The inputs of more than one element that every device has to hold as a whole."""

@@ -34,6 +34,13 @@ def scaled_mean(x, w):
     return te.compute((m,), lambda j: te.sum(lambda i: x[i, j] * w[i] * i, n) / n)
 
 
+@te.op
+def two_means(x, w, z, v):
+    """Two sums that may be cut along one dimension of a mesh each."""
+    (n, m), (_, p) = x.shape, z.shape
+    return te.compute((n,), lambda i: te.sum(lambda k: x[i, k] * w[k], m) / m + te.sum(lambda k: z[i, k] * v[k], p) / p)
+
+
 def compare(operation, arguments, mesh, placements, expected=None, received=None, **static):
     """Results and gradients on shards, and on one device; placements and bytes of messages of the forward where they are given."""
     call = as_torch(operation)
@@ -166,6 +173,8 @@ def two_dimensions(mesh):
     compare(kernels.matmul, [draw(7, 8), draw(8, 6)], mesh, [[S0, R], [R, S1]], [S0, S1])
     compare(kernels.matmul, [draw(7, 8), draw(8, 6)], mesh, [[S0, S1], [R, S0]], [S0, Partial()])
     compare(kernels.matmul, [draw(7, 8), draw(8, 6)], mesh, [[S1, S1], [S0, S0]], [Partial(), Partial()])
+    lies = [[S1, R], [S0, R], [R, S1], [R, S0]]
+    compare(two_means, [draw(4, 7), draw(7), draw(4, 5), draw(5)], mesh, lies, [Partial(), Partial()])
     compare(kernels.laplacian, [draw(16, 12)], mesh, [[S0, S1]], [S0, S1], received=(2 * 12 + 2 * 16 + 4) * 4)  # boxes have corners
     compare(kernels.laplacian, [draw(16, 12)], mesh, [[S0, S0]], [S0, S0], received=2 * 3 * 12 * 4)
     image, weight = draw(2, 3, 16, 8), draw(4, 3, 3, 3)

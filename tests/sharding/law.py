@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 import tensorexpr as te
+from tensorexpr.interop.sharding.plan import Choice, Plan, held
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Program
 from tensorexpr.op.trees import leaves
-from tensorexpr.sharding import Rule, Sharding
-from tensorexpr.sharding.table import cut, joined
+from tensorexpr.sharding import WHOLE, Partial, Rule, Sharding
+from tensorexpr.sharding.table import COMBINE, cut, joined
 from tensorexpr.verify import verify
 from tests.kernels.case import Case, flat
 from tests.kernels.test_laws import heads_of, placed
@@ -60,6 +61,29 @@ def in_parts(sharding: Sharding, rule: Rule, arguments: dict[str, np.ndarray], c
             results.append(values(part.program, {name: cut(array, part.inputs[name]) for name, array in arguments.items()}))
             parts.append(part)
     return joined(sharding, rule, parts, results)
+
+
+def on_a_mesh(sharding: Sharding, counts: tuple[int, ...], choice: Choice, arguments: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """The outputs of the whole, from what each device of a mesh has by a choice of rules: blocks as hosts cut them, addends combined."""
+    plan, program = Plan(sharding, counts, choice), sharding.program
+    blocks: list[dict[tuple[tuple[int, int], ...], np.ndarray]] = [{} for _ in program.outputs]
+    for at in plan.places():
+        part = plan.part(at)
+        verify(part.program)
+        results = values(part.program, {name: cut(array, part.inputs[name]) for name, array in arguments.items()})
+        for found, name, layout, box, result in zip(blocks, program.outputs, plan.outputs, part.outputs, results, strict=True):
+            lies = tuple(held(sharding.extents(name), layout, counts, at))
+            assert lies == box or any(begin >= end for begin, end in lies), f"{name} at {at}: {box}, where hosts have {lies}"
+            combine = next((one.combine for one in layout if isinstance(one, Partial)), None)
+            if all(index == 0 or one != WHOLE for index, one in zip(at, layout, strict=True)):  # copies count once
+                found[box] = result if combine is None or box not in found else COMBINE[combine](found[box], result)
+    wholes = []
+    for name, found in zip(program.outputs, blocks, strict=True):
+        whole = np.full(sharding.extents(name), np.nan if program.types[name].dtype.is_float else 0, program.types[name].dtype.numpy)
+        for box, result in found.items():
+            whole[tuple(slice(begin, end) for begin, end in box)] = result
+        wholes.append(whole)
+    return wholes
 
 
 def is_sharded(sharding: Sharding) -> bool:
