@@ -97,6 +97,7 @@ L = te.placeholder((3, 5), "int64", name="l")
         (lambda: kernels.diag(B), "diag: expected a vector or a matrix, got 3 axes"),
         (lambda: kernels.triu(V), "triu: expected an x of at least 2 axes, got 1"),
         # searching
+        (lambda: kernels.searchsorted(S, X), "searchsorted: expected a tensor with axes, got x without any"),
         (
             lambda: kernels.searchsorted(X, te.placeholder((4,), name="v")),
             "searchsorted: values: expected 2 axes, as x has, got 1",
