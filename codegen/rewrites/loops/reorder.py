@@ -12,7 +12,8 @@
 
 Neighbors change places one after the other. Where a loop has more inside than the one that goes out, it is taken apart first
 (`distribute`), and accumulators get an axis for it. Where the bounds of the inner loop depend on the outer one, it runs from the least of
-its starts to the greatest of its stops, under a condition (`partition` cuts it off). A condition around the inner loop alone goes inside.
+its starts to the greatest of its stops, under a condition (`partition` cuts it off). A condition around the inner loop alone goes inside,
+unless it holds for all iterations or none: then it goes outside, if all elements that it reads exist there.
 
 Legal where no two iterations that touch one element change their order. Accumulations into one element by an operation whose order does
 not matter may: a sum of floats then rounds otherwise. A loop that runs in lanes or on cores goes out only where its iterations meet in no
@@ -22,7 +23,7 @@ is a `ScheduleError`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tensorexpr.codegen.dependence import dependences
 from tensorexpr.codegen.nest import GRID, Alloc, Block, For, If, LoopNest, Stmt
@@ -35,9 +36,9 @@ from tensorexpr.codegen.rewrites.loops.partition import SHARED
 from tensorexpr.codegen.rewrites.loops.simplify import simplified
 from tensorexpr.codegen.rewrites.paths import Path, around, inside, loop_at, loop_paths, put, walk_block
 from tensorexpr.codegen.rewrites.refusals import refuse
-from tensorexpr.ir import Expr, Index, apply
+from tensorexpr.ir import Access, Expr, Index, apply, const
 from tensorexpr.records import replace
-from tensorexpr.traversal import free_names, tensors_read
+from tensorexpr.traversal import free_names, tensors_read, walk
 
 
 def reorder(nest: LoopNest, *loops: str) -> LoopNest:
@@ -148,7 +149,9 @@ def _swapped(nest: LoopNest, path: Path, inner: str) -> LoopNest:
     allowed = deps.may_swap(s, one, updates=True)
     if not allowed:
         raise NotAlone(f"expected {inner} outside of {s.index} to keep what is computed: {allowed.obstacle}")
-    made = put(nest, path, _exchanged(s, one, tests, Facts.at(nest, path)))
+    shapes = {b.name: b.shape for b in (*nest.parameters, *nest.workspace, *around(nest, path).locals)}
+    shapes |= {c.name: c.type.shape for c in nest.constants}
+    made = put(nest, path, _exchanged(s, one, tests, Facts.at(nest, path), shapes))
     if one.kind not in ("serial", "unroll"):  # its iterations run at once for all of the other loop now
         word = "run in lanes" if one.kind == "vectorize" else "run in parallel"
         check_any_order(made, inner, f"{word} around {s.index}", alike=True)
@@ -176,8 +179,8 @@ def _standing(block: Block, path: Path) -> list[tuple[Path, Stmt]]:
     return found
 
 
-def _exchanged(outer: For, inner: For, tests: Sequence[Expr], facts: Facts) -> Block:
-    """Two loops in the other order."""
+def _exchanged(outer: For, inner: For, tests: Sequence[Expr], facts: Facts, shapes: Mapping[str, Sequence[Expr]]) -> Block:
+    """Two loops in the other order, the inner one under some tests."""
     declared: list[Alloc] = []
     body = outer.body
     while len(body) == 1 and isinstance(body[0], Alloc):
@@ -187,8 +190,9 @@ def _exchanged(outer: For, inner: For, tests: Sequence[Expr], facts: Facts) -> B
     bounds = [inner.start, inner.stop, *tests, outer.start, outer.stop]
     if any(name in changed for e in bounds for name in tensors_read(e)):
         raise NotAlone(f"expected bounds of {inner.index} that its iterations do not change")
-    ahead = [test for test in tests if outer.index not in free_names(test)]  # holds for all iterations or none, and stays around both
-    tests = [test for test in tests if outer.index in free_names(test)]
+    # What holds for all iterations or none stays around both, where it can be asked without an iteration.
+    ahead = [test for test in tests if outer.index not in free_names(test) and _all_exist(test, facts, shapes)]
+    tests = [test for test in tests if test not in ahead]
     if tensors_read(inner.start) or tensors_read(inner.stop):
         if tests or outer.index in (*free_names(inner.start), *free_names(inner.stop)):
             raise NotAlone(f"expected bounds of {inner.index} that depend on no data inside of {outer.index}")
@@ -206,6 +210,12 @@ def _exchanged(outer: For, inner: For, tests: Sequence[Expr], facts: Facts) -> B
     made = replace(inner, start=start, stop=stop, body=(replace(outer, body=innermost),))
     block = under(ahead, (made,))
     return simplified(block, facts, ended=False) if conditions else block  # else all that is known inside was known before
+
+
+def _all_exist(test: Expr, facts: Facts, shapes: Mapping[str, Sequence[Expr]]) -> bool:
+    """Whether every element that a test reads is known to exist, whatever else is asked before."""
+    reads = [(i, n) for e in walk(test) if isinstance(e, Access) for i, n in zip(e.indices, shapes[e.tensor], strict=True)]
+    return all(facts.holds(apply("ge", i, const(0))) and facts.holds(apply("lt", i, n)) for i, n in reads)
 
 
 def _hull(bound: Expr, outer: For, greatest: bool, facts: Facts) -> Expr:

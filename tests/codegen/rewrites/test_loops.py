@@ -11,6 +11,7 @@ from tensorexpr.codegen.nest import For
 from tensorexpr.codegen.nest.parse import parse_nest
 from tensorexpr.codegen.nest.text import print_nest
 from tensorexpr.codegen.nest.verify import verify_nest
+from tensorexpr.codegen.nest_proofs import prove
 from tensorexpr.codegen.rewrites.loops import (
     bind,
     distribute,
@@ -316,6 +317,41 @@ def test_loops_that_stay_in_their_order(body, message):
     with pytest.raises(ScheduleError) as raised:
         reorder(nest, "j", "i")
     assert message in str(raised.value)
+
+
+GUARDED = """
+main(a, x, y, z)
+a: size
+x: parameter(f32[a])
+y: parameter(f32[16, 2], written)
+z: parameter(f32[a, 2], written)
+
+def kernel_0() -> (y, z):
+    for p in range(0, 16):
+        for q in range(0, 2):
+            y[p, q] = 0.0
+    for p in range(0, a):
+        for q in range(0, 2):
+            z[p, q] = 0.0
+    for i in range(0, 16):
+        if i < a:
+            if x[minimum(a * 2 - 2, 1)] > 0.0:
+                for j in range(0, 2):
+                    y[i, j] = 1.0
+    for k in range(0, a):
+        if x[minimum(a * 2 - 2, 1)] > 0.0:
+            for j in range(0, 2):
+                z[k, j] = 1.0
+"""
+
+
+@pytest.mark.parametrize("outer", ["i", "k"])
+def test_a_test_that_reads_what_may_be_missing_stays_where_it_was_asked(outer):
+    nest = reorder(parse_nest(GUARDED), "j", outer)
+    assert prove(nest).is_clean
+    for a, value in ((0, 0.0), (1, 1.0), (1, -1.0), (3, 1.0), (20, -1.0), (20, 1.0)):
+        found = run(nest, {"x": np.full(a, value, np.float32)}, {"a": a})
+        assert (found["y"] == (np.arange(16)[:, None] < a) * (value > 0)).all() and (found["z"] == (value > 0)).all()
 
 
 WIDENED = [
