@@ -168,12 +168,15 @@ class _Steps:
         before, known = self.candidate, self._loops()
         self.then("stage", buffer, block, (*(x for x in range(rank - 1) if x != at), rank - 1, at))
         made = [x for x in self._loops() if x not in known]
-        if len(made) == 2 and self._loops()[made[0]].start != ZERO:  # a step may not have its element
+        if len(made) != 2:  # a single row, or element
+            self.candidate = before
+            return
+        if self._loops()[made[0]].start != ZERO:  # a step may not have its element
             self.then("reorder", made[1], made[0])
             self.then("widen", made[0], block)
             self.then("reorder", *made)
-        long, side = (constant(self._loops()[x].stop) for x in (made[0], made[-1]))
-        if len(made) != 2 or long is None or side is None or long > 2 * side:
+        long, side = (constant(self._loops()[x].stop) for x in made)
+        if long is None or side is None or long > 2 * side:
             self.candidate = before
             return
         if long > side:  # elements of the steps around, too

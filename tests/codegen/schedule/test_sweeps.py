@@ -119,6 +119,22 @@ def test_steps_of_open_scans_go_in_blocks(points, steps):
         assert "vectorize" in str(in_blocks(s, 128, **sizes))
 
 
+@pytest.mark.parametrize("points", [1, 2, 3, 5])
+@pytest.mark.parametrize("steps", [1, 2, 3, 5, 17])
+def test_squares_of_a_single_element_stay_where_they_are(points, steps):
+    """At few points and steps what a block reads may be no row, or one element, and what it does not read there is not copied either."""
+    x, z = te.placeholder((points,), name="x"), te.placeholder((points, steps), name="z")
+    for body in (
+        lambda t, s: te.compute((points,), lambda i: te.where(t > i, z.read(i, t, outside="symmetric"), 1.5)),
+        lambda t, s: te.compute((points,), lambda i: te.where(t == 1, z[i, t], s[i] * 0.5)),
+        lambda t, s: te.compute((points,), lambda i: z[i, t // 2] + s[i]),
+        lambda t, s: te.compute((points,), lambda i: z[points - 1 - i, steps - 1 - t] * s[i]),
+    ):
+        program = simplify(te.program_of([te.scan(body, x, steps, name="y")], [x, z]))
+        found, arrays = lowered(autoschedule(program, WIDE)), random_inputs(program, 1)
+        np.testing.assert_array_equal(results_of(found, program, arrays, {})["y"], evaluate_program(program, arrays)["y"])
+
+
 def test_states_of_a_block_stay_in_the_first_cache_where_elements_lie_along_the_points():
     text = RUNNING.replace("X[i, t]", "X[t, i]").replace("X: f32[6, 9]", "X: f32[9, 6]").replace("Y[i, t]: f32[6, 9]", "Y[t, i]: f32[9, 6]")
     text = text[: text.index("for u")].replace("6", "1040") + "return Y"
