@@ -18,7 +18,7 @@ WITHOUT = {
     "forward": ("kmeans_step", "heat_steps", "wave_steps", "cov", "corrcoef", "pdist", "dist"),
     "gradient": (
         "bilateral_filter", "joint_bilateral_filter", "non_local_means", "adaptive_max_pool3d",
-        "heat_steps", "wave_steps", "box_blur", "gaussian_blur", "block_diag",
+        "heat_steps", "wave_steps", "box_blur", "gaussian_blur", "block_diag", "dist",
     ),
 }  # fmt: skip
 """Operations that have no rule on rows this small: recurrences whose steps read their neighbors, windows as wide as the data, halos of
