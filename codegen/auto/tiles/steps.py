@@ -26,6 +26,7 @@ from tensorexpr.codegen.nest import For, Kernel, LoopNest
 from tensorexpr.codegen.nest.walks import statements
 from tensorexpr.codegen.rewrites.expressions import buffers_written, elements_read, stores_in
 from tensorexpr.codegen.rewrites.names import fresh, named
+from tensorexpr.codegen.rewrites.paths import walk_nest
 from tensorexpr.codegen.schedule.analysis.steps import Sweep
 from tensorexpr.codegen.schedule.analysis.strides import Reach, reach
 from tensorexpr.codegen.schedule.analysis.work import CHUNKS_PER_CORE, PARALLEL_WORK, length, operations
@@ -64,8 +65,14 @@ def _kernel(nest: LoopNest, kernel: Kernel, sweep: Sweep, target: Target) -> Ker
         workspace=(),
         writes=tuple(b.name for b in (*nest.parameters, *nest.workspace) if b.name in made),
     )
+    given, new = named(alone), dict[str, str]()
+    for (_, one), (_, other) in zip(walk_nest(alone), walk_nest(given), strict=True):
+        if isinstance(one, For) and isinstance(other, For):  # a tensor may have the name of a loop
+            new.setdefault(one.index, other.index)
+    axes = tuple(replace(a, index=new.get(a.index, a.index)) for a in sweep.axes)
+    sweep = replace(sweep, axes=axes, step=replace(sweep.step, index=new.get(sweep.step.index, sweep.step.index)))
     with suppress(ScheduleError):
-        steps = _Steps(Candidate(named(alone)), sweep, target)
+        steps = _Steps(Candidate(given), sweep, target)
         steps.in_blocks()
         (kernel,) = steps.candidate.nest.kernels
     return kernel

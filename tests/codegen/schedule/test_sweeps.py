@@ -135,6 +135,16 @@ def test_squares_of_a_single_element_stay_where_they_are(points, steps):
         np.testing.assert_array_equal(results_of(found, program, arrays, {})["y"], evaluate_program(program, arrays)["y"])
 
 
+@pytest.mark.parametrize(("i", "t"), [("x", "i"), ("t", "z"), ("i", "t")])
+def test_a_tensor_may_have_the_name_of_a_loop(i, t):
+    x, z = te.placeholder((37,), name=i), te.placeholder((37, 18), name=t)
+    states = te.scan(lambda t, s: te.compute((37,), lambda i: te.tanh(s[i]) + z[i, t]), x, 18, name="y")
+    program = simplify(te.program_of([states], [x, z]))
+    found, arrays = lowered(autoschedule(program, WIDE)), random_inputs(program, 1)
+    assert "vectorize" in str(found)
+    np.testing.assert_array_equal(results_of(found, program, arrays, {})["y"], evaluate_program(program, arrays)["y"])
+
+
 def test_states_of_a_block_stay_in_the_first_cache_where_elements_lie_along_the_points():
     text = RUNNING.replace("X[i, t]", "X[t, i]").replace("X: f32[6, 9]", "X: f32[9, 6]").replace("Y[i, t]: f32[6, 9]", "Y[t, i]: f32[9, 6]")
     text = text[: text.index("for u")].replace("6", "1040") + "return Y"
