@@ -262,7 +262,9 @@ def sweep(state: State, name: str, readers: tuple[str, ...] = ()) -> State:
         raise ScheduleError(f"expected definitions with loops of their own, got {missing[0]}, swept before", term=f"sweep {name}")
     table = {n: stage for n, stage in state.table.items() if stage.scan != name and n not in readers}
     changed = replace(state, table=table, sweeps=(*state.sweeps, made))
-    for init in program_facts(state.program).definitions[name].inits:  # type: ignore[union-attr]  # a scan: it has a sweep
+    scan = program_facts(state.program).definitions[name]
+    assert isinstance(scan, Scan)  # it has a sweep
+    for init in scan.inits:
         if _is_spelled_out(changed, init):
             del table[init]
     return changed
