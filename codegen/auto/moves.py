@@ -59,7 +59,7 @@ def _move(e: Expr, known: dict[Expr, Move]) -> Move:
                 case "mod" if isinstance(e.args[1], Const) and e.args[1].value:
                     period = abs(float(e.args[1].value))
                     steps = {n: s for n, s in parts[0].steps.items() if s % period}
-                    return Move(steps, 0.0, parts[0].random, _names(parts))
+                    return Move(steps, parts[0].offset % period, parts[0].random, _names(parts))
                 case "where":
                     return _most(parts[1:])
                 case _:

@@ -297,7 +297,7 @@ class _Reader(Values):
                     return
                 if a.offset != b.offset:
                     carried |= {at.names[n] for n in a.steps if n in at.names}
-            free -= carried
+            free -= {next((x for x in at.path if x in carried), -1)}  # one iteration of it waits; those inside of it do not
             near = False
         if any(x not in free and self.loops[x].kind != VECTORIZE for x in at.path):
             height = self._height(s.value if asked is None else asked, access)

@@ -269,3 +269,32 @@ for i in range(0, 40):
     plan = plan_of(nest_of(body.replace("i - 38", "i - 37"), "Y: 40, 40", "A: 80, 40"))
     assert executed(plan, STORE) == pytest.approx(1)
     assert all((lines >= 0).all() and (runs >= 0).all() for lines, runs, *_ in plan.footprints(plan.extents()))
+
+
+STEPS = """
+main(S)
+S: parameter(f32[2, 64, 32], written)
+
+def kernel_0() -> S:
+    for t in range(1, 10):
+        for i in range(1, 63):
+            for j in range(1, 31):
+                S[t % 2, i, j] = {value}
+"""
+
+
+@pytest.mark.parametrize(
+    ("value", "waiting"),
+    [
+        ("S[(t - 1) % 2, i, j] * 0.5", "t"),
+        ("S[(t - 1) % 2, i - 1, j] * 0.5", "t"),
+        ("S[t % 2, i - 1, j] * 0.5", "i"),
+        ("S[t % 2, i - 1, j + 1] * 0.5", "i"),
+        ("S[t % 2, i, j - 1] * 0.5", "j"),
+    ],
+)
+def test_the_outermost_loop_that_carries_an_element_on_waits_for_it(value, waiting):
+    """Of a neighbor in the step before, too: all that is inside of the loop over steps waits for nothing."""
+    summary = summary_of(parse_nest(STEPS.format(value=value)))
+    (chain,) = summary.chains
+    assert [summary.loops[x].name for x in chain.path[1:] if x not in chain.free] == [waiting]
