@@ -63,8 +63,10 @@ step() {
   echo "== $name: ended with $ended after $((SECONDS - began)) s" | tee -a "$out/steps.txt"
   [ $ended -eq 0 ] || [ $ended -eq 124 ] || status=1
 }
-"$python" - <<'PROBE' 2>&1 | tee "$out/machine.txt"
-import importlib.metadata, importlib.util, platform
+# Without a device there is nothing to do. The first kernel runs here: where it does not, this says why.
+if ! "$python" - <<'PROBE' 2>&1 | tee "$out/machine.txt"; then
+import importlib.metadata, importlib.util, platform, traceback
+import numpy
 import tensorexpr
 print("python", platform.python_version())
 for name in ("numpy", "llvmlite", "sympy", "ml_dtypes", "hypothesis", "pytest", "xdist", "cupy", "torch", "jax", "triton"):
@@ -75,22 +77,44 @@ from tensorexpr.codegen.cuda.launch.device import current_device
 device = current_device()
 print("device", device.name, device.arch)
 print("facts", device.facts)
+try:
+    x = tensorexpr.placeholder((1000,), name="x")
+    f = tensorexpr.build(tensorexpr.compute((1000,), lambda i: x[i] * 2.0, name="y"), [x], target="cuda")
+    found = device.read(f(device.upload(numpy.arange(1000, dtype=numpy.float32))))
+    print("the first kernel is", "right" if (found == 2 * numpy.arange(1000)).all() else f"WRONG: {found}")
+except Exception:
+    traceback.print_exc()
 PROBE
+  echo "no device: see $out/machine.txt"
+  exit 1
+fi
 workers=$("$python" -c 'import importlib.util as u; print("-n 8" if u.find_spec("xdist") else "")')
-pytest=("$python" -m pytest --tb=short -rf --continue-on-collection-errors)
+pytest=("$python" -m pytest -vv --tb=short -rf --continue-on-collection-errors)
 
+# bounded SECONDS COMMAND...: within so many seconds and what is left of the step, which outlives no step: `timeout` in another one is a group apart.
+bounded() {
+  local seconds=$1 until_end=$((until - SECONDS - 2))
+  shift
+  [ $until_end -gt 3 ] || return 124
+  timeout --kill-after=2 $((seconds < until_end ? seconds : until_end)) "$@"
+}
+
+# The three tools at once: each holds the processor more than the GPU.
 sanitize() {
   if ! command -v compute-sanitizer; then
     echo "no compute-sanitizer there"
     return 0
   fi
-  local bad=0
+  local until=$((SECONDS + $1)) bad=0 tool job jobs=()
   for tool in memcheck racecheck synccheck; do
-    for name in "gemm bf16" softmax convolution sort; do
-      echo "-- $tool: $name"
-      timeout 60 compute-sanitizer --tool "$tool" --error-exitcode 9 "$python" -m tensorexpr.benchmarks.gpu.kernels "$name" --tiny || bad=1
-    done
+    bounded 120 compute-sanitizer --tool "$tool" --error-exitcode 9 "$python" -m tensorexpr.benchmarks.gpu.kernels --checked --tiny \
+      >"$out/sanitizer-$tool.txt" 2>&1 &
+    jobs+=($!)
   done
+  for job in "${jobs[@]}"; do
+    wait "$job" || bad=1
+  done
+  tail -n 30 "$out"/sanitizer-*.txt
   return $bad
 }
 profile() {
@@ -98,9 +122,10 @@ profile() {
     echo "no ncu there"
     return 0
   fi
+  local until=$((SECONDS + $1))
   for name in "gemm bf16" "gemm f32" softmax convolution sort attention; do
     echo "-- $name"
-    timeout 60 ncu --clock-control none --kernel-name-base function --kernel-name regex:^k --section SpeedOfLight --section Occupancy \
+    bounded 60 ncu --clock-control none --kernel-name-base function --kernel-name regex:^k --section SpeedOfLight --section Occupancy \
       --section MemoryWorkloadAnalysis --section WarpStateStats "$python" -m tensorexpr.benchmarks.gpu.kernels "$name" $tiny
   done
 }
@@ -131,7 +156,7 @@ PRODUCTS
     "$python" -m tensorexpr tune products.py:product "$dtype[$n, $n]" "$dtype[$n, $n]" --target cuda --budget $budget --output "$out/tiles.json"
   done
 }
-export -f sanitize profile rows tiles
+export -f bounded sanitize profile rows tiles
 export python tiny out
 in_bash() { # functions of this file under `timeout`, with what they know
   printf -v quoted '%q ' ${options[@]+"${options[@]}"}
@@ -139,15 +164,17 @@ in_bash() { # functions of this file under `timeout`, with what they know
 }
 
 alone=(-k "test_on_a_gpu or test_contact") # what a CPU can run takes no minutes of a GPU
-[ "${TENSOREXPR_CUDA:-}" != host ] || alone=()
+few=${workers/8/4}
+[ "${TENSOREXPR_CUDA:-}" != host ] || alone=(-k "shim and not group") few=
 # shellcheck disable=SC2086 -- several words each
-step contact 20 env -u TENSOREXPR_CUDA "${pytest[@]}" ${alone[@]+"${alone[@]}"} $cuda/test_prelude_behaviour.py $cuda/test_contact.py
-step sanitizer 20 bash -c "$(in_bash sanitize)"
+step contact 20 env -u TENSOREXPR_CUDA TENSOREXPR_GPU_TEST_SECONDS=30 "${pytest[@]}" $few ${alone[@]+"${alone[@]}"} \
+  $cuda/test_prelude_behaviour.py $cuda/test_contact.py
+step sanitizer 20 bash -c "$(in_bash sanitize "$(share 20)")"
 # shellcheck disable=SC2086
 step tests 40 env -u TENSOREXPR_CUDA "${pytest[@]}" ${GPU_WORKERS-$workers} $tests
 step rows 60 bash -c "$(in_bash rows "$(share 60)" 1)"
 step ceilings 25 "$python" -m tensorexpr.benchmarks.gpu.ceilings "$out/facts" $tiny
-step ncu 35 bash -c "$(in_bash profile)"
+step ncu 35 bash -c "$(in_bash profile "$(share 35)")"
 step tiles 30 bash -c "$(in_bash tiles)"
 step compiled 85 bash -c "$(in_bash rows "$(share 85)" 2)"
 step predict 95 "$python" -m tensorexpr.benchmarks.gpu.run "$out" --predict ${options[@]+"${options[@]}"}

@@ -11,6 +11,7 @@ import functools
 import gc
 import importlib
 import importlib.util
+import os
 import signal
 import sys
 import threading
@@ -34,6 +35,10 @@ ENVIRONMENT = {
     "CUBLAS_WORKSPACE_CONFIG": ":4096:8",  # which PyTorch's deterministic mode wants
 }
 
+AGAIN = 75
+"""The status of a process that is to be started again, and goes on behind what ended it."""
+GRACE = 10.0
+"""Seconds for what can not be broken off: a compilation, a launch that is waited for."""
 Call = Callable[[], Any]
 
 
@@ -72,7 +77,8 @@ def installed(name: str) -> bool:
 
 @contextlib.contextmanager
 def limited(seconds: float) -> Iterator[None]:
-    """Raises `TimeoutError` in the main thread once Python runs again after so many seconds."""
+    """Raises `TimeoutError` in the main thread once Python runs again after so many seconds. Where it does not within `GRACE` more, as
+    behind threads of a kernel that wait for each other in vain, the process ends with `AGAIN`."""
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
         yield
         return
@@ -80,11 +86,18 @@ def limited(seconds: float) -> Iterator[None]:
     def late(*_: Any) -> None:
         raise TimeoutError(f"more than {seconds:g} seconds")
 
-    before = signal.signal(signal.SIGALRM, late)
+    def lost() -> None:
+        print(f"more than {seconds + GRACE:g} seconds, and nothing comes back: this process ends", file=sys.stderr, flush=True)
+        os._exit(AGAIN)
+
+    before, end = signal.signal(signal.SIGALRM, late), threading.Timer(seconds + GRACE, lost)
+    end.daemon = True
+    end.start()
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
+        end.cancel()
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
 

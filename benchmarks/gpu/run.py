@@ -30,15 +30,13 @@ from tensorexpr.benchmarks import peers
 from tensorexpr.benchmarks.gpu import peers as gpu_peers
 from tensorexpr.benchmarks.gpu import resources
 from tensorexpr.benchmarks.gpu import workloads as gpu_workloads
-from tensorexpr.benchmarks.gpu.peers import Clock
+from tensorexpr.benchmarks.gpu.peers import AGAIN, Clock
 from tensorexpr.benchmarks.gpu.workloads import Workload
 from tensorexpr.codegen.auto.gpus import GpuFacts, facts_of, with_measured
 from tensorexpr.codegen.cuda.launch.device import Device, current_device
 
 TURNS = (("torch", "deterministic", "cupy", "triton"), ("torch.compile", "jax"))
 """Peers by turn: the second turn's compile for seconds."""
-AGAIN = 75
-"""The status that says that the run is to be started again with `--resume`."""
 SAMPLE = 0.01
 """Seconds of calls in one sample."""
 ROUNDS = 7
@@ -125,7 +123,8 @@ def measure(load: Workload, gradient: bool, device: Device, clock: Clock, wanted
         except Exception as problem:  # of any library
             row["problems"][name] = _said(problem)
             gpu_peers.free()
-    row["ms"] = {name: 1e3 * seconds for name, seconds in _timed(candidates, clock).items()}
+    with gpu_peers.limited(PATIENCE):
+        row["ms"] = {name: 1e3 * seconds for name, seconds in _timed(candidates, clock).items()}
     return row
 
 

@@ -209,6 +209,30 @@ def test_what_takes_too_long_is_given_up():
     assert time.monotonic() - began < 4
 
 
+def test_a_process_that_nothing_comes_back_to_ends_and_is_started_again():
+    """As one whose kernel waits for itself: no signal reaches it."""
+    hangs = """
+import ctypes
+from tensorexpr.benchmarks.gpu import peers
+peers.GRACE = 0.2
+library, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64)
+with peers.limited(0.1):
+    library.pthread_mutex_lock(mutex)
+    library.pthread_mutex_lock(mutex)
+"""
+    done = subprocess.run([sys.executable, "-c", hangs], capture_output=True, text=True, timeout=60)
+    assert done.returncode == gpu_peers.AGAIN and "more than 0.3 seconds, and nothing comes back" in done.stderr
+
+
+def test_without_a_device_nothing_is_tried(tmp_path):
+    environment = {name: value for name, value in os.environ.items() if name != "TENSOREXPR_CUDA"} | {"PYTHON": sys.executable}
+    done = subprocess.run(["bash", str(SCRIPT), str(tmp_path)], env=environment, capture_output=True, text=True, timeout=120)
+    if "device cuda" in done.stdout:
+        pytest.skip("there is one")
+    assert done.returncode == 1 and "no device: see " in done.stdout and "TargetError" in (tmp_path / "machine.txt").read_text()
+    assert not (tmp_path / "steps.txt").exists()
+
+
 @torch
 def test_the_cost_of_a_call():
     device = gpu.current_device()
@@ -235,7 +259,9 @@ def test_one_call_lays_out_the_packages_and_runs_tests_and_workloads(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     assert "passed" in (tmp_path / "tests.txt").read_text().splitlines()[-1]
     probe = (tmp_path / "machine.txt").read_text()
-    assert "device host" in probe and str(SCRIPT.parents[1]) not in probe  # the packages that were laid out, not the checkout's
+    assert (
+        "device host" in probe and "the first kernel is right" in probe and str(SCRIPT.parents[1]) not in probe
+    )  # the packages that were laid out, not the checkout's
     assert json.loads((tmp_path / "gpu.json").read_text())["rows"][0]["ms"]["tensorexpr"] > 0
     # All steps have come to an end; each has written what it said.
     steps = ("contact", "sanitizer", "tests", "rows", "ceilings", "ncu", "tiles", "compiled", "predict")

@@ -317,7 +317,10 @@ class CupyDevice:
         return self._cupy.empty(shape, dtype)
 
     def upload(self, array: np.ndarray) -> Any:
-        return self._cupy.asarray(np.ascontiguousarray(array)).reshape(array.shape)
+        if array.dtype.kind != "V":
+            return self._cupy.asarray(np.ascontiguousarray(array)).reshape(array.shape)
+        # Types that NumPy does not have itself, such as bfloat16: CuPy 14 has arrays of them, but does not take them from NumPy everywhere.
+        return self.upload(array.view(f"u{array.dtype.itemsize}")).view(array.dtype)
 
     def address(self, array: Any) -> int:
         return int(array.data.ptr)

@@ -413,11 +413,13 @@ BEHAVIOURS = {
         ("te_load", "te_store"), _packs,
     ),
     "arena": Behaviour(
-        kernel("x_arena", "const float *x, float *y, int64_t *z", """  te_arena<float[32]>(128)[n] = x[n];
+        kernel("x_arena", "const float *x, float *y, int64_t *z", """  __shared__ float declared[3];  // in front
+  te_arena<float[32]>(128)[n] = x[n];
+  declared[n % 3] = 2.0f;
   __syncwarp();
-  y[n] = te_arena<float[32]>(128)[31 - n];
-  z[n] = (int64_t)((uint64_t)&te_arena<float>(0) % 128);"""),
-        ("te_arena",), _arena, shared=256,
+  y[n] = te_arena<float[32]>(128)[31 - n] * declared[n % 3] / 2.0f;
+  z[n] = (int64_t)(te_ptx_shared(&te_arena<float>(0)) % 1024);"""),
+        ("te_arena", "te_ptx_shared"), _arena, shared=256,
     ),
     "lanes": Behaviour(
         kernel("x_lanes", _arrays([t for t, _ in _LANES]),

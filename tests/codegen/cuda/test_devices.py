@@ -73,6 +73,21 @@ def in_a_thread(work: Callable[[], Any]) -> Any:
     return found[0]
 
 
+@pytest.mark.parametrize("shape", [(), (0, 2), (3, 4)])
+def test_elements_that_numpy_has_no_type_for_are_uploaded_as_their_bits(cupy: Any, shape: tuple[int, ...]) -> None:
+    """CuPy has arrays of them, but a list of the types that it takes from NumPy."""
+
+    def asarray(value: np.ndarray) -> np.ndarray:
+        assert value.dtype.char in "?bhilqBHILQefdFD" and value.flags.c_contiguous
+        return value.copy()
+
+    cupy.asarray = asarray
+    for dtype in (te.dtypes.bfloat16.numpy, np.dtype(np.float16)):
+        for given in (np.ones(shape, dtype), np.ones(shape, dtype).T):
+            found = CupyDevice(cupy).upload(given)
+            assert found.dtype == dtype and found.shape == given.shape and (found == given).all()
+
+
 def test_a_new_thread_has_the_context_of_the_function_while_it_launches(cupy: Any) -> None:
     device = CupyDevice(cupy)
     runtime = cupy.cuda.runtime
