@@ -6,7 +6,8 @@ import pytest
 from tensorexpr.autodiff.sweep.reverse import reverse
 from tensorexpr.codegen.compile import build_program
 from tensorexpr.codegen.cost import cost_of
-from tensorexpr.codegen.tuning.lookup import REGROUPED
+from tensorexpr.codegen.target import host_target
+from tensorexpr.codegen.tuning.lookup import REGROUPED, simplified
 from tensorexpr.errors import OutOfBoundsError
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.parse import parse_program
@@ -182,3 +183,45 @@ def test_a_factor_of_both_branches_leaves_a_choice() -> None:
     }
     found, expected = (evaluate_program(p, inputs)["y"] for p in (apart, program))
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("parts", "whole", "wanted"),
+    [
+        ("p[r, i]: f32[5, 96] = sum(x[i, 7 * r + k] for k in range(7))", "sum(p[r, i] for r in range(5))", "x[i, r * 7 + k]"),
+        ("p[r, i]: f32[5, 96] = sum(x[i, r + 5 * k] for k in range(7)) / 7.0", "sum(p[r, i] for r in range(5)) / 5.0", "x[i, r + k * 5]"),
+        ("p[r, i]: f32[5, 96] = sum(x[i, 7 * r + k] for k in range(7)) * 0.3", "sum(p[4 - r, i] / 7.0 for r in range(5))", "x[i, "),
+        ("p[i, r]: f32[96, 5] = max(x[i, 7 * r + k] for k in range(7))", "max(p[i, r] for r in range(5))", "x[i, r * 7 + k]"),
+    ],
+)
+def test_a_reduction_of_parts_is_one_reduction(parts: str, whole: str, wanted: str) -> None:
+    """However a mean is made: of means of rows, of strided parts, with their literals."""
+    program = parse_program(f"x: f32[96, 35] = input()\n{parts}\ny[i]: f32[96] = {whole}\nreturn y\n")
+    found = simplified(program, host_target())
+    assert len(found.definitions) == 1 and wanted in print_program(found)
+    inputs = random_inputs(program, 3)
+    before, after = (evaluate_program(p, inputs)["y"] for p in (program, found))
+    np.testing.assert_allclose(after, before, 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        "p[i, r]: f32[96, 5] = sum(x[i, k] for k in range(7 * r))",  # of different lengths
+        "p[i, r]: f32[96, 5] = sum(x[i, 7 * r + k] for k in range(7)) + 1.0",
+        "p[i, r]: f32[96, 5] = max(x[i, 7 * r + k] for k in range(7))",
+    ],
+)
+def test_what_is_no_part_of_a_reduction_stays_by_itself(parts: str) -> None:
+    program = parse_program(f"x: f32[96, 35] = input()\n{parts}\ny[i]: f32[96] = sum(p[i, r] for r in range(5))\nreturn y\n")
+    assert len(simplify(factor_sums(simplify(program), REGROUPED)).definitions) == 2
+
+
+@pytest.mark.parametrize("value", ["x[i, 34 - k]", "x[i, 34 - k] * w[34 - k]", "x[i, 34 - k] * w[k]", "x[i, 34 - k] * f32(k)"])
+def test_sums_go_forwards_where_all_that_they_read_lies_backwards(value: str) -> None:
+    program = parse_program(f"x: f32[9, 35] = input()\nw: f32[35] = input()\ny[i]: f32[9] = sum({value} for k in range(35))\nreturn y\n")
+    found = simplify(factor_sums(program, REGROUPED))
+    assert ("34 - k" in print_program(found)) == ("k]" in value.replace("- k", "") or "(k)" in value)
+    inputs = random_inputs(program, 3)
+    before, after = (evaluate_program(p, inputs)["y"] for p in (program, found))
+    np.testing.assert_allclose(after, before, 1e-5, 1e-5)

@@ -14,7 +14,7 @@ from math import gcd
 from tensorexpr import dtypes
 from tensorexpr.codegen.llvm.emitter import integers as emit_integers
 from tensorexpr.codegen.llvm.math.functions import FUNCTIONS
-from tensorexpr.codegen.llvm.math.log import is_short_power, whole_power
+from tensorexpr.codegen.llvm.math.log import is_root, is_short_power, root_power, whole_power
 from tensorexpr.codegen.llvm.math.remainder import fmod
 from tensorexpr.codegen.llvm.text.builder import Builder
 from tensorexpr.codegen.llvm.text.casts import register_type, rounded
@@ -246,6 +246,8 @@ def _pow(b: Builder, dtype: DType, x: Value, y: Value) -> Value:
         return literal(1.0, x.type) if y.const == 0.0 else x if y.const == 1.0 else b.op("fmul", x, x)
     if x.type == "float" and y.const is not None and not y.stride and is_short_power(y.const):
         return whole_power(b, x, int(y.const))
+    if y.const is not None and not y.stride and is_root(x.type, y.const):
+        return root_power(b, x, y.const)
     return FUNCTIONS["pow"](b, *b.unify(x, y))
 
 

@@ -150,6 +150,20 @@ def whole_power(b: Builder, x: Value, exponent: int) -> Value:
     return b.convert("fptrunc", result if exponent > 0 else div(b, literal(1.0, "double"), result), "float")
 
 
+def is_root(type_: str, exponent: float) -> bool:
+    """Whether a power is a root, or one over it, which is rounded twice: in float64 a logarithm is more exact."""
+    return exponent == 0.5 or (exponent == -0.5 and type_ == "float")
+
+
+def root_power(b: Builder, x: Value, exponent: float) -> Value:
+    """x ** 0.5, which is +0 of both zeros and infinite of both infinities, and x ** -0.5, by doubles."""
+    single = exponent < 0
+    wide = b.convert("fpext", x, "double") if single else x
+    root = b.intrinsic("sqrt", add(b, wide, 0.0))
+    root = b.select(b.compare("fcmp oeq", x, -_INFINITY), _INFINITY, root)
+    return b.convert("fptrunc", div(b, literal(1.0, "double"), root), "float") if single else root
+
+
 def _single_power(b: Builder, x: Value, y: Value) -> Value:
     """|x| ** y for floats, through double."""
     base, exponent = b.convert("fpext", absolute(b, x), "double"), b.convert("fpext", y, "double")

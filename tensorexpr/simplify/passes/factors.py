@@ -5,12 +5,12 @@
     sum(x[i, a] * c[a, b] * x[i, b] for a for b)   -->   sum(x[i, b] * sum(x[i, a] * c[a, b] for a) for b)
     sum(where(t[j], a[j] * b[k], a[j] * c[k]) for k)   -->   a[j] * sum(where(t[j], b[k], c[k]) for k)
 
-The distributive law; a sum of sums is one sum to begin with. What depends on no axis leaves first, where that makes fewer operations at
-each point. Then one axis at a time: the axis whose sum, over the factors that depend on it, takes the fewest operations goes inside, as
-long as all loops together then take `GAIN` times fewer (the inner sum is computed once for the indices that it depends on: where that
-leaves out indices of the outer sum, `terms` makes a tensor of it). Where all loops stay and each point has fewer factors, no two of them
-may make a smaller tensor: that one is cheaper. Finding the best order is a matrix chain problem in general; greedy elimination is what
-einsum libraries do.
+The distributive law; a sum of sums is one sum to begin with, which goes through its terms forwards. What depends on no axis leaves
+first, where that makes fewer operations at each point. Then one axis at a time: the axis whose sum, over the factors that depend on it,
+takes the fewest operations goes inside, as long as all loops together then take `GAIN` times fewer (the inner sum is computed once for
+the indices that it depends on: where that leaves out indices of the outer sum, `terms` makes a tensor of it). Where all loops stay and
+each point has fewer factors, no two of them may make a smaller tensor: that one is cheaper. Finding the best order is a matrix chain
+problem in general; greedy elimination is what einsum libraries do.
 
 Integers are a ring modulo 2**bits. Floats round differently, as they do where a sum adds in another order, and another sum may overflow;
 those of 16 bits never are taken apart. Only sums over literal ranges that have points: over none, a factor that is infinite would be
@@ -24,14 +24,15 @@ from itertools import combinations
 from math import inf, prod
 from typing import TypeGuard
 
-from tensorexpr.ir import Access, Apply, Axis, Const, Define, Definition, Expr, Index, Program, Reduce, Scatter, TensorType, apply
+from tensorexpr.ir import Access, Apply, Axis, Const, Define, Definition, Expr, Index, Program, Reduce, Scatter, TensorType, apply, const
 from tensorexpr.records import replace
 from tensorexpr.simplify.options import Options
 from tensorexpr.simplify.passes.amounts import lengths
 from tensorexpr.simplify.passes.definitions import with_definitions
+from tensorexpr.simplify.passes.inline import without_literals
 from tensorexpr.simplify.passes.terms import bytes_of_ends, pays_alone
 from tensorexpr.simplify.passes.terms.found import term_of
-from tensorexpr.traversal import bound_names, children, free_names, has_points, map_children, substitute, walk
+from tensorexpr.traversal import bound_names, children, free_names, has_points, map_children, put_term, substitute, walk
 
 GAIN = 1.5
 """How many times fewer operations there are at least: what a nested sum costs beside one that is taken in one go."""
@@ -77,7 +78,7 @@ def _with_factors(node: Expr, axes: tuple[Axis, ...], types: Mapping[str, Tensor
     node = map_children(node, lambda child: _with_factors(child, inner, types, floats, ends))
     exact = node.dtype.is_integer or (floats and node.dtype.is_float and node.dtype.bits >= 32)
     if exact and _is_sum(node):
-        node = _joined(node)
+        node = _ascending(_joined(node))
         if all(map(has_points, node.axes)):
             return _in_one_order(node, axes, types, ends) or _apart(node, axes, types, ends)
     if exact and isinstance(node, Apply) and node.op.name in ("add", "sub"):
@@ -128,16 +129,30 @@ def _with_common_factor(node: Apply) -> Expr | None:
 
 
 def _joined(node: Reduce) -> Reduce:
-    """sum(sum(e for k in range(n)) for i) -> sum(e for i for k in range(n)), where the bounds of k do not depend on i"""
-    inner = node.values[0]
-    if not isinstance(inner, Reduce) or inner.combiner.name != "sum" or not inner.combiner.is_builtin or inner.where is not None:
+    """sum(sum(e for k) * c for i) -> sum(e * c for i for k), c a literal, where the bounds of k do not depend on i"""
+    inner = without_literals(node.values[0])
+    if not isinstance(inner, Reduce) or inner.combiner != node.combiner or inner.where is not None or inner.dtype is not node.dtype:
         return node
     own = {axis.index for axis in node.axes}
     if not own <= set(free_names(inner)):
         return node  # it is the same for several of its turns
     if any(not own.isdisjoint(free_names(bound)) for axis in inner.axes for bound in (axis.start, axis.stop)):
         return node
-    return replace(node, axes=(*node.axes, *inner.axes), values=inner.values)
+    return replace(node, axes=(*node.axes, *inner.axes), values=(put_term(node.values[0], inner, inner.values[0]),))
+
+
+def _ascending(node: Reduce) -> Reduce:
+    """sum(x[7 - k] for k in range(8)) -> sum(x[k] for k in range(8)): axes of which nothing but the distance to some end is read"""
+    for axis in node.axes:
+        if not has_points(axis) or axis.index in {n for other in node.axes for e in (other.start, other.stop) for n in free_names(e)}:
+            continue
+        at = Index(axis.index)
+        nodes = list(walk(node.values[0]))
+        used = sum(n == at for n in nodes)
+        if used and used == sum(isinstance(n, Apply) and n.op.name == "sub" and n.args[1] == at for n in nodes):
+            mirrored = apply("sub", apply("sub", apply("add", axis.start, axis.stop), const(1)), at)
+            node = replace(node, values=(substitute(node.values[0], {axis.index: mirrored}),))
+    return node
 
 
 def _apart(node: Reduce, around: tuple[Axis, ...], types: Mapping[str, TensorType], ends: float) -> Expr:

@@ -1,12 +1,13 @@
 """Inlining: the value of a definition written where it is read, without capture of index names.
 
-`inline_definitions` does what it is told; `inline_cheap` chooses: a definition goes into its reader where no work is
-repeated (every element is read at most once, or there are no more reads than elements), or where the work and what it reads are so small
-that repeating it costs less than storing it. Reductions stay where they are, but for those of which few elements are read (the trace of a
-product), and sums of a few components that another sum reads once each (`k[i, j] = exp(-sum((x[i, e] - y[j, e])**2 for e in range(3)))`
-under a sum over j); so do outputs, the inits of scans and whatever a scatter or a scan makes. What only rearranges elements (the windows
-of a convolution as rows of a matrix) goes where its readers put together what it took apart, and what says which elements of a far smaller
-tensor stand where (windows side by side) to all of its few readers: what is made of them reads these elements themselves.
+`inline_definitions` does what it is told; `inline_cheap` chooses: a definition goes into its reader where no work is repeated (every
+element is read at most once, or there are no more reads than elements), or where the work and what it reads are so small that repeating
+it costs less than storing it. Reductions stay where they are, but for those of which few elements are read (the trace of a product),
+sums of a few components that another sum reads once each (`k[i, j] = exp(-sum((x[i, e] - y[j, e])**2 for e in range(3)))` under a sum
+over j), and the parts of a reduction, which nothing else reads (rows of a sum over all); so do outputs, the inits of scans and whatever
+a scatter or a scan makes. What only rearranges elements (the windows of a convolution as rows of a matrix) goes where its readers put
+together what it took apart, and what says which elements of a far smaller tensor stand where (windows side by side) to all of its few
+readers: what is made of them reads these elements themselves.
 """
 
 from __future__ import annotations
@@ -359,7 +360,7 @@ def _worth_inlining(definition: Define, places: list[Place], loads: int) -> bool
     if any(isinstance(node, Reduce) for node in walk(definition.value)):
         if _reads_few(definition, places):
             return True
-        return len(places) == 1 and (_is_summed_away(definition, places[0]) or _sums_in_order(definition, places[0]))
+        return len(places) == 1 and any(joins(definition, places[0]) for joins in (_is_part, _is_summed_away, _sums_in_order))
     if _renames_only(definition) or (_rearranges(definition) and all(_in_order(definition, place) for place in places)):
         return True
     cost = sum(node.op.cost for node in walk(definition.value) if isinstance(node, Apply))
@@ -389,6 +390,34 @@ def _is_summed_away(definition: Define, place: Place) -> bool:
     short = all((_points(node.axes) or FEW + 1) <= FEW and node.combiner.is_builtin for node in inner)
     inside = isinstance(place.reader, Define) and len(place.axes) > len(place.reader.axes)
     return short and inside and _reads_each_once(place.access, place.axes)
+
+
+def _is_part(definition: Define, place: Place) -> bool:
+    """Whether a reduction adds up what the definition is, parts of the same reduction up to literal factors, each part once."""
+    part = without_literals(definition.value)
+    if not isinstance(part, Reduce) or part.where is not None or not part.combiner.is_builtin:
+        return False
+    if part.combiner.name == "sum" and part.dtype.is_float and part.dtype.bits < 32:
+        return False  # parts of 16 bits are rounded one by one
+    if part is not definition.value and part.combiner.name != "sum":
+        return False
+    if any(free_names(bound) for axis in part.axes for bound in (axis.start, axis.stop)):
+        return False
+    if not isinstance(place.reader, Define) or points(place.axes) > points(definition.axes):
+        return False
+    wholes = (node for node in walk(place.reader.value) if isinstance(node, Reduce) and node.combiner == part.combiner)
+    return any((without_literals if part.combiner.name == "sum" else _itself)(node.values[0]) == place.access for node in wholes)
+
+
+def _itself(expr: Expr) -> Expr:
+    return expr
+
+
+def without_literals(expr: Expr) -> Expr:
+    """What an expression multiplies by literals, and divides by them."""
+    while isinstance(expr, Apply) and expr.op.name in ("mul", "div") and isinstance(expr.args[1], Const):
+        expr = expr.args[0]
+    return expr
 
 
 def _points(axes: tuple[Axis, ...]) -> int | None:

@@ -125,6 +125,14 @@ def magnitude(expr: Expr) -> Expr | None:
     return None if negated is None else apply("abs", negated[0])
 
 
+@on("mul")
+def square_of_magnitude(expr: Expr) -> Expr | None:
+    """abs(x) * abs(x) -> x * x"""
+    assert isinstance(expr, Apply)
+    inner = operands_of(expr.args[0], "abs")
+    return apply("mul", inner[0], inner[0]) if inner is not None and expr.args[0] == expr.args[1] else None
+
+
 @on("pow")
 def small_power(expr: Expr) -> Expr | None:
     """x ** 0 -> 1;  x ** 1 -> x;  x ** 2 -> x * x"""
@@ -162,6 +170,7 @@ FLOAT_RULES = (
     multiply_negative,
     negate_product,
     magnitude,
+    square_of_magnitude,
     small_power,
     add_itself,
     round_twice,

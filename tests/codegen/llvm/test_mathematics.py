@@ -161,9 +161,9 @@ def test_accuracy(name: str, dtype: DType) -> None:
     assert found[worst] <= ACCURACY[name][dtype is dtypes.float64], (found[worst], [v[worst] for v in values], got[worst])
 
 
-@pytest.mark.parametrize("exponent", [3, 4, 7, 15, 32, -1, -2, -5, 33, 2.5])
-def test_powers_that_are_multiplied_out_are_as_exact(exponent: float) -> None:
-    """A whole exponent that is known is a few products; special values and signs of zero are those of any power."""
+@pytest.mark.parametrize("exponent", [3, 4, 7, 15, 32, -1, -2, -5, 33, 2.5, 0.5, -0.5])
+def test_powers_that_are_products_and_roots_are_as_exact(exponent: float) -> None:
+    """A whole exponent that is known is a few products, a half a root; special values and signs of zero are those of any power."""
     special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-38, 1.0, -1.0, 3e38], np.float32)
     x = np.concatenate([special, sample(dtypes.float32, 5)])[:4096].astype(np.float32)
     index = apply("add", apply("mul", Index("o"), const(16)), Index("l"))
