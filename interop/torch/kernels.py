@@ -60,8 +60,8 @@ def _cpu_kernel(function: CompiledFunction, layout: Layout, models: Sequence[tor
         addresses = []
         copies = []  # alive until the end
         for tensor in tensors:
-            if not tensor.is_contiguous() or tensor.is_neg():
-                tensor = tensor.contiguous().resolve_neg()
+            if not tensor.is_contiguous() or tensor.is_neg() or not tensor.data_ptr():
+                tensor = written(tensor.contiguous())
                 copies.append(tensor)
             addresses.append(tensor.data_ptr())
         results = tuple([like(model) for model in models])
@@ -76,6 +76,13 @@ def _cpu_kernel(function: CompiledFunction, layout: Layout, models: Sequence[tor
     return run
 
 
+def written(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor with its elements in memory: negated where it is to be, zeros where it has no memory, as tangents in forward mode."""
+    if tensor._is_zerotensor():
+        return torch.zeros(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+    return tensor.resolve_neg()
+
+
 def workspace(size: int, device: torch.device) -> torch.Tensor:
     """So many bytes for one call."""
     if device.type == "cpu":
@@ -87,7 +94,7 @@ def _gpu_kernel(function: CompiledFunction, layout: Layout, models: Sequence[tor
     enter = function.entry(layout)
 
     def run(tensors: Tensors) -> tuple[torch.Tensor, ...]:
-        inputs = [_packed(t.contiguous().resolve_neg()) for t in tensors]
+        inputs = [_packed(written(t.contiguous())) for t in tensors]
         results = tuple([torch.empty_like(model) for model in models])
         block = workspace(layout.workspace, device)
         with on_stream(device):

@@ -83,12 +83,12 @@ define internal i64 @te.start(ptr %view) alwaysinline nounwind {
   ret i64 %start
 }
 
-; Whether views fit the rows of a table.
+; Whether views fit the rows of a table, and have memory if they have elements (a tensor of zeros may have none).
 define internal i1 @te.fit(ptr %views, i64 %count, ptr %rows) nounwind {
 entry:
   br label %test
 test:
-  %k = phi i64 [ 0, %entry ], [ %k.next, %axes ]
+  %k = phi i64 [ 0, %entry ], [ %k.next, %seen ]
   %more = icmp slt i64 %k, %count
   br i1 %more, label %look, label %yes
 look:
@@ -105,6 +105,8 @@ look:
   %rank = call i32 @te.half(ptr %view, i64 $view.rank$)
   %rank.own = call i32 @te.half(ptr %row, i64 $row.rank$)
   %rank.fits = icmp eq i32 %rank, %rank.own
+  %data = call ptr @te.field(ptr %view, i64 $view.data$)
+  %stored = icmp ne ptr %data, null
   %two = and i1 %device.fits, %type.fits
   %three = and i1 %two, %rank.fits
   %shape = call ptr @te.field(ptr %view, i64 $view.shape$)
@@ -116,13 +118,18 @@ look:
   br i1 %three, label %axes, label %no
 axes:
   %a = phi i64 [ 0, %look ], [ %a.next, %stride ]
+  %sound = phi i1 [ %stored, %look ], [ %sound.next, %stride ]
   %left = icmp slt i64 %a, %rank.64
-  br i1 %left, label %extent, label %test
+  br i1 %left, label %extent, label %seen
+seen:
+  br i1 %sound, label %test, label %no
 extent:
   %extent.at = getelementptr i64, ptr %shape, i64 %a
   %extent.value = load i64, ptr %extent.at, align 8
   %extent.own.at = getelementptr i64, ptr %shape.own, i64 %a
   %extent.own = load i64, ptr %extent.own.at, align 8
+  %none = icmp eq i64 %extent.value, 0
+  %sound.next = or i1 %sound, %none
   %same = icmp eq i64 %extent.value, %extent.own
   %stride.at = getelementptr i64, ptr %strides, i64 %a
   %stride.own.at = getelementptr i64, ptr %strides.own, i64 %a

@@ -192,9 +192,12 @@ class Einsum(te.Op):
     """The op `einsum`, which takes its equation as it is written everywhere: in front of the operands."""
 
     def __call__(self, *arguments: Any, out: Any = None, **keywords: Any) -> Any:
-        """`einsum(equation, *operands)`, or as any op, `einsum(operands, equation=equation)`."""
+        """`einsum(equation, *operands)`, with PyTorch `einsum(equation, operands)`, or as any op, `einsum(operands, equation=equation)`."""
         if arguments and isinstance(arguments[0], str):
-            return super().__call__(arguments[1:], equation=arguments[0], out=out, **keywords)
+            equation, *operands = arguments
+            if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
+                (operands,) = operands
+            return super().__call__(tuple(operands), equation=equation, out=out, **keywords)
         return super().__call__(*arguments, out=out, **keywords)
 
 

@@ -215,8 +215,8 @@ def gather_nd(x: te.Tensor, index: te.Tensor) -> te.Tensor:
 
 
 @te.op
-def one_hot(input: te.Tensor, *, num_classes: Any) -> te.Tensor:
-    """`y[.., c] = 1 where input[..] == c else 0`, int64; a number out of range gives a row of zeros.
+def one_hot(input: te.Tensor, *, num_classes: Any, dtype: str = "int64") -> te.Tensor:
+    """`y[.., c] = 1 where input[..] == c else 0` in `dtype`; a number out of range gives a row of zeros.
 
     >>> kernels.one_hot(np.array([0, 2]), num_classes=3)
     array([[1, 0, 0],
@@ -224,7 +224,7 @@ def one_hot(input: te.Tensor, *, num_classes: Any) -> te.Tensor:
     """
     integral(input, "classes")
     at_least("num_classes", num_classes, 1)
-    return te.compute((*input.shape, num_classes), lambda *i: te.cast(input[i[:-1]] == i[-1], "int64"))
+    return te.compute((*input.shape, num_classes), lambda *i: te.cast(input[i[:-1]] == i[-1], dtype))
 
 
 @te.op

@@ -192,8 +192,12 @@ def t(x: te.Tensor) -> te.Tensor:
 
 
 @te.op
-def cov(x: te.Tensor, fweights: te.Tensor | None = None, aweights: te.Tensor | None = None, *, correction: Any = 1) -> te.Tensor:
+def cov(
+    x: te.Tensor, fweights: te.Tensor | None = None, aweights: te.Tensor | None = None, *, correction: Any = 1, rowvar: bool = True
+) -> te.Tensor:
     """The covariances of the rows of a matrix, each column an observation; of one row, a vector or a number its variance alone.
+
+    Without `rowvar` columns are variables and each row is an observation, as in NumPy.
 
     `fweights` says how often a column counts, `aweights` how much: `sum_k w[k] d[i, k] d[j, k] / max(0, n - correction)` with w the product
     of both, d the distance from the weighted mean, n the sum of w. With `aweights` the correction is multiplied by `sum(w * aweights) / n`.
@@ -204,6 +208,9 @@ def cov(x: te.Tensor, fweights: te.Tensor | None = None, aweights: te.Tensor | N
     """
     if x.ndim > 2 or not is_int(correction):
         raise bad(f"cov: expected at most 2 axes and an integer correction, got shape {x.shape} and {correction!r}")
+    if x.ndim == 2 and not rowvar:
+        given = x
+        x = te.compute((x.shape[1], x.shape[0]), lambda i, k: given[k, i])
     rows = x if x.ndim == 2 else te.compute((1, *(x.shape or (1,))), lambda _, k: x[(k,) if x.ndim else ()])
     variables, count = rows.shape
     for given in (fweights, aweights):

@@ -393,14 +393,18 @@ def _spread(
 
 
 @te.op
-def norm(x: te.Tensor, *, p: Any = 2, axis: Any = None, keepdims: bool = False) -> te.Tensor:
+def norm(x: te.Tensor, *, p: Any = 2, axis: Any = None, keepdims: bool = False, ord: Any = None) -> te.Tensor:
     """The vector norm `(sum |x|^p)^(1/p)` along `axis`; p = 0 counts what is not 0, inf and -inf are the extremes of `|x|`, "fro" is 2.
 
+    `ord` is p as NumPy and `torch.linalg` mean it: over two axes the norm of a matrix, of which 1 and inf are the largest sum of a
+    column and of a row, -1 and -inf the smallest, and those of singular values are refused.
     A zero vector has gradient 0, and so has an element that is 0 (for `p >= 0`).
 
-    >>> kernels.norm(np.array([[3.0, 4.0], [0.0, 2.0]]), axis=1)
-    array([5., 2.])
+    >>> kernels.norm(np.array([[3.0, 4.0], [0.0, 2.0]]), axis=1), kernels.norm(np.array([[3.0, 4.0], [0.0, 2.0]]), ord=1)
+    (array([5., 2.]), array(6.))
     """
+    if ord is not None:
+        return _norm_of_order(x, ord, axis, keepdims)
     if isinstance(p, str) and p == "fro":
         p = 2
     if isinstance(p, bool) or not isinstance(p, (int, float)) or math.isnan(p):
@@ -423,6 +427,19 @@ def norm(x: te.Tensor, *, p: Any = 2, axis: Any = None, keepdims: bool = False) 
     if p == 2:
         return fold.each(lambda row: like(_root(total[row]), x))
     return fold.each(lambda row: like(te.where(total[row] > 0, total[row] ** (1 / p), total[row]), x))
+
+
+def _norm_of_order(x: te.Tensor, order: Any, axis: Any, keepdims: bool) -> te.Tensor:
+    """`norm` along one axis, that of matrices along two."""
+    axes = tuple(range(x.ndim)) if axis is None else tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    if len(axes) > 2:
+        raise bad(f"norm: expected one axis or two for ord, got {len(axes)}", "p is for any number of axes")
+    if len(axes) < 2 or order == "fro":
+        return norm.function(x, p=order, axis=axis, keepdims=keepdims)
+    if order not in (1, -1, math.inf, -math.inf):
+        raise bad(f"norm: expected ord 1, -1, inf, -inf or 'fro' for matrices, got {order!r}", "p=2 is the norm of all elements")
+    sums = norm.function(x, p=1, axis=axes[0 if abs(order) == 1 else 1], keepdims=True)
+    return norm.function(sums, p=math.copysign(math.inf, order), axis=axes, keepdims=keepdims)
 
 
 @te.op

@@ -29,7 +29,8 @@ def pad(x: te.Tensor, *, pads: Any, mode: str = "constant", value: float = 0.0) 
     """`y[.., i, ..] = x[.., i - before, ..]` on each axis, and beyond the edge what `mode` says; extents `before + n + after`.
 
     `pads` has a pair `(before, after)` per axis, flat and from the last axis on, as `torch.nn.functional.pad`; axes without a pair
-    stay. A negative width crops. Modes: "constant" (`value`), "reflect" (`cb|abcd|cb`), "replicate" or "edge" (`aa|abcd|dd`),
+    stay. As in `numpy.pad` it may be pairs, one for each axis from the first on, or one for all; a number is both widths of all axes.
+    A negative width crops. Modes: "constant" (`value`), "reflect" (`cb|abcd|cb`), "replicate" or "edge" (`aa|abcd|dd`),
     "circular" or "wrap" (`cd|abcd|ab`), "symmetric" (`ba|abcd|dc`); all read `x` at any distance, as `numpy.pad`.
     `ArgumentError` for an odd number of widths, more pairs than axes, a result of a negative extent, an unknown mode.
 
@@ -37,6 +38,12 @@ def pad(x: te.Tensor, *, pads: Any, mode: str = "constant", value: float = 0.0) 
     (array([0, 1, 2, 3, 0, 0]), array([2, 1, 2, 3, 2, 1]))
     """
     one_of("mode", mode, ("constant", *BORDERS))
+    if is_int(pads):
+        pads = ((pads, pads),)
+    if isinstance(pads, (tuple, list)) and pads and all(isinstance(pair, (tuple, list)) for pair in pads):
+        if len(pads) not in (1, x.ndim):
+            raise bad(f"pads: expected {x.ndim} pairs, one per axis of {x.name}, or one for all, got {len(pads)}")
+        pads = tuple(width for pair in reversed(pads * x.ndim if len(pads) == 1 else pads) for width in pair)
     if not isinstance(pads, (tuple, list)) or len(pads) % 2 or not all(map(is_int, pads)):
         raise bad(f"pads: expected pairs of integers, from the last axis on, got {pads!r}")
     if len(pads) > 2 * x.ndim:

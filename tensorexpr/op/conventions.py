@@ -12,8 +12,10 @@ OTHER_NAMES = {
     "dim0": ("axis0",), "dim1": ("axis1",), "dim2": ("axis2",), "start_dim": ("start_axis",), "end_dim": ("end_axis",), "pad": ("pads",),
     "input": ("x",), "other": ("y",), "end": ("stop",), "mat2": ("y",), "vec": ("y",), "vec1": ("x",), "vec2": ("y",), "mat": ("x",),
     "mat1": ("x",), "batch1": ("x",),
-    "batch2": ("y",), "tensors": ("xs",), "ddof": ("correction",), "newshape": ("shape",), "ord": ("p",), "exponent": ("y",),
-    "a_min": ("min",), "a_max": ("max",), "k": ("diagonal", "offset"),
+    "batch2": ("y",), "tensors": ("xs",), "ddof": ("correction",), "newshape": ("shape",), "size": ("shape",), "ord": ("p",),
+    "exponent": ("y",), "a_min": ("min",), "a_max": ("max",), "k": ("diagonal", "offset"), "diagonal": ("offset",),
+    "constant_values": ("value",), "minlength": ("num_bins",), "length": ("num_bins",), "shift": ("shifts",), "a": ("x",), "b": ("y",),
+    "indices_or_sections": ("sections",), "pad_width": ("pads",),
 }  # fmt: skip
 """Names of arguments that others use, each with those that ours may have in their place."""
 MOST_NUMBERS = 64

@@ -24,6 +24,11 @@ def test_the_equation_stands_in_front_or_is_an_argument_by_name():
     assert kernels.einsum("ij,jk", a, b, out=out) is out
 
 
+def test_operands_may_be_a_list():
+    a, b = np.arange(6.0).reshape(2, 3), np.arange(3.0)
+    np.testing.assert_array_equal(kernels.einsum("ij,j", [a, b]), a @ b)
+
+
 def test_errors_say_the_equation():
     lines = said(te.ArgumentError, lambda: kernels.einsum("ij,jk->il", *arrays((2, 3), (3, 4))))
     assert lines[0] == "einsum 'ij,jk->il': expected result labels of the operands, got 'l'"

@@ -17,7 +17,8 @@ X = te.placeholder((3, 4), name="x")
             "pad: mode: expected one of 'constant', 'reflect', 'replicate', 'edge', 'circular', 'wrap', 'symmetric', got 'mirror'",
         ),
         ({"pads": (1, 1, 1)}, "pad: pads: expected pairs of integers, from the last axis on, got (1, 1, 1)"),
-        ({"pads": 2}, "pad: pads: expected pairs of integers, from the last axis on, got 2"),
+        ({"pads": 2.0}, "pad: pads: expected pairs of integers, from the last axis on, got 2.0"),
+        ({"pads": ((1, 1),) * 3}, "pad: pads: expected 2 pairs, one per axis of x, or one for all, got 3"),
         ({"pads": (1,) * 6}, "pad: pads: expected at most 2 pairs, one per axis of x, got 3"),
         ({"pads": (-2, -3)}, "pad: pads: expected to crop at most 4, the extent of axis 1, got -2 and -3"),
     ],
@@ -26,6 +27,14 @@ def test_what_does_not_fit_is_refused(static, message):
     with pytest.raises(te.ArgumentError) as caught:
         kernels.pad(X, **static)
     assert caught.value.message == message
+
+
+def test_widths_as_in_numpy():
+    x = np.arange(12.0).reshape(3, 4)
+    for widths in (((1, 2), (0, -0)), ((2, 1),), 1, [[0, 1], [3, 0]]):
+        np.testing.assert_array_equal(kernels.pad(x, widths), np.pad(x, widths))
+        np.testing.assert_array_equal(kernels.pad(x, widths, mode="edge"), np.pad(x, widths, mode="edge"))
+    np.testing.assert_array_equal(kernels.pad(x, 1, constant_values=5.0), np.pad(x, 1, constant_values=5.0))
 
 
 def test_nothing_cannot_be_repeated():

@@ -28,6 +28,21 @@ def test_over_nothing():
     assert kernels.softmax(x).shape == (2, 0)
 
 
+def test_orders_of_norms_are_numpys():
+    x = np.random.default_rng(0).standard_normal((3, 4))
+    for order in (1, -1, np.inf, -np.inf, "fro"):
+        np.testing.assert_allclose(kernels.norm(x, ord=order), np.linalg.norm(x, order), rtol=1e-14)
+        np.testing.assert_allclose(
+            kernels.norm(x, ord=order, axis=(1, 0), keepdims=True), np.linalg.norm(x, order, (1, 0), True), rtol=1e-14
+        )
+    np.testing.assert_allclose(kernels.norm(x, ord=3, axis=0), np.linalg.norm(x, 3, 0), rtol=1e-14)
+    np.testing.assert_allclose(kernels.norm(x[0], ord=1), np.linalg.norm(x[0], 1), rtol=1e-14)
+    with pytest.raises(te.ArgumentError, match="expected ord 1, -1, inf, -inf or 'fro' for matrices, got 2"):
+        kernels.norm(x, ord=2)
+    with pytest.raises(te.ArgumentError, match="expected one axis or two for ord, got 3"):
+        kernels.norm(np.zeros((2, 2, 2)), ord=1)
+
+
 def test_variance_far_from_zero_does_not_cancel():
     x = 1e9 + np.arange(6.0)
     for found in (kernels.var(x), kernels.var_mean(x)[0]):

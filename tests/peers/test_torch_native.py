@@ -101,6 +101,17 @@ def test_negated_tensors_are_not_read_as_they_lie():
         torch.testing.assert_close(plus(lazy), lazy + 1.0)
 
 
+def test_zeros_without_memory_are_zeros():
+    """Forward mode makes such tensors."""
+    plus, product = as_torch(te.op(lambda x: te.compute(x.shape, lambda i: x[i] + 1.0))), torch.compile(torch.mul, backend="tensorexpr")
+    nothing, x = torch._efficientzerotensor((4,)), torch.randn(4)
+    for _ in range(3):  # by Python, and without
+        assert nothing._is_zerotensor() and torch.equal(plus(nothing), torch.ones(4)) and torch.equal(plus(x), x + 1.0)
+        assert torch.equal(product(x, x), x * x) and torch.equal(product(x, nothing), torch.zeros(4))
+    jacobian = torch.compile(torch.func.jacfwd(lambda x: x.cumsum(0) * x[0]), backend="tensorexpr")
+    torch.testing.assert_close(jacobian(x), torch.func.jacrev(lambda x: x.cumsum(0) * x[0])(x))
+
+
 def test_an_index_outside_is_an_error_with_its_words():
     taken = as_torch(te.op(lambda x, ids: te.compute(ids.shape, lambda i: x[ids[i]])))
     x, ids = torch.arange(4.0), torch.tensor([3, 0])

@@ -245,6 +245,13 @@ def test_calls_as_in_numpy_and_pytorch():
     np.testing.assert_array_equal(kernels.tril(x, k=-1), np.tril(x, -1))
     np.testing.assert_array_equal(kernels.clip(x, a_min=-0.5, a_max=0.5), np.clip(x, -0.5, 0.5))
     np.testing.assert_array_equal(kernels.sum(np.float32(3), 0), np.float32(3))
+    np.testing.assert_array_equal(kernels.diag(x, diagonal=1), np.diag(x, 1))
+    np.testing.assert_array_equal(kernels.roll(x, shift=1, axis=0), np.roll(x, shift=1, axis=0))
+    np.testing.assert_array_equal(kernels.broadcast_to(x, size=(2, 3, 4)), np.broadcast_to(x, (2, 3, 4)))
+    np.testing.assert_array_equal(kernels.bincount(np.array([0, 2, 2]), minlength=4), [1, 0, 2, 0])
+    for ours, theirs in zip(kernels.meshgrid(x[0], x[1], indexing="xy"), np.meshgrid(x[0], x[1]), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    np.testing.assert_array_equal(kernels.block_diag(x, x[:1]).shape, (4, 8))
     with pytest.raises(te.ArgumentError, match=r"expected a tensor with axes, got x without any and axis 1"):
         kernels.sum(np.float32(3), 1)
 

@@ -20,6 +20,7 @@ from torch.utils._sympy import functions as theirs
 
 import tensorexpr as te
 from tensorexpr.interop.torch.backend.table import Unsupported, is_one
+from tensorexpr.interop.torch.kernels import written
 
 _QUOTIENTS = tuple(getattr(theirs, name) for name in ("FloorDiv", "CleanDiv") if hasattr(theirs, name))
 _REMAINDERS = tuple(getattr(theirs, name) for name in ("Mod", "PythonMod") if hasattr(theirs, name))
@@ -189,7 +190,7 @@ class Memory:
 
     def fitted(self, tensor: torch.Tensor) -> torch.Tensor:
         """The tensor, or a copy of it that lies like this."""
-        tensor = tensor.resolve_neg()
+        tensor = written(tensor)
         if self.fits(tensor):
             return tensor
         if self.stretched:

@@ -30,6 +30,7 @@ CASES = [
     Case("diagflat", kernels.diagflat, ((2, 2),), "lambda x: torch.diagflat(x, 1)", None, {"offset": 1}),
     Case("t", kernels.t, ((2, 3),), "torch.t"),
     Case("cov", kernels.cov, ((3, 4),), "torch.cov"),
+    Case("cov of columns", kernels.cov, ((3, 4),), "lambda x: torch.cov(x.T)", None, {"rowvar": False}),
     Case(
         "cov with weights", kernels.cov, ((2, 4), Data((4,), np.array([1, 3, 2, 1])), Data((4,), "positive")),
         "lambda x, f, a: torch.cov(x, fweights=f, aweights=a)",

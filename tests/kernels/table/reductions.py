@@ -84,6 +84,7 @@ CASES = [
         )
         for p in (0, 0.5, 1, 2, 3)
     ),
+    Case("norm of matrices", kernels.norm, D, "lambda x: torch.linalg.matrix_norm(x, -1, (2, 0))", None, {"ord": -1, "axis": (2, 0)}),
     Case("logsumexp", kernels.logsumexp, B, "lambda x: torch.logsumexp(x, (0, 1, 2))"),
     Case("logsumexp axis kept", kernels.logsumexp, B, "lambda x: x.logsumexp(1, True)", None, {"axis": 1, "keepdims": True}),
     Case("logsumexp far", kernels.logsumexp, LARGE, "lambda x: x.logsumexp(1)", None, {"axis": 1}, float32=None),

@@ -341,7 +341,7 @@ def _full(result: Result, _: Any, *rest: Any) -> Any:
     return filled(result, rest[1] if "new_full" in str(result.node.target) else rest[0])
 
 
-@aten("zeros", "zeros_like", "new_zeros")
+@aten("zeros", "zeros_like", "new_zeros", "_efficientzerotensor", "_new_zeros_with_same_feature_meta")
 def _zeros(result: Result, *_: Any) -> Any:
     return filled(result, 0)
 
