@@ -82,6 +82,16 @@ def test_what_is_read_at_shifted_places_is_kept_whole() -> None:
     assert text.startswith("x_tanh[i, i_1]: f32[66, 66] = tanh(x[i, i_1])\n") and "x_tanh[h + r, v + s] * w[o, r, s]" in text
 
 
+def test_pairs_of_few_points_are_kept_near() -> None:
+    pairs = "exp((x[i] - x[j]) * (x[i] - x[j]))"
+    text = f"x: f32[400] = input()\nv: f32[400, 8] = input()\ny[i, c]: f32[400, 8] = sum({pairs} * v[j, c] for j in range(400))\nreturn y\n"
+    assert body(text).splitlines() == [
+        f"x_exp[i, j]: f32[400, 400] = {pairs}",
+        "y[i, c]: f32[400, 8] = sum(x_exp[i, j] * v[j, c] for j in range(400))",
+        "return y",
+    ]
+
+
 @pytest.mark.parametrize(
     "text",
     [

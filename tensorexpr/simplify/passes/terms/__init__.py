@@ -6,7 +6,8 @@ A term is a value inside a reduction that depends on fewer things than there are
 reads elements, which are taken whole (`relu(x[h + r, w + s])` is a tensor of the shape of x), and on the indices that it needs otherwise.
 One tensor serves all definitions that have the term up to names of indices. It is made where computing the term at all points of the
 loops costs `STORED` more for each element than computing it once; and where it is no larger than what it reads together, or than all
-inputs and outputs of the program together, whichever is more: memory grows by a factor, and pairs of points stay in their loops.
+inputs and outputs of the program together, or `NEAR`, whichever is most: memory grows by a factor, and pairs of many points stay in
+their loops.
 
 The tensor is computed everywhere, also where the reduction skips the term: only where each element that it reads is proved to exist, so
 that no check is lost or made, and what is not read does not matter. What is marked `recompute` stays where it is.
@@ -50,6 +51,8 @@ STORED = 64
 which vector lanes of float32 do that many additions."""
 ROW = 16
 """Operations of a reduction from which it is a definition of its own where it stands in other loops: a vector of the widest machines."""
+NEAR = 1 << 20
+"""Bytes of a term that may be stored whatever it reads: half of them stay in the second cache of a core."""
 BESIDE = 4
 """What a term of indices alone costs at least: a few additions are no dearer than a load, and where a loop is copied out they are
 constants, such as exponents."""
@@ -107,7 +110,7 @@ def _chosen(program: Program, demands: Mapping[object, Demand], found: Sequence[
             return False  # elements of far smaller tensors side by side are written where they are read
         nested = demand.nested and cost >= ROW and cost * demand.elements >= LEAST
         return (nested or _saves(cost, points, demand.elements)) and _bytes(demand.term.define.results[0][1]) <= max(
-            ends, _read(demand.term, types)
+            NEAR, ends, _read(demand.term, types)
         )
 
     for form in sorted(places, key=lambda f: -sum(1 for _ in walk(demands[f].term.define.value))):
