@@ -64,14 +64,15 @@ def _by_constant(b: Builder, dtype: DType, x: Value, divisor: int, modulo: bool)
     if not dtype.is_signed and (x.low is None or x.low < 0):
         x = b.vector(x, x.lanes)
         x = Value(x.text, x.type, x.lanes)  # what is known is said of its bits as a signed number
+    low, high = x.low, x.high
+    if low is not None and high is not None and (turns := low // divisor) == high // divisor and (not turns or type_ == "i64"):
+        return (b.sub(x, turns * divisor) if turns else x) if modulo else literal(turns, type_)
     if x.stride:
         found = _ramp_by_constant(b, dtype, x, divisor, modulo)
         if found is not None:
             return found
         x = b.vector(x, x.lanes)
     low, high = x.low, x.high
-    if modulo and low is not None and high is not None and low >= 0 and high < divisor:
-        return x
     range_: tuple[int | None, int | None] = (0, divisor - 1) if divisor <= 1 << 63 else (None, None)
     if not modulo:
         range_ = (None if low is None else low // divisor, None if high is None else high // divisor)

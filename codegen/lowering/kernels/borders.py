@@ -5,7 +5,8 @@
             y[16*j_o + j_i] = where(16*j_o + j_i >= 1, a, b) -->     ... of which all lanes know that the condition holds
                                                                  for j_o in range(127, 128): as before
 
-Comparisons of lanes, and minima and maxima of them (indices held inside a tensor), are masks and gathers where lanes differ.
+Comparisons of lanes, and minima and maxima of them (indices held inside a tensor), are masks and gathers where lanes differ, and so are
+remainders of them (indices that go around its borders).
 Near the borders of an image they do, and in between they do not: there the emitter sees from the bounds of the loop that
 they are decided, and reads side by side. The iterations and their order stay the same. A parallel loop stays one loop, with a
 condition inside that sends the middle to a copy of its own.
@@ -28,6 +29,9 @@ LARGEST_BODY = 8000
 """Nodes of a loop's body up to which it is copied: compile time is worth more beyond."""
 FEWEST = 4
 """Iterations from which on a loop is cut."""
+
+TURNS = 2
+"""Multiples of a divisor beyond which an index that is divided is not cut at them: a border that is gone around has one or two."""
 
 Range = tuple[int, int]  # least and greatest value of an index
 _COMPARED = ("lt", "le", "gt", "ge")
@@ -89,7 +93,7 @@ def _middle(loop: For, inner: dict[str, Range]) -> tuple[int, int] | None:
     for expr, ranges, lanes in _expressions(loop.body, inner, frozenset()):
         for node in walk(expr):
             nodes += 1
-            for form in _decisions(node):
+            for form in _decisions(node, ranges):
                 if loop.index in form.names() and lanes & set(form.names()):
                     forms.setdefault(form, ranges)
         if nodes > LARGEST_BODY:
@@ -124,27 +128,39 @@ def _expressions(block: Block, ranges: dict[str, Range], lanes: frozenset[str]) 
                 yield statement.index, ranges, lanes
 
 
-def _decisions(node: Expr) -> Iterator[Affine]:
-    """Forms that are not negative where a comparison holds, or where one operand of a minimum or maximum is the other's bound."""
+def _decisions(node: Expr, ranges: Mapping[str, Range]) -> Iterator[Affine]:
+    """Forms that are not negative where a comparison holds, where one operand of a minimum or maximum is the other's bound, or from where on
+    an index that is divided has gone around a border."""
     if not isinstance(node, Apply) or len(node.args) != 2 or node.args[0].dtype is not dtypes.int64:
         return
-    name = node.op.name
+    name, (first, second) = node.op.name, node.args
+    if name in ("mod", "floordiv") and isinstance(second, Const) and int(second.value) > 0:
+        by = int(second.value)
+        for form in _leaves(first):
+            low, high = form.interval(ranges)
+            if low is not None and high is not None and high // by - low // by <= TURNS:
+                yield from (form - by * turn for turn in range(low // by + 1, high // by + 1))
     if name not in _COMPARED and name not in _EXTREMES:
         return
-    for left in _leaves(node.args[0]):
-        for right in _leaves(node.args[1]):
+    for left in _leaves(first):
+        for right in _leaves(second):
             yield left - right - int(name == "gt") if name in ("gt", "ge", "maximum") else right - left - int(name == "lt")
 
 
 def _leaves(expr: Expr) -> Iterator[Affine]:
-    """The form of an index, or of those among which it is the least or greatest."""
+    """The form of an index, or of those among which it is the least or greatest, what is added to all of them included."""
     if isinstance(expr, Apply) and expr.op.name in _EXTREMES:
         for operand in expr.args:
             yield from _leaves(operand)
         return
     form = affine_of(expr)
-    if form is not None and not form.has_division():
-        yield form
+    if form is not None:
+        if not form.has_division():
+            yield form
+    elif isinstance(expr, Apply) and expr.op.name in ("add", "sub"):
+        for left in _leaves(expr.args[0]):
+            for right in _leaves(expr.args[1]):
+                yield left + right if expr.op.name == "add" else left - right
 
 
 def _undecided(form: Affine, index: str, ranges: Mapping[str, Range]) -> tuple[int, int] | None:

@@ -12,10 +12,10 @@ from tensorexpr.parse import parse_program
 from tests.codegen.programs import WIDE, assert_means, statements
 
 
-def ranges(body: str, extent: int) -> list[tuple[int, int]]:
+def ranges(body: str, extent: int, tail: str = "peel") -> list[tuple[int, int]]:
     """Start and stop of the loops over blocks of 4 lanes of a definition."""
     s = schedule(parse_program(f"X: f32[{extent}] = input()\nY[i]: f32[{extent}] = {body}\nreturn Y"), WIDE)
-    _, lanes = s["Y"].split("i", 4)
+    _, lanes = s["Y"].split("i", 4, tail)
     s["Y"].reorder(*(x for x in s["Y"].loops if x != lanes), lanes)
     s["Y"].vectorize(lanes)
     nest = assert_means(s)
@@ -34,6 +34,15 @@ def test_indices_held_inside_are_decided_in_the_middle():
     """As many cuts as there are borders, though each window has its own."""
     text = "sum(X[minimum(maximum(i + k - 3, 0), 63)] for k in range(7))"
     assert ranges(text, 64) == [(0, 1), (1, 15), (15, 16)]
+
+
+@pytest.mark.parametrize(("extent", "tail"), [(64, "peel"), (62, "shift")])
+def test_indices_that_go_around_are_decided_in_the_middle(extent: int, tail: str):
+    """Those of blocks that are moved back, too, whose place is the least of two."""
+    n = (extent + 3) // 4
+    text = f"X[(i + {extent - 1}) % {extent}] + X[(i + 1) % {extent}]"
+    assert ranges(text, extent, tail) == [(0, 1), (1, n - 1), (n - 1, n)]
+    assert ranges(f"where(i >= 1, X[maximum(i - 1, 0)], 0.0) + X[(i + 1) // {extent}]", extent, tail) == [(0, 1), (1, n - 1), (n - 1, n)]
 
 
 @pytest.mark.parametrize("body", ["where(i % 2 == 0, X[i], 0.0)", "where(X[i] > 0.0, X[i], 0.0)"])
@@ -62,3 +71,18 @@ def test_windows_at_borders_mean_the_same(mode: str | float):
     arrays = rng.standard_normal(shape), rng.standard_normal(shape)
     for got, want in zip(te.build([y, x_bar], [x, head])(*arrays), te.evaluate([y, x_bar], {x: arrays[0], head: arrays[1]}), strict=True):
         assert np.allclose(got, want, rtol=1e-13, atol=1e-13)
+
+
+def test_steps_around_a_circle_read_side_by_side():
+    """States of a scan that are read around a border: no lane divides or gathers but at the borders."""
+    x = te.placeholder((5, 70), "float32", name="x")
+    steps = te.scan(lambda t, u: te.compute(u.shape, lambda i, j: u.read(i, j - 1, outside="wrap") * 0.5 + u.read(i, j + 1, outside="wrap")), x, 3)
+    built = te.build([steps], [x])
+    given = np.random.default_rng(0).standard_normal((5, 70)).astype(np.float32)
+    want, rows = given, []
+    for _ in range(3):
+        want = np.roll(want, 1, 1) * np.float32(0.5) + np.roll(want, -1, 1)
+        rows.append(want)
+    assert np.allclose(built(given), np.stack(rows), rtol=1e-6, atol=1e-6)
+    loops = built.source("llvm").split("br i1")
+    assert any("load <" in body and "gather" not in body and "urem <" not in body for body in loops)
