@@ -129,8 +129,8 @@ def _expressions(block: Block, ranges: dict[str, Range], lanes: frozenset[str]) 
 
 
 def _decisions(node: Expr, ranges: Mapping[str, Range]) -> Iterator[Affine]:
-    """Forms that are not negative where a comparison holds, where one operand of a minimum or maximum is the other's bound, or from where on
-    an index that is divided has gone around a border."""
+    """Forms that are not negative where a comparison holds, where one operand of a minimum or maximum is the other's bound, or from where
+    on an index that is divided has gone around a border."""
     if not isinstance(node, Apply) or len(node.args) != 2 or node.args[0].dtype is not dtypes.int64:
         return
     name, (first, second) = node.op.name, node.args

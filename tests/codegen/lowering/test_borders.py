@@ -76,7 +76,9 @@ def test_windows_at_borders_mean_the_same(mode: str | float):
 def test_steps_around_a_circle_read_side_by_side():
     """States of a scan that are read around a border: no lane divides or gathers but at the borders."""
     x = te.placeholder((5, 70), "float32", name="x")
-    steps = te.scan(lambda t, u: te.compute(u.shape, lambda i, j: u.read(i, j - 1, outside="wrap") * 0.5 + u.read(i, j + 1, outside="wrap")), x, 3)
+    steps = te.scan(
+        lambda t, u: te.compute(u.shape, lambda i, j: u.read(i, j - 1, outside="wrap") * 0.5 + u.read(i, j + 1, outside="wrap")), x, 3
+    )
     built = te.build([steps], [x])
     given = np.random.default_rng(0).standard_normal((5, 70)).astype(np.float32)
     want, rows = given, []
