@@ -12,7 +12,7 @@ from tensorexpr.algebra.sharing import Shared, Site, sharings
 from tensorexpr.algebra.tables import MOST_STEPS, Shapes, Tables
 from tensorexpr.bounds import interval
 from tensorexpr.integers.solving.effort import DomainTooComplex, at_most
-from tensorexpr.ir import Access, Apply, Axis, Const, Define, Definition, Expr, Program, Reduce, Scan, apply, conjuncts
+from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Define, Definition, Expr, Program, Reduce, Scan, apply, conjuncts, const
 from tensorexpr.records import replace
 from tensorexpr.rewrite.passes import run_passes
 from tensorexpr.simplify import simplify
@@ -40,7 +40,8 @@ def with_recurrences(program: Program) -> Program:
 
 
 def share_terms(program: Program) -> Program:
-    """Replaces each reduction along one axis whose terms do not depend on what moves its bounds by reads of a table along that axis.
+    """Replaces each reduction along one axis whose terms do not depend on what moves its bounds by reads of a table along that axis; a sum
+    over a triangle of products that come apart, too.
 
     Requires: a simplified program, so that conditions over index arithmetic are bounds. Ensures: what is read is in bounds, provably;
     every value is kept up to the order of sums and products of floats.
@@ -72,7 +73,7 @@ class _Sharing:
                 found += self.made
                 definition = definition if value is definition.value else replace(definition, value=value)
             found.append(definition)
-        same = len(found) == len(self.program.definitions)
+        same = len(found) == len(self.program.definitions) and all(a is b for a, b in zip(found, self.program.definitions, strict=True))
         return self.program if same else replace(self.program, definitions=tuple(found))
 
     def visit(self, expr: Expr, axes: tuple[Axis, ...], guards: tuple[Expr, ...]) -> Expr:
@@ -108,7 +109,52 @@ class _Sharing:
                 self.made += tables.definitions
                 self.taken, self.shapes = taken, tables.shapes
                 return found
-        return expr
+        return self.apart(expr, axes, guards) or expr
+
+    def apart(self, expr: Reduce, axes: tuple[Axis, ...], guards: tuple[Expr, ...]) -> Expr | None:
+        """A sum along an axis whose bounds others move, of addends that are products that come apart, as their sums one by one:
+
+            sum(a[t] * x[k] + c[t] for t for k in range(t + 1))   -->   sum(a[t] * prefix[t] + c[t] * (t + 1) for t)
+
+        None where an addend has no table.
+        """
+        if expr.combiner.name != "sum" or not expr.combiner.is_builtin or expr.where is not None or not expr.dtype.is_float:
+            return None
+        for axis in reversed(expr.axes):
+            others = tuple(a for a in expr.axes if a is not axis)
+            moved = {*free_names(axis.start), *free_names(axis.stop)}
+            moves = {name for a in others for name in (*free_names(a.start), *free_names(a.stop))}
+            if axis.index in moves or moved.isdisjoint(a.index for a in (*axes, *others)):
+                continue
+            for addends in dict.fromkeys(((("add", expr.values[0]),), tuple(_addends(expr.values[0])))):
+                before = list(self.made), self.taken, self.shapes
+                value = self._one_by_one(replace(expr, axes=(axis,)), addends, (*axes, *others), guards)
+                if value is not None:
+                    some = apply("lt", axis.start, axis.stop)  # a factor of no points may be infinite
+                    value = apply("where", some, value, Const(0, expr.dtype))
+                    return replace(expr, values=(value,), axes=others) if others else value
+                self.made, self.taken, self.shapes = before
+        return None
+
+    def _one_by_one(
+        self, expr: Reduce, addends: tuple[tuple[str, Expr], ...], axes: tuple[Axis, ...], guards: tuple[Expr, ...]
+    ) -> Expr | None:
+        """The sum over one axis of some addends, each a product with what a table has, or with the number of points; None where one has
+        none, and of a single one that does not come apart."""
+        (axis,) = expr.axes
+        value: Expr | None = None
+        for op, addend in addends:
+            loose, rest = _apart(addend, lambda factor: axis.index not in free_names(factor))
+            if len(addends) == 1 and not loose:
+                return None
+            inner = expr if rest is None else replace(expr, values=(rest,))
+            points = apply("maximum", apply("sub", axis.stop, axis.start), const(0))
+            found = Cast(expr.dtype, points) if rest is None else self.reduction(inner, axes, guards)
+            if found is inner:
+                return None
+            found = _product([*loose, found])
+            value = apply(op, value, found) if value is not None else found if op == "add" else apply("neg", found)
+        return value
 
 
 def ways(expr: Reduce, axes: tuple[Axis, ...], guards: tuple[Expr, ...], shapes: Shapes, extents: tuple[Expr, ...]) -> Iterator[Shared]:
@@ -166,6 +212,17 @@ def _apart(value: Expr, is_loose: Callable[[Expr], bool]) -> tuple[list[Expr], E
             parts = [_product([*(f for f in own if f not in common), rest]) for own, rest in ((first, left), (second, right))]
             return common, apply(name, *parts)
     return [], value
+
+
+def _addends(value: Expr, op: str = "add") -> Iterator[tuple[str, Expr]]:
+    """What a value adds up, each with the operation by which it enters, `add` or `sub`."""
+    if isinstance(value, Apply) and value.op.name in ("add", "sub", "neg"):
+        turned = "sub" if op == "add" else "add"
+        yield from _addends(value.args[0], turned if value.op.name == "neg" else op)
+        for other in value.args[1:]:
+            yield from _addends(other, turned if value.op.name == "sub" else op)
+    else:
+        yield op, value
 
 
 def _product(factors: list[Expr]) -> Expr:
