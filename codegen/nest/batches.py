@@ -207,9 +207,8 @@ def _joined(made: list[Kernel | _Batch], start: int, sizes: Mapping[str, int], n
             assert isinstance(host, _Batch)
             if host.own.keys().isdisjoint(last.own) or not _go_together(host, last) or not _pays(host, last, sizes, near):
                 continue
-            between = [_kernel(one) for one in made[at + 1 : end]]
-            for moved, to, nearest in ((end, at, between[::-1]), (at, end, between)):  # what is in the way is mostly near
-                if all(independent(_kernel(made[moved]), k) for k in nearest):
+            for moved, to, nearest in ((end, at, made[end - 1 : at : -1]), (at, end, made[at + 1 : end])):  # mostly one is in the way
+                if all(independent(_kernel(made[moved]), _kernel(one)) for one in nearest):
                     made[to] = _one(host, last)
                     del made[moved]
                     return max(1, at)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from tensorexpr.ir import (
     FALSE,
@@ -43,6 +43,13 @@ _FOLDING = RuleSet((fold_operation, fold_cast, choose_branch))
 MOST_STEPS = 20
 LEAST_SHARED = 24
 """Definitions of a program from which those that are equal but for names are simplified once: few have equal ones in a short program."""
+
+
+Formal = tuple[Definition, dict[str, str]] | None
+
+_forms: WeakKeyDictionary[Definition, object] = WeakKeyDictionary()
+_formal: WeakKeyDictionary[Definition, tuple[ref[Definition], dict[bool, Formal]]] = WeakKeyDictionary()
+"""`form_of` and `formal_of` of definitions, of which each round of the simplifier changes few."""
 
 
 class Settled:
@@ -143,10 +150,19 @@ def map_definitions(
     return with_definitions(program, (d if id(d) in left else run(d) for d in program.definitions))
 
 
-def formal_of(definition: Definition, ordered: bool = True) -> tuple[Definition, dict[str, str]] | None:
+def formal_of(definition: Definition, ordered: bool = True) -> Formal:
     """A definition in which tensors are called by their places, in the order of their names where that is `ordered`, else as they come, and
     what each of these is: layers of a model differ in names alone. None where integers are read, of which expressions are ordered by
     their text."""
+    known = _formal.get(definition)
+    if known is None or known[0]() is not definition:  # equal ones were written on other lines
+        known = _formal[definition] = (ref(definition), {})
+    if ordered not in known[1]:
+        known[1][ordered] = _made_formal(definition, ordered)
+    return known[1][ordered]
+
+
+def _made_formal(definition: Definition, ordered: bool) -> Formal:
     if not isinstance(definition, Define) or any(isinstance(n, Access) and n.dtype.is_integer for n in walk(definition.value)):
         return None
     names = dict.fromkeys((definition.name, *reads(definition)))
@@ -385,7 +401,10 @@ def share_definitions(program: Program) -> Program:
     kept: list[Definition] = []
     for definition in program.definitions:
         definition = rename_reads(definition, names) if names else definition
-        known = first.setdefault(form_of(definition), definition)
+        form = _forms.get(definition)
+        if form is None:
+            form = _forms[definition] = form_of(definition)
+        known = first.setdefault(form, definition)
         if known is definition or _is_copy(definition):
             kept.append(definition)
             continue

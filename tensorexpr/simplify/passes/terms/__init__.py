@@ -41,6 +41,7 @@ from tensorexpr.simplify.passes.terms.found import (
     counted,
     has_reduction,
     is_marked,
+    may_have,
     sums_of,
     term_of,
 )
@@ -86,8 +87,9 @@ def keep_terms(program: Program) -> Program:
         return Access(made[form], term.subscripts, dtype)
 
     heads = {head_of(demands[form].term.define.value) for form in chosen}
+    kinds = {(head_of(demands[form].term.define.value), demands[form].cost) for form in chosen}
     for definition in program.definitions:
-        if isinstance(definition, Define | Scatter):
+        if isinstance(definition, Define | Scatter) and may_have(definition, kinds):
             value = _with_reads(definition.value, definition.axes, types, heads, read)
             definition = definition if value is definition.value else replace(definition, value=value)
         definitions.append(definition)

@@ -112,6 +112,12 @@ def _weights_of(definition: Define | Scatter) -> dict[Kind, float]:
     return weights
 
 
+def may_have(definition: Define | Scatter, kinds: set[Kind]) -> bool:
+    """Whether a definition may have terms of these kinds. What is computed under a condition costs less where that fixes an index."""
+    weights = _weights_of(definition)
+    return not kinds.isdisjoint(weights) or any(head == "where" for head, _ in weights)
+
+
 def _weigh(node: Expr, axes: tuple[Axis, ...], around: float, weights: dict[Kind, float]) -> float:
     """What a node costs, as `cost` has it. Adds what it costs at all points around it, or more, and so for each one inside of it."""
     turns = 1.0
@@ -185,6 +191,8 @@ class _Counting:
         self.changed: list[Expr] = []  # what `about` knows by identity lives as long
         self.computed: dict[object, float] = {}
         """A reduction that stands in several places of a definition is computed once for all."""
+        self.terms: dict[tuple[Expr, tuple[Axis, ...], int], tuple[object, Term] | None] = {}
+        """What stands in several places is the same term in all of them."""
 
     def visit(
         self, node: Expr, axes: tuple[Axis, ...], loop: tuple[Axis, ...], reduced: frozenset[str]
@@ -220,11 +228,40 @@ class _Counting:
         if alone and inner and not isinstance(node, Reduce):  # as many elements as there are points: none is computed again
             yield from inside
             return
-        own = _demand(node, axes, loop, reduced, about, self.types, self.computed)
+        own = self._demand(node, axes, loop, reduced, about)
         if own is not None:
             form, demand, around_it = own
             yield Occurrence(form, first, next(self.number), around_it), demand
         yield from inside
+
+    def _demand(
+        self, node: Expr, axes: tuple[Axis, ...], loop: tuple[Axis, ...], reduced: frozenset[str], about: About
+    ) -> tuple[object, Demand, float] | None:
+        """The form of a node that may be a term, what is known of it, and at how many points it is computed where it stands, beside those
+        that are counted already."""
+        if not isinstance(node, Apply | Reduce) or not node.dtype.is_float or about.marked:
+            return None
+        fixed, nested = about.free.isdisjoint(reduced), False
+        if isinstance(node, Reduce):
+            nested = any(a.index not in about.free and lengths((*axes, a))[a.index] > 1 for a in loop)
+        if fixed:  # the same in all turns of the reduction: no loop need compute it again, but those around the loop that moves it
+            if not about.reduces:
+                return None
+            last = max((at for at, axis in enumerate(axes) if axis.index in about.free), default=-1)
+            axes = axes[: last + 1]
+        around, least = points(axes), 1 if fixed or isinstance(node, Reduce) else REPEATED  # other places may need a sum, too
+        key = (node, axes, least)
+        if key not in self.terms:
+            term = term_of(node, axes, self.types, lambda size: around >= least * size)
+            self.terms[key] = None if term is None else (form_of(term.define), term)
+        known = self.terms[key]
+        if known is None:
+            return None
+        form, found = known
+        if fixed:
+            counted = self.computed.get(form, 0.0)
+            around, self.computed[form] = max(around - counted, 0.0), max(around, counted)
+        return form, Demand(found, points(found.define.axes), about.cost, nested=nested), around
 
 
 def _is_whole(axis: Axis) -> bool:
@@ -259,37 +296,6 @@ def _enter(node: Expr, found: dict[int, About]) -> About:
         free = frozenset(free_names(node))  # bounds may use names that the reduction binds further on
     found[id(node)] = About(free, reduces, marked, plain, cost_over(node, sum(found[id(part)].cost for part in parts(node))))
     return found[id(node)]
-
-
-def _demand(
-    node: Expr,
-    axes: tuple[Axis, ...],
-    loop: tuple[Axis, ...],
-    reduced: frozenset[str],
-    about: About,
-    types: Mapping[str, TensorType],
-    computed: dict[object, float],
-) -> tuple[object, Demand, float] | None:
-    """The form of a node that may be a term, what is known of it, and at how many points it is computed where it stands, beside those in
-    `computed`."""
-    if not isinstance(node, Apply | Reduce) or not node.dtype.is_float or about.marked:
-        return None
-    fixed, nested = about.free.isdisjoint(reduced), False
-    if isinstance(node, Reduce):
-        nested = any(a.index not in about.free and lengths((*axes, a))[a.index] > 1 for a in loop)
-    if fixed:  # the same in all turns of the reduction: no loop need compute it again, but those around the loop that moves it
-        if not about.reduces:
-            return None
-        last = max((at for at, axis in enumerate(axes) if axis.index in about.free), default=-1)
-        axes = axes[: last + 1]
-    around, least = points(axes), 1 if fixed or isinstance(node, Reduce) else REPEATED  # other places may need a sum, too
-    found = term_of(node, axes, types, lambda size: around >= least * size)
-    if found is None:
-        return None
-    form = form_of(found.define)
-    if fixed:
-        around, computed[form] = max(around - computed.get(form, 0.0), 0.0), max(around, computed.get(form, 0.0))
-    return form, Demand(found, points(found.define.axes), about.cost, nested=nested), around
 
 
 def at_fixed(taken: Expr, condition: Expr) -> Expr:
