@@ -428,13 +428,12 @@ def _parallelize(s: Planned, name: str) -> None:
     if stage.place is not None or s.target.cores < 2:
         return
     members = s.state.placed_in(name)
+    free = [x for x in stage.order if stage.group_of(x) is None and stage.kind(x) == "serial"]
     work = sum(total_work(m.parts) for m in (stage, *members))
-    if not s.decisions.wanted(f"{name}: parallel", work >= PARALLEL_WORK):
+    # Of a loop whose length is open the machine code knows at each call whether other cores are worth waking.
+    if not s.decisions.wanted(f"{name}: parallel", work >= PARALLEL_WORK or (bool(free) and stage.extent(free[0]) is None)) or not free:
         return
     definition = definition_named(s.state.program, name)
-    free = [x for x in stage.order if stage.group_of(x) is None and stage.kind(x) == "serial"]
-    if not free:
-        return
     before = s.state
     try:
         loop = free[0]

@@ -68,6 +68,8 @@ def cuts_of(s: For, facts: Facts, only: frozenset[Expr] | None = None) -> tuple[
                     found.setdefault(Cut(point, factor > 0, whole, other if is_choice else None, None if whole else whole_at))
                     whole_at = point
                 elif whole and rest.terms and is_choice is not None and _are_counted(inner, depth + 1, form):
+                    if is_choice and not facts.is_common(rest):
+                        rest = -rest - 1  # of two operands either is a choice that is made: that of most iterations
                     front = apply("ge", inner.expression(rest), const(0))
                     if front not in fronts and in_front.holds(front) is None and not _is_small(rest, facts):
                         fronts[front] = None

@@ -200,6 +200,8 @@ class Facts:
                 self.box[name] = (self.least.get(name, 0), None)
                 self._learnt()
         for node in walk(expr):
+            if isinstance(node, Apply) and node.op.name == "mul":
+                self._know_product(node)
             if not isinstance(node, Apply) or node.op.name != "mod":
                 continue
             opaque, divisor = self.opaque.names.get(node), affine_of(node.args[1])
@@ -208,6 +210,22 @@ class Facts:
                 self._own = (*self._own, divisor - Affine.of(opaque))
                 self.floors = (*self.floors, self._own[-1])
                 self._learnt()
+
+    def _know_product(self, node: Apply) -> None:
+        """A product is at least as large as that of the least that its factors are."""
+        opaque = self.opaque.names.get(node)
+        if opaque is not None and opaque not in self.box and (least := self._least(node)) is not None:
+            self.box[opaque] = (least, None)
+            self._learnt()
+
+    def _least(self, expr: Expr) -> int | None:
+        """The least value of a factor by the ranges of its names; None where it may be negative."""
+        if isinstance(expr, Apply) and expr.op.name == "mul":
+            first, second = map(self._least, expr.args)
+            return None if first is None or second is None else first * second
+        form = affine_of(expr, self.opaque)
+        low = -math.inf if form is None else self.interval(form)[0]
+        return None if low < 0 else int(low)
 
     def _learnt(self) -> None:
         self._natural.clear()
@@ -234,6 +252,11 @@ class Facts:
         if found is None:
             found = self._natural[form, depth] = all(value >= 0 for value in self._values(form)) and self._is_natural(form, depth)
         return found
+
+    def is_common(self, form: Affine) -> bool:
+        """Whether a form is not negative at half of the points of this place at least: at most iterations, and most sizes."""
+        values = self._values(form)
+        return 2 * sum(value >= 0 for value in values) >= len(values)
 
     def _is_natural(self, form: Affine, depth: int | None) -> bool:
         if self.interval(form)[0] >= 0:

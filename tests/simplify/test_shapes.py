@@ -7,6 +7,7 @@ from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Program, integer
 from tensorexpr.parse import parse_program
 from tensorexpr.simplify import simplify, with_plain_shapes
+from tensorexpr.text import print_type
 from tests.random_programs.programs import random_sample
 from tests.random_programs.sample import arrays_for
 from tests.random_programs.writer import Options
@@ -35,6 +36,15 @@ c: f32[8] = input()
 m[a, b]: f32[4, 8] = max(x[a, b, i, j] for i in range(6) for j in range(10))
 y[a, b, i, j]: f32[4, 8, 6, 10] = exp(x[a, b, i, j] - m[a, b]) * w[i, j]
 z[a, b]: f32[4, 8] = sum(y[a, b, i, j] for i in range(6) for j in range(10)) * c[b]
+return y, z
+"""
+OPEN = """
+sizes(a, b, h, w)
+x: f32[a, b, h, w] = input()
+v: f32[h, w] = input()
+top[i, j]: f32[a, b] = max(x[i, j, k, l] for k in range(h) for l in range(w))
+y[i, j, k, l]: f32[a, b, h, w] = exp(x[i, j, k, l] - top[i, j]) * v[k, l]
+z: f32 = sum(y[i, j, k, l] for i in range(a) for j in range(b) for k in range(h) for l in range(w)) / f32(w)
 return y, z
 """
 PICTURES = """
@@ -71,6 +81,30 @@ def test_what_is_written_in_other_shapes_is_the_same_program(text, shapes):
     arrays = {item.name: rng.standard_normal(tuple(map(integer, item.type.shape))).astype(np.float32) for item in program.inputs}
     for one, other in zip(values(program, arrays), values(found, arrays), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_axes_of_open_extents_are_one_where_none_is_below_zero():
+    program = simplify(parse_program(OPEN), inline=False)
+    found = with_plain_shapes(program)
+    types = [print_type(found.types[name]) for name in ("x", "v", "y", "top")]
+    assert types == ["f32[a * b, h * w]", "f32[h * w]", "f32[a * b, h * w]", "f32[a * b]"]
+    rng = np.random.default_rng(7)
+    for sizes in ((2, 3, 4, 5), (1, 1, 1, 1), (0, 3, 2, 2), (2, 2, 3, 1)):
+        a, b, h, w = sizes
+        given = {"x": rng.standard_normal(sizes).astype(np.float32), "v": rng.standard_normal((h, w)).astype(np.float32)}
+        known = dict(zip("abhw", sizes, strict=True))
+        joint = {"x": given["x"].reshape(a * b, h * w), "v": given["v"].reshape(h * w)}
+        one, other = evaluate_program(program, given, known), evaluate_program(found, joint, known)
+        for name in program.outputs:
+            np.testing.assert_array_equal(np.ravel(one[name]), np.ravel(other[name]))
+    below = parse_program("""
+sizes(n, m)
+x: f32[n, m] = input()
+t[i, j]: f32[n - 3, m - 3] = exp(x[i, j])
+y[i, j]: f32[n - 3, m - 3] = t[i, j] + 1.0
+return y
+""")
+    assert with_plain_shapes(below) is below
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from tensorexpr.codegen.rewrites.loops.split import SHORTER
 from tensorexpr.codegen.rewrites.paths import walk_nest
 from tensorexpr.errors import ArgumentError, ScheduleError
 from tensorexpr.interpret import extent_value
-from tensorexpr.ir import Expr, Program
+from tensorexpr.ir import Apply, Const, Expr, Program, Size
 from tensorexpr.traversal import free_names, size_names
 
 LARGE = 32
@@ -75,10 +75,19 @@ def _least(length: Expr, block: int, name: str, known: Mapping[str, int], most: 
     """The least value of a size at which a loop has so many iterations."""
     if free_names(length):
         return known[name]
+    grows = _grows(length)  # with each of its sizes: then all of them count as small ones
     for value in range(1, most):
+        sizes = {size: min(value, least) for size, least in known.items()} if grows else {**known, name: value}
         try:
-            if extent_value(length, {**known, name: value}) >= block:
+            if extent_value(length, sizes) >= block:
                 return value
         except ArgumentError:
             continue
     return most
+
+
+def _grows(extent: Expr) -> bool:
+    """Whether an extent is made of sums and products of sizes."""
+    return isinstance(extent, Const | Size) or (
+        isinstance(extent, Apply) and extent.op.name in ("add", "mul") and all(map(_grows, extent.args))
+    )

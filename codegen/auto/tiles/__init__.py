@@ -33,6 +33,7 @@ from tensorexpr.codegen.auto.tiles.straight import straightened
 from tensorexpr.codegen.auto.tiles.survey import Survey, alone
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.errors import ScheduleError
+from tensorexpr.records import replace
 
 __all__ = ["SEVERAL", "tiled"]
 
@@ -46,8 +47,9 @@ SURE = 1.05
 """A nest that takes no more than this of its sketch is the best one: the sketches of others are behind."""
 SEVERAL = 8
 """Threads that a loop on all cores is judged for: it may not depend on how many a process has which loops these are."""
-LONGER = 8
-"""How many times longer than they typically are open sizes are where it is asked whether borders are cut off."""
+LONGER, FAR = 8, 1 << 62
+"""How many times longer than they typically are open sizes are where it is asked whether borders are cut off, and the bytes of caches that
+hold all of it: arrays may be short along other axes, and what is cut off then counts, where memory would hide it."""
 GAIN = 1.5
 """How much faster a kernel has to be as it was than with shared sums and loops in pieces: these compute less for certain, and a choice
 that all lanes make alike costs more than the model says (a gradient of quaternions takes 1.2 ms for 0.40 predicted, 0.54 in pieces)."""
@@ -115,6 +117,7 @@ def _best(candidate: Candidate, survey: Survey, kernel: int, facts: Facts, most:
     """The candidate by the best tile, and its time, where tiles may take less than `most`; kernels that copy operands stand before it."""
     best, time = candidate, inf
     longer = {name: LONGER * size for name, size in survey.sizes.items()}
+    near = replace(facts, caches=(FAR,) * len(facts.caches)) if longer else facts
     left, behind = choices(survey, facts), dict[object, float]()
     for _ in range(MOST_MADE):
         one = choice = None
@@ -133,7 +136,7 @@ def _best(candidate: Candidate, survey: Survey, kernel: int, facts: Facts, most:
         if survey.small:
             took = _judged(one.nest, kernel + copies, facts)
         else:
-            one, took = bordered(one, kernel + copies, lambda nest, number: _judged(nest, number, facts, sizes=longer))
+            one, took = bordered(one, kernel + copies, lambda nest, number: _judged(nest, number, near, sizes=longer))
             took = _judged(one.nest, kernel + copies, facts) if longer else took
         took += sum(copying(survey, packed) for packed in choice.tile.packed if packed.loop is None)
         if took < time:

@@ -453,9 +453,10 @@ class Loops(Reductions):
         fits = self.read(apply("ge", whole, const(split.factor)))
         single = replace(scope.with_variant(split, "single"), conditional=True).with_values(**{split.outer: ZERO})
         if self.is_parallel and self.is_outermost(scope) and not scope.conditional:
-            # A parallel loop stands outside of conditions: it has no iterations where no block fits.
+            # A parallel loop stands outside of conditions: it has no iterations where no block fits. It comes last, so that loops of
+            # several definitions, which write to nothing that lies between, may be one (`kernels.together`).
             blocks = self.nest(loops, scope.with_variant(split, "shift if fits"), task)
-            return (*blocks, If(self.read(negate(fits)), self.nest(loops, single, task)))
+            return (If(self.read(negate(fits)), self.nest(loops, single, task)), *blocks)
         inside = replace(scope.with_variant(split, "shift"), conditional=True)
         return (If(fits, self.nest(loops, inside, task), self.nest(loops, single, task)),)
 

@@ -333,7 +333,9 @@ class Planner:
             wide = min(self._wide(vector), OPEN_VECTORS * self.lane_count) if short else self._wide(vector)
             found.append(self._tile(vector, extent, wide, ()))
         wide = self.lane_count * WIDEST_LANES
-        if self.main is None and wait_long(self.exprs, (*self.reads, self.store), vector, extent, wide):
+        long = inf if len(self.parts.axes) == 1 else None  # a loop alone takes no time where it is short
+        known = long if extent is None else extent
+        if self.main is None and wait_long(self.exprs, (*self.reads, self.store), vector, known, wide):
             found.append(Tile(vector, wide))
         found.append(Tile(vector, self._fitted(extent, self.lane_count, vector)))
         return found

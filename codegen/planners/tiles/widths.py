@@ -37,7 +37,7 @@ def vectors_held(most: int, values: Sequence[Expr], reads: Sequence[Reach], vect
     return most
 
 
-def wait_long(values: Sequence[Expr], reaches: Sequence[Reach], vector: str, extent: int | None, lanes: int) -> bool:
+def wait_long(values: Sequence[Expr], reaches: Sequence[Reach], vector: str, extent: float | None, lanes: int) -> bool:
     """Whether functions of elements are chains so long that vectors side by side, `lanes` in all, pay in spite of what finds no register:
     the next vector does not begin while one waits for itself."""
     if extent is None or (extent % lanes and extent < FEW_BLOCKS * lanes) or any(abs(r.stride(vector)) > 1 for r in reaches):

@@ -6,6 +6,7 @@
 A pair of loops is one where the index of the second stands behind that of the first at such axes and nowhere else, over all of them, and
 all reductions of a definition that have loops of these names have this pair; a pair of axes is one where a pair of loops stands wherever
 the tensor is read or made. The largest sets of both are found by dropping what does not fit. Points come in the same order.
+Extents may be open where their form says that none is below zero: two of these would be a product above it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from itertools import pairwise
 from math import prod
 
 from tensorexpr.ir import Access, Axis, Const, Define, Definition, Expr, Index, Program, Reduce, TensorType, const, product
+from tensorexpr.ir.program import is_natural
 from tensorexpr.records import record, replace
 from tensorexpr.traversal import bottom_up, children, expressions, reads, walk
 
@@ -23,7 +25,7 @@ def with_joint_axes(program: Program, free: Mapping[str, TensorType]) -> Program
     """The program with one axis for neighbouring ones of `free` tensors that every loop goes through together."""
     read = {name for d in program.definitions if not isinstance(d, Define) for name in reads(d)}
     shapes = {name: type_.shape for name, type_ in free.items() if name not in read and _fits_integers(type_.shape)}
-    pairs = {(name, at) for name, shape in shapes.items() for at in range(len(shape) - 1) if _is_fixed(shape[at : at + 2])}
+    pairs = {(name, at) for name, shape in shapes.items() for at in range(len(shape) - 1) if all(map(is_natural, shape[at : at + 2]))}
     if not pairs:
         return program
     loops = {d.name: _Loops.of(d, shapes) for d in program.definitions if isinstance(d, Define)}
@@ -60,7 +62,8 @@ class _Loops:
             a.index: (a, b)
             for a, b in dict.fromkeys(pair for axes in nests for pair in pairwise(axes))
             if a.start == b.start == const(0)
-            and _is_fixed((a.stop, b.stop))
+            and is_natural(a.stop)
+            and is_natural(b.stop)
             and all((a, b) in near for near in (*around[a.index], *around[b.index]))
         }
         found = _Loops(pairs, {(d.name, tuple(axis.index for axis in d.axes))}, set(), shapes)
@@ -149,7 +152,3 @@ def _merged(program: Program, pairs: set[tuple[str, int]], loops: Mapping[str, _
 def _fits_integers(shape: Sequence[Expr]) -> bool:
     """Whether any axes of a shape, as one, have an extent that is an int64: tensors that no memory holds may have more elements."""
     return prod(int(extent.value) for extent in shape if isinstance(extent, Const)) < 1 << 62
-
-
-def _is_fixed(extents: Sequence[Expr]) -> bool:
-    return all(isinstance(extent, Const) for extent in extents)

@@ -76,6 +76,41 @@ def test_a_form_for_large_sizes_and_one_for_all_others_are_rebuilt_from_their_ca
     assert prove(made.nest).is_clean
 
 
+def test_borders_are_cut_off_whatever_memory_takes_at_large_sizes():
+    """Of a gradient of windows, whose rows of all arrays together are longer than caches where each extent is long."""
+    x = te.placeholder((te.dim("n"), te.dim("c"), te.dim("l")), name="x")
+    n, c, l = x.shape
+    y = te.compute((n, c, l - 2), lambda i, j, k: te.sum(lambda r: x[i, j, k + r], 3))
+    (grad,) = te.gradient([y], [x], [te.placeholder(y.shape, name="h")])
+    made = te.autoschedule(grad)
+    assert "partition" in made.as_python()
+    found = te.build(grad)
+    found.versions = None
+    for extents in ((2, 3, 2), (1, 2, 3), (2, 1, 67), (3, 2, 130), (1, 1, 259)):
+        h = floats(*extents[:2], extents[2] - 2)
+        wanted = sum(np.pad(h, ((0, 0), (0, 0), (r, 2 - r))) for r in range(3))
+        np.testing.assert_allclose(found(h), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_what_most_iterations_choose_is_asked_in_front_of_a_loop():
+    """Not the border, where rows of a window end at the row that they begin at."""
+    nest = parse_nest("""
+main(n, x, y)
+n: size
+x: parameter(f32[n, 64])
+y: parameter(f32[n, 64], written)
+
+def kernel_0() -> y:
+    for p in range(0, n):
+        for q in range(0, 64):
+            y[p, q] = 0.0
+            for r in range(0, minimum(p + 1, 3)):
+                y[p, q] = y[p, q] + where(q >= 1, x[p - r, q - 1], 0.0)
+""")
+    made = partition(nest, "q")
+    assert "if p - 3 >= 0" in str(made) and prove(made).is_clean
+
+
 @pytest.mark.parametrize("shift", [-7, -1, 0, 3, 40])
 def test_a_loop_that_goes_around_an_open_extent_is_cut_where_it_does(shift):
     """Whatever the shift is beside the extent, which may be less than it, and 0."""
