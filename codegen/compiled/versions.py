@@ -84,15 +84,16 @@ class Versions:
     def __init__(self, signature: Signature, program: Callable[[], Program], build: Callable[[Program], Fixed]) -> None:
         self.signature, self._program, self._build = signature, program, build
         self._known: Memo[Version] = Memo(_KEPT)
-        self._made = 0
+        self._begun, self._made = 0, dict[tuple[int, ...], Version]()
 
     def at(self, layout: Layout) -> Version:
         """The version for the sizes of a layout, which is made where they are worth it; an empty one where there is none."""
-        return self._known.find(layout.sizes) or self._known.get(layout.sizes, lambda: self._decided(layout))
+        made = self._made.get(layout.sizes)  # not among those that many other sizes drive out: equal calls give equal bits
+        return made or self._known.find(layout.sizes) or self._known.get(layout.sizes, lambda: self._decided(layout))
 
     def find(self, sizes: tuple[int, ...]) -> Fixed | None:
         """The function for these sizes, where calls had it made."""
-        found = self._known.find(sizes)
+        found = self._made.get(sizes)
         return None if found is None else found.function
 
     def _decided(self, layout: Layout) -> Version:
@@ -104,12 +105,13 @@ class Versions:
         program = self._program()
         most = _most()
         if (
-            self._made >= min(most, max(1, DEFINITIONS // max(1, len(program.definitions))))
+            self._begun >= min(most, max(1, DEFINITIONS // max(1, len(program.definitions))))
             or record_for(program, host_target()) is not None
         ):
             return Version()
-        self._made += 1
-        return self._version(program, sizes, shapes)
+        self._begun += 1
+        found = self._made[layout.sizes] = self._version(program, sizes, shapes)
+        return found
 
     def _version(self, program: Program, sizes: Mapping[str, int], shapes: tuple[tuple[int, ...], ...]) -> Version:
         try:

@@ -238,3 +238,18 @@ def test_a_check_that_fails_at_a_size_that_came_before_is_an_error():
         np.testing.assert_array_equal(picked(data, np.array([4, 0])), [4, 0])
     with pytest.raises(te.OutOfBoundsError, match="expected an index of x from 0 to 4, got 5"):
         picked(data, np.array([4, 5]))
+
+
+def test_more_sizes_than_are_kept_leave_versions_and_bits_as_they_are(monkeypatch):
+    """Code of their own is compiled for a few sizes however many come, and not driven out by these."""
+    monkeypatch.setattr(versions, "_KEPT", 8)
+    function = te.build(*normalised(te.dim("n"), te.dim("m")))
+    built, build = [], function.versions._build
+    monkeypatch.setattr(function.versions, "_build", lambda program: built.append(program) or build(program))
+    x = RNG.standard_normal((300, 200))
+    (first,) = function(x)
+    for n in range(301, 341):
+        function(np.ones((n, 200)))
+    assert len(built) == MOST
+    assert function.at(n=300, m=200) is not function
+    np.testing.assert_array_equal(function(x)[0], first)
