@@ -44,7 +44,8 @@ from tensorexpr.ir import (
 from tensorexpr.records import field, record, replace
 from tensorexpr.simplify.passes.definitions import with_definitions
 from tensorexpr.simplify.passes.inline import without_fixed
-from tensorexpr.traversal import expressions, reads, substitute, tensors_read, walk
+from tensorexpr.simplify.rules.reduce import extremum_of_extrema
+from tensorexpr.traversal import bottom_up, expressions, map_expressions, reads, substitute, tensors_read, walk
 
 
 @record(frozen=False)
@@ -104,6 +105,7 @@ def reverse(
     """
     rules = {} if override is None else override
     program = without_carries(program)
+    program = with_definitions(program, (map_expressions(d, _with_one_winner) for d in program.definitions))
     program = with_definitions(program, narrowed_to(program.definitions, supports_of(program.definitions)))
     workspace = Workspace.behind(program, labels, taken, steps)
     outputs = tuple(outputs)
@@ -140,6 +142,11 @@ def reverse(
     derived = Program(program.inputs, program.constants, definitions, tuple(adjoints[name] for name in wrt), program.sizes)
     together = {owner: tuple(owners) for owners in sweep.folded.values() if len(owners) > 1 for owner in owners}
     return Reverse(derived, sweep.names, sweep.received, workspace, sweep.around, together)
+
+
+def _with_one_winner(e: Expr) -> Expr:
+    """An expression in which a maximum of maxima is one, that one position says where its winner is."""
+    return bottom_up(e, lambda node: (extremum_of_extrema(node) if isinstance(node, Reduce) else None) or node)
 
 
 def active_tensors(definitions: Iterable[Definition], wrt: Iterable[str], rules: Mapping[str, Override] | None = None) -> dict[str, None]:

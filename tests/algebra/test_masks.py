@@ -27,17 +27,25 @@ MASKS = {
     "a band": "y[j]: f32[12] = sum(where(k >= j - 1 and k < j + 3, 1.0, 0.0) * (x[k, 1] * x[k, 2]) for k in range(12))\nreturn y\n",
     "of two axes": "y[s]: f32[30] = sum(where(t[i] + d == s, 1.0, 0.0) * x[i, d] for i in range(12) for d in range(9))\nreturn y\n",
 }
+SCALED = {
+    "a mean of a prefix": "y[i, j]: f32[9, 12] = sum(x[k, i] * where(k <= j, 1.0 / f32(j + 1), 0.0) for k in range(12))\nreturn y\n",
+    "a tensor of weights": "o[k, j]: f32[12, 12] = where(k <= j, 1.0 / f32(j + 1), 0.0)\n"
+    "y[i, j]: f32[9, 12] = sum(x[k, i] * o[k, j] for k in range(12))\nreturn y\n",
+    "weights of points": "y[i, j]: f32[9, 12] = sum(where(k < j, 0.0, 1.0 / f32(k + 2)) * x[k, i] for k in range(12))\nreturn y\n",
+    "a literal": "y[s, d]: f32[30, 9] = sum(where(t[i] == s, 0.5, 0.0) * x[i, d] for i in range(12))\nreturn y\n",
+}
 NOT_MASKS = {
     "as many points": "y[i]: f32[30] = sum(where(k <= i, 1.0, 0.0) * b[i, k] for k in range(12))\nreturn y\n",
     "other numbers": "y[s, d]: f32[30, 9] = sum(where(t[i] == s, 1.0, 0.5) * x[i, d] for i in range(12))\nreturn y\n",
     "few results": "y[s, d]: f32[4, 9] = sum(where(t[i] == s, 1.0, 0.0) * x[i, d] for i in range(12))\nreturn y\n",
+    "what is read": "y[s, d]: f32[30, 9] = sum(where(t[i] == s, x[s % 12, 0], 0.0) * x[i, d] for i in range(12))\nreturn y\n",
     "a mask alone": "y[s]: f32[30] = sum(where(t[i] == s, 1.0, 0.0) for i in range(12))\nreturn y\n",
 }
 
 
-@pytest.mark.parametrize("name", MASKS)
+@pytest.mark.parametrize("name", [*MASKS, *SCALED])
 def test_masks_become_conditions_and_what_is_not_finite_is_found(name: str) -> None:
-    program = simplify(parse_program(INPUTS + MASKS[name]))
+    program = simplify(parse_program(INPUTS + {**MASKS, **SCALED}[name]))
     found = simplify(without_masks(program))
     verify(found)
     assert len(found.definitions) > len(program.definitions) and "1.0, 0.0)" not in print_program(found), print_program(found)
@@ -50,7 +58,9 @@ def test_masks_become_conditions_and_what_is_not_finite_is_found(name: str) -> N
         arrays = {"x": x, "t": rng.integers(-1, 13, 12), "b": rng.standard_normal((30, 12)).astype(np.float32)}
         with np.errstate(invalid="ignore"):
             (expected,), (value,) = (evaluate_program(p, arrays).values() for p in (program, found))
-        np.testing.assert_array_equal(expected, value)
+        if name in MASKS:
+            np.testing.assert_array_equal(expected, value)
+        np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(compiled(*arrays.values()), expected, rtol=1e-5, atol=1e-6)
 
 

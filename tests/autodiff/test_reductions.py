@@ -249,3 +249,21 @@ def test_parts_of_a_long_fold_keep_the_order_of_its_points(shape, are_open):
     along = te.jvp(whole, x, tangent)
     v = np.random.default_rng(9).standard_normal(shape)
     np.testing.assert_allclose(te.evaluate(along, {x: data, tangent: v}), (expected * v).sum(), rtol=1e-11, atol=1e-14)
+
+
+@pytest.mark.parametrize("kind", ["max", "min"])
+def test_a_maximum_of_maxima_has_one_winner(kind: str) -> None:
+    """The same gradient as of one maximum over both axes: to the first winner in row-major order, by one position."""
+    best = getattr(te, kind)
+    x, head = te.placeholder((7, 9), "float64", name="x"), te.placeholder((6, 4), "float64", name="h")
+
+    def gradient(y: te.Tensor) -> te.CompiledFunction:
+        return te.build(list(te.gradient([y], [x], [head])), [x, head])
+
+    nested = te.compute((6, 4), lambda i, j: best(lambda r: best(lambda q: x[i + r, 2 * j + q], 3), 2))
+    whole = te.compute((6, 4), lambda i, j: best(lambda r, q: x[i + r, 2 * j + q], (2, 3)))
+    one, other = gradient(nested), gradient(whole)
+    values = np.random.default_rng(0).integers(0, 3, (7, 9)).astype(float)  # many winners
+    heads = np.random.default_rng(1).standard_normal((6, 4))
+    np.testing.assert_array_equal(one(values, heads)[0], other(values, heads)[0])
+    assert len(one.program.definitions) == len(other.program.definitions)

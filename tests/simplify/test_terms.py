@@ -245,3 +245,27 @@ def test_windows_that_are_written_where_they_are_read_are_not_made_terms_again()
     )
     once = simplify(program)
     assert simplify(once) is once
+
+
+def test_a_function_of_fewer_indices_than_lie_along_rows_is_computed_once() -> None:
+    program = parse_program(
+        "x: f32[64, 96] = input()\na: f32[64] = input()\nb: f32[96] = input()\n"
+        "y[i, j]: f32[64, 96] = exp(x[i, j]) * exp(a[i]) * exp(b[j])\nreturn y\n"
+    )
+    found = simplify(program)
+    assert "exp(x[i, j]) * exp(a[i]) * b_exp[j]" in print_program(found)  # what is the same along a row leaves its loop by itself
+    inputs = random_inputs(program, 3)
+    np.testing.assert_array_equal(evaluate_program(found, inputs)["y"], evaluate_program(program, inputs)["y"])
+
+
+@pytest.mark.parametrize("value", ["tanh(v[i])", "tanh(v[j])", "tanh(v[3])"])
+def test_a_broadcast_that_is_stored_is_what_it_repeats(value: str) -> None:
+    program = parse_program(
+        f"x: f32[40, 40] = input()\nv: f32[40] = input()\nb[i, j]: f32[40, 40] = {value}\n"
+        "s[i]: f32[40] = sum(x[i, j] * b[i, j] for j in range(40))\nm[j]: f32[40] = max(x[i, j] * b[i, j] for i in range(40))\n"
+        "y[i, j]: f32[40, 40] = x[i, j] / b[i, j] + s[i] + m[j]\nreturn y\n"
+    )
+    found = simplify(program)
+    assert all(len(d.axes) < 2 for d in found.definitions if d.name != "y")
+    inputs = random_inputs(program, 3)
+    np.testing.assert_array_equal(evaluate_program(found, inputs)["y"], evaluate_program(program, inputs)["y"])

@@ -1,6 +1,8 @@
-"""Sums of products with 0 and 1 are sums over the points that have a 1.
+"""Sums of products with 0 and 1 are sums over the points that have a 1; so are those with 0 and what is the same for all points.
 
     t[s, d] = sum(where(key[i] == s, 1.0, 0.0) * x[i, d] for i in range(n))   -->   t[s, d] = sum(x[i, d] for i in range(n) if key[i] == s)
+
+    c[i, j] = sum(x[i, k] * where(k <= j, 1 / (j + 1), 0.0) for k)   -->   c[i, j] = sum(x[i, k] for k if k <= j) * (1 / (j + 1))
 
 A mask or a one-hot row is a product at every point; what is chosen is looked for by key, read at its place, or shared by prefixes. A
 product with 0 is NaN where the other factor is not finite. So the points that are not finite are looked for, too: the least and the
@@ -35,7 +37,7 @@ from tensorexpr.ir import (
 from tensorexpr.records import record, replace
 from tensorexpr.simplify.facts.indices import factors_of
 from tensorexpr.simplify.passes.amounts import points
-from tensorexpr.traversal import bottom_up, free_names, fresh_name, negate, substitute, walk
+from tensorexpr.traversal import bottom_up, free_names, fresh_name, negate, substitute, tensors_read, walk
 
 GAIN = 8
 """How many results go through the same points at least: what looking for those that are not finite costs is one of them."""
@@ -45,10 +47,11 @@ FLIPPED = {"eq": "eq", "le": "ge", "ge": "le", "lt": "gt", "gt": "lt"}
 
 @record
 class Chosen:
-    """A sum of a product with a mask: what else it multiplies, its conditions as (comparison, side of the points, side of the results),
-    and the axes around it that the points have."""
+    """A sum of a product with a mask: what else it multiplies, what the mask is in place of 1 (None for 1), its conditions as (comparison,
+    side of the points, side of the results), and the axes around it that the points have."""
 
     rest: Expr
+    scale: Expr | None
     conditions: tuple[tuple[str, Expr, Expr], ...]
     around: tuple[Axis, ...]
 
@@ -56,7 +59,7 @@ class Chosen:
 def without_masks(program: Program) -> Program:
     """The program with conditions for factors that are 0 or 1, where many results go through the same points.
 
-    Requires: a simplified program. Ensures: every value is kept.
+    Requires: a simplified program. Ensures: every value is kept, up to rounding where a mask is not 0 and 1.
     """
     masks = {d.name: d for d in program.definitions if isinstance(d, Define) and _is_mask_of_points(d)}
     taken = {*program.types, *program.sizes}
@@ -75,25 +78,30 @@ def without_masks(program: Program) -> Program:
     return program if len(definitions) == len(program.definitions) else replace(program, definitions=tuple(definitions))
 
 
-def _mask(e: Expr, masks: Mapping[str, Define]) -> Expr | None:
-    """The condition under which a factor is 1, where it is 0 else."""
+def _mask(e: Expr, masks: Mapping[str, Define]) -> tuple[Expr, Expr | None] | None:
+    """The condition under which a factor is something else than 0, and what it is then (None for 1)."""
     if isinstance(e, Access) and e.tensor in masks and all(isinstance(i, Index | Const) for i in e.indices):
         source = masks[e.tensor]
         own = _mask(source.value, {})
-        return own and substitute(own, {a.index: i for a, i in zip(source.axes, e.indices, strict=True)})
+        assert own is not None
+        at = {a.index: i for a, i in zip(source.axes, e.indices, strict=True)}
+        return substitute(own[0], at), None if own[1] is None else substitute(own[1], at)
     if isinstance(e, Cast) and e.arg.dtype.is_bool:
-        return e.arg
-    if isinstance(e, Apply) and e.op.name == "where" and all(isinstance(part, Const) for part in e.args[1:]):
-        values = tuple(float(part.value) for part in e.args[1:] if isinstance(part, Const))
-        return e.args[0] if values == (1.0, 0.0) else negate(e.args[0]) if values == (0.0, 1.0) else None
+        return e.arg, None
+    if isinstance(e, Apply) and e.op.name == "where":
+        for condition, inside, outside in ((e.args[0], *e.args[1:]), (negate(e.args[0]), *reversed(e.args[1:]))):
+            if isinstance(outside, Const) and outside.value == 0:
+                return condition, None if isinstance(inside, Const) and inside.value == 1 else inside
     return None
 
 
 def _is_mask_of_points(d: Define) -> bool:
-    """Whether a tensor is 0 or 1, by what is read at its own indices."""
-    condition = _mask(d.value, {})
-    reads = [n for n in walk(condition) if isinstance(n, Access)] if condition is not None else []
-    return condition is not None and all(map(is_plain, d.axes)) and all(isinstance(i, Index | Const) for n in reads for i in n.indices)
+    """Whether a tensor is 0 or something else, by what is read at its own indices."""
+    found = _mask(d.value, {})
+    if found is None or not all(map(is_plain, d.axes)) or any(isinstance(n, Reduce) for n in walk(d.value)):
+        return False
+    reads = (n for part in found if part is not None for n in walk(part) if isinstance(n, Access))
+    return all(isinstance(i, Index | Const) for n in reads for i in n.indices)
 
 
 def _chosen(e: Reduce, around: tuple[Axis, ...], masks: Mapping[str, Define]) -> Chosen | None:
@@ -106,18 +114,26 @@ def _chosen(e: Reduce, around: tuple[Axis, ...], masks: Mapping[str, Define]) ->
     own, outer = {a.index for a in e.axes}, {a.index: a for a in around}
     for at, factor in enumerate(factors):
         others = [*factors[:at], *factors[at + 1 :]]
-        condition = _mask(factor, masks) if others else None
-        if condition is None:
+        mask = _mask(factor, masks) if others else None
+        if mask is None:
             continue
+        condition, scale = mask
+        if scale is not None and tensors_read(scale):
+            continue  # may be infinite
         rest = others[0]
         for other in others[1:]:
             rest = apply("mul", rest, other)
         sides = [_sides(part, own) for part in conjuncts(condition)]
         conditions = tuple(side for side in sides if side is not None)
-        used = {*free_names(rest), *(n for _, a, _ in conditions for n in free_names(a))} - own
+        inside = () if scale is None else free_names(scale)
+        used = {
+            *free_names(rest),
+            *(inside if not own.isdisjoint(inside) else ()),
+            *(n for _, a, _ in conditions for n in free_names(a)),
+        } - own
         results = {n for _, _, b in conditions for n in free_names(b)} - used
         if len(conditions) == len(sides) and used | results <= outer.keys() and points([outer[n] for n in sorted(results)]) >= GAIN:
-            return Chosen(rest, conditions, tuple(a for a in around if a.index in used))
+            return Chosen(rest, scale, conditions, tuple(a for a in around if a.index in used))
     return None
 
 
@@ -135,7 +151,12 @@ def _sides(condition: Expr, own: set[str]) -> tuple[str, Expr, Expr] | None:
 
 def _without(e: Reduce, chosen: Chosen, name: str, taken: set[str]) -> tuple[list[Definition], Expr]:
     """What tells where a product with 0 is NaN, and the sum without its mask."""
-    found: Expr = replace(e, values=(chosen.rest,), where=conjunction([apply(op, a, b) for op, a, b in chosen.conditions]))
+    scale, value = chosen.scale, chosen.rest
+    if scale is not None and not {a.index for a in e.axes}.isdisjoint(free_names(scale)):
+        scale, value = None, apply("mul", value, scale)
+    found: Expr = replace(e, values=(value,), where=conjunction([apply(op, a, b) for op, a, b in chosen.conditions]))
+    if scale is not None:
+        found = apply("mul", found, scale)
     if e.dtype.is_integer:
         return [], found
     largest, turns = fresh_name(f"{name}_largest", taken), fresh_name(f"{name}_turns", taken)

@@ -1,5 +1,6 @@
-"""Scatters send what does not depend on an axis once, and not to each place along it.
+"""What does not depend on an axis is computed once, and not at each place along it; scatters send it once.
 
+    t[i, j] = sqrt(v[i] + 1)        -->  t[i] = sqrt(v[i] + 1),     and t[i] where t[i, j] was read
     t[j, ids[i]] = max(i for j, i)  -->  t[ids[i]] = max(i for i),  and t[ids[i]] where t[j, ids[i]] was read
 
 So the last index that is copied to a row is found for rows, and not for each element of them.
@@ -10,18 +11,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tensorexpr.ir import Access, Const, Definition, Expr, Index, Program, Scan, Scatter
+from tensorexpr.ir import Access, Const, Define, Definition, Expr, Index, Program, Scan, Scatter
 from tensorexpr.records import replace
 from tensorexpr.simplify.passes.definitions import with_definitions
 from tensorexpr.traversal import bottom_up, expressions, free_names, map_expressions, walk
 
 
 def drop_alike_axes(program: Program) -> Program:
-    """The program with scatters that have no axis along which all elements are equal, as far as they are read at known places.
+    """The program with definitions and scatters that have no axis along which all elements are equal, as far as they are read at known
+    places.
 
     Requires: a verified program. Ensures: every value is kept; a key out of its extent is an error as before.
     """
-    wanted = {d.name: found for d in program.definitions if isinstance(d, Scatter) and (found := _alike(d))}
+    wanted = {d.name: found for d in program.definitions if isinstance(d, Define | Scatter) and (found := _alike(d))}
     for name in list(wanted):
         if name in program.outputs or name in _whole(program.definitions):
             del wanted[name]
@@ -51,12 +53,18 @@ def drop_alike_axes(program: Program) -> Program:
                 axes=tuple(a for a in d.axes if a.index not in gone),
                 indices=_rest(d.indices, dropped),
             )
+        elif isinstance(d, Define) and d.name in wanted:
+            d = replace(d, axes=_rest(d.axes, wanted[d.name]))
         made.append(map_expressions(d, lambda e: bottom_up(e, visit)))
     return with_definitions(program, made)
 
 
-def _alike(d: Scatter) -> tuple[int, ...]:
-    """The axes of a scatter that an axis of its points goes through whole, where nothing else depends on that; one axis stays."""
+def _alike(d: Define | Scatter) -> tuple[int, ...]:
+    """The axes on which no element depends; of a scatter those that an axis of its points goes through whole, where nothing else depends
+    on that; one axis stays."""
+    if isinstance(d, Define):
+        names = set(free_names(d.value))
+        return tuple(k for k, a in enumerate(d.axes) if a.index not in names and isinstance(a.stop, Const) and int(a.stop.value) > 0)
     found: list[int] = []
     for k, index in enumerate(d.indices):
         axis = next((a for a in d.axes if isinstance(index, Index) and a.index == index.name), None)

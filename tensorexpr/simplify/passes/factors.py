@@ -31,7 +31,7 @@ from tensorexpr.simplify.passes.amounts import lengths
 from tensorexpr.simplify.passes.definitions import with_definitions
 from tensorexpr.simplify.passes.inline import without_literals
 from tensorexpr.simplify.passes.terms import bytes_of_ends, pays_alone
-from tensorexpr.simplify.passes.terms.found import term_of
+from tensorexpr.simplify.passes.terms.found import FUNCTION, term_of
 from tensorexpr.traversal import bound_names, children, free_names, has_points, map_children, put_term, substitute, walk
 
 GAIN = 1.5
@@ -45,8 +45,6 @@ AGAIN = 0.5
 """The same of a function that does not depend on all indices of such a sum: it is computed again for each of these, or stored."""
 DIVISION = 4
 """Operations that a division costs, as `Op.cost` has it."""
-FUNCTION = 12
-"""What functions cost at least: beside one, a product that leaves costs next to nothing."""
 
 
 def factor_sums(program: Program, options: Options) -> Program:

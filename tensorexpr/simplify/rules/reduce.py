@@ -9,6 +9,7 @@ from tensorexpr.records import replace
 from tensorexpr.rewrite import on
 from tensorexpr.simplify.rules.common import is_value, literal, operands_of
 from tensorexpr.simplify.rules.integers import wrapped
+from tensorexpr.traversal import free_names
 
 _EXACT_INTEGERS = {"float16": 1 << 24, "bfloat16": 1 << 24, "float32": 1 << 24, "float64": 1 << 53}
 """Whole numbers up to here are exact in the type that carries a sum (float32 for the 16-bit types)."""
@@ -108,6 +109,18 @@ def extremum_of_literals(expr: Expr) -> Expr | None:
 
 
 @on("reduce")
+def extremum_of_extrema(expr: Expr) -> Expr | None:
+    """max(max(e for k if c) for i) -> max(e for i for k if c), and likewise for min, all and any, where what is inside depends on each i"""
+    assert isinstance(expr, Reduce)
+    inner = expr.values[0]
+    if expr.combiner.name not in ("max", "min", "all", "any") or not expr.combiner.is_builtin or expr.where is not None:
+        return None
+    if not isinstance(inner, Reduce) or inner.combiner != expr.combiner or not {a.index for a in expr.axes} <= set(free_names(inner)):
+        return None
+    return replace(inner, axes=(*expr.axes, *inner.axes))
+
+
+@on("reduce")
 def product_of_zeros(expr: Expr) -> Expr | None:
     """prod(0 for k in range(n)) -> 0 for integers, where there is a point"""
     assert isinstance(expr, Reduce)
@@ -167,6 +180,7 @@ REDUCE_RULES = (
     reduce_identity,
     sum_of_literals,
     extremum_of_literals,
+    extremum_of_extrema,
     product_of_zeros,
     winner_of_one,
     sum_of_distances,

@@ -1,4 +1,4 @@
-"""Costly terms are computed once: what a reduction computes again and again becomes a tensor of its own.
+"""Costly terms are computed once: what a reduction or a row computes again and again becomes a tensor of its own.
 
     c[i, j] = sum(exp(a[i, k]) * b[k, j] for k)   -->   a_exp[i, k] = exp(a[i, k]);  c[i, j] = sum(a_exp[i, k] * b[k, j] for k)
 
@@ -11,6 +11,9 @@ their loops.
 
 The tensor is computed everywhere, also where the reduction skips the term: only where each element that it reads is proved to exist, so
 that no check is lost or made, and what is not read does not matter. What is marked `recompute` stays where it is.
+
+So is a function of fewer indices than lie along the rows of a definition (`exp(a[i, j]) * exp(b[j])`); what is the same for a whole row
+leaves its loop by itself.
 
 A reduction that depends on few indices is such a term wherever it stands: it runs once for all the loops of its definition up to the
 innermost that it depends on, so `y[i, j] = x[i, j] / sum(x[k, j] for k)` computes each sum for every i, and a sum that other definitions
@@ -39,9 +42,9 @@ from tensorexpr.simplify.passes.terms.found import (
     Term,
     at_fixed,
     counted,
-    has_reduction,
     is_marked,
     may_have,
+    repeats_terms,
     sums_of,
     term_of,
 )
@@ -68,7 +71,7 @@ def keep_terms(program: Program) -> Program:
     demands: dict[object, Demand] = {}
     sums = sums_of(program)
     forms: Forms = {}
-    found = [counted(d, types, sums, demands, forms) if has_reduction(d) else [] for d in program.definitions]
+    found = [counted(d, types, sums, demands, forms) if repeats_terms(d) else [] for d in program.definitions]
     chosen = _chosen(program, demands, found)
     if not chosen:
         return program

@@ -29,6 +29,8 @@ from tensorexpr.traversal import (
     walk,
 )
 
+FUNCTION = 12
+"""What functions cost at least (`Op.cost`): beside one, a product with what it is a factor of costs next to nothing."""
 REPEATED = 2
 """How often each element of a term is computed at least."""
 LEAST = 1 << 14
@@ -71,8 +73,15 @@ class Occurrence:
         return self.first < other.first and other.last < self.last
 
 
-def has_reduction(definition: Definition) -> TypeGuard[Define | Scatter]:
-    return isinstance(definition, Define | Scatter) and any(isinstance(n, Reduce) for n in walk(definition.value))
+def repeats_terms(definition: Definition) -> TypeGuard[Define | Scatter]:
+    """Whether a definition may compute a term again and again: in a reduction, or a function of fewer indices than lie along its rows."""
+    if not isinstance(definition, Define | Scatter):
+        return False
+    if any(isinstance(n, Reduce) for n in walk(definition.value)):
+        return True
+    names = [axis.index for axis in definition.axes]
+    functions = (n for n in walk(definition.value) if isinstance(n, Apply) and n.dtype.is_float and n.op.cost >= FUNCTION)
+    return len(names) > 1 and any(names[-1] in (own := free_names(n)) and not set(names) <= set(own) for n in functions)
 
 
 Kind = tuple[str, float]
@@ -96,7 +105,7 @@ def sums_of(program: Program) -> set[Kind]:
     that are small, none is."""
     spent: dict[Kind, float] = {}
     for definition in program.definitions:
-        if not has_reduction(definition):
+        if not repeats_terms(definition):
             continue
         for kind, operations in _weights_of(definition).items():
             spent[kind] = spent.get(kind, 0.0) + operations
@@ -244,9 +253,12 @@ class _Counting:
         fixed, nested = about.free.isdisjoint(reduced), False
         if isinstance(node, Reduce):
             nested = any(a.index not in about.free and lengths((*axes, a))[a.index] > 1 for a in loop)
-        if fixed:  # the same in all turns of the reduction: no loop need compute it again, but those around the loop that moves it
-            if not about.reduces:
+        if fixed:  # the same in all turns of the reduction: no loop need compute it again, but rows and those around the loop that moves it
+            along = bool(loop) and loop[-1].index in about.free and not all(axis.index in about.free for axis in axes)
+            if not about.reduces and not (along and about.cost >= FUNCTION):
                 return None
+            fixed = about.reduces
+        if fixed:
             last = max((at for at, axis in enumerate(axes) if axis.index in about.free), default=-1)
             axes = axes[: last + 1]
         around, least = points(axes), 1 if fixed or isinstance(node, Reduce) else REPEATED  # other places may need a sum, too
