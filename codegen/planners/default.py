@@ -18,7 +18,6 @@ from tensorexpr.codegen.planners.programs.crossed import crossed_sums
 from tensorexpr.codegen.planners.programs.flat import share_elementwise
 from tensorexpr.codegen.planners.programs.pairs import pair_terms, plan_nested, sharing
 from tensorexpr.codegen.planners.programs.rows import kept_near, plan_rows
-from tensorexpr.codegen.planners.programs.variants import vary
 from tensorexpr.codegen.planners.steps.scatters import plan_scatter, take_scatters_apart
 from tensorexpr.codegen.planners.steps.skewing import skew_scans
 from tensorexpr.codegen.planners.steps.sweeps import sweep_scans
@@ -90,7 +89,6 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
         if isinstance(definition, Define):
             if name not in planned and not plan_nested(s, name, shapes):
                 plan(s, name, shapes)
-            vary(s, name)
         elif isinstance(definition, Scatter):
             plan_scatter(s, definition, shapes)
     skew_scans(s)

@@ -74,12 +74,11 @@ def options_of(text: str, name: str) -> tuple[str, ...]:
     return {d.name: d.options for d in made}[name]
 
 
-def test_a_contraction_has_lanes_tile_blocks_and_copies_to_decide():
+def test_a_contraction_has_lanes_and_tile_to_decide():
     assert options_of(MATMUL, "C: lanes along")[0] == "j"
     assert {"6 i, 16 j", "12 i, 16 j", "4 i, 3 x 16 j"} <= set(options_of(MATMUL, "C: tile"))
-    assert options_of(MATMUL, "C: copies of k") == ("as it is", "2", "4")
-    s, _ = decided(parse_program(MATMUL), Choices({"C: tile": "6 i, 16 j", "C: copies of k": "2"}))
-    assert "s['C'].split('i', 6" in s.as_python() and "s['C'].unroll('k_i')" in s.as_python()
+    s, _ = decided(parse_program(MATMUL), Choices({"C: tile": "6 i, 16 j"}))
+    assert "s['C'].split('i', 6" in s.as_python()
     assert_means(s)
 
 
@@ -95,21 +94,3 @@ def test_choices_are_values():
     assert choices == Choices({"a": "1", "b": "2"}) and hash(choices) == hash(Choices({"a": "1", "b": "2"}))
     assert choices.with_choice("a", None) == Choices({"b": "2"}) and choices.with_choice("a", "3")["a"] == "3"
     assert repr(choices) == "Choices({'a': '1', 'b': '2'})" and dict(choices) == {"a": "1", "b": "2"}
-
-
-def test_blocks_that_overlap_stay_outside_of_what_is_in_them():
-    """Two blocks of 16 of 17 rows have 15 rows in common: iterations of a loop over the rows in a block, around the blocks, would meet."""
-    program = parse_program(
-        """
-A: f32[2, 17, 17] = input()
-B: f32[2, 32, 17] = input()
-S[b, i, j]: f32[2, 17, 32] = sum(A[b, i, r] * B[b, j, r] for r in range(17)) * 0.25
-T[b, i]: f32[2, 17] = sum(S[b, i, j] for j in range(32))
-U[b, i, j]: f32[2, 17, 32] = S[b, i, j] - T[b, i]
-return U
-"""
-    )
-    s, made = decided(program, Choices({"T: in blocks of rows": "yes"}))
-    orders = [d.options for d in made if d.name == "T: order of blocks"]
-    assert "T: rows of a block" in {d.name for d in made} and orders == [("as it is", "i_o b i_i", "i_o i_i b")]
-    assert_same_meaning(s, 0)
