@@ -19,7 +19,7 @@ from tensorexpr.algebra.keyed.chosen import with_chosen_points
 from tensorexpr.algebra.keyed.keys import with_sums_by_key
 from tensorexpr.algebra.keyed.masks import without_masks
 from tensorexpr.algebra.keyed.places import with_sums_by_place
-from tensorexpr.algebra.keyed.sent import with_sent_values
+from tensorexpr.algebra.keyed.sent import sent_apart, with_sent_values
 from tensorexpr.algebra.layouts.rings import with_rows
 from tensorexpr.algebra.layouts.slices import with_slices
 from tensorexpr.algebra.layouts.turned import with_axes_turned
@@ -31,6 +31,7 @@ from tensorexpr.algebra.supports import narrowed_to, supports_of, with_supports
 
 __all__ = [
     "narrowed_to",
+    "sent_apart",
     "share_terms",
     "supports_of",
     "with_chosen_points",

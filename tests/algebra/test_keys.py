@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 
-from tensorexpr.algebra import with_chosen_points, with_sent_values, with_sums_by_key
+from tensorexpr.algebra import sent_apart, with_chosen_points, with_sent_values, with_sums_by_key
 from tensorexpr.algebra.keyed import chosen
 from tensorexpr.codegen.compile import build_program
+from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.target import host_target
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Define, Program, Scatter
 from tensorexpr.parse import parse_program
@@ -84,6 +87,13 @@ def test_what_takes_a_function_is_computed_before_it_is_sent_and_once() -> None:
     arrays = {"x": rng.standard_normal(50).astype(np.float32), "t": rng.integers(0, 10, 50).astype(np.int32)}
     check(program, found, arrays)
     np.testing.assert_allclose(build_program(program, single=True)(*arrays.values()), evaluate_program(program, arrays)["y"], rtol=1e-5)
+
+
+def test_what_is_sent_once_is_not_computed_where_it_is_sent() -> None:
+    text = "x: f32[50] = input()\nt: i32[50] = input()\nz: f32[10] = scatter({i64(t[i]): exp(x[i]) for i in range(50)})\nreturn z\n"
+    program = with_sent_values(simplify(parse_program(text)))
+    assert sent_apart(program) == {"z_sent"}
+    assert "z_sent" in {b.name for b in lower(autoschedule(program, host_target())).workspace}
 
 
 def test_cheap_values_and_rows_are_sent_as_they_are() -> None:

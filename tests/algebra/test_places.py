@@ -35,6 +35,10 @@ SUMS = {
         "o, k = segments[2, 13]((i64(t[i]) % 2, i64(t[i])) for i in range(5))\n"
         "y[p, q]: f32[2, 13] = sum(h[k[j], 2] * f32(q) + f32(p) for j in range(o[p * 13 + q], o[p * 13 + q + 1]))\nreturn y\n"
     ),
+    "a plan for each row": (
+        "o, k = segments[14](i64(t[i]) + b for b in batch(2) for i in range(5))\n"
+        "y[p, r]: f32[14, 2] = sum(h[k[r, j], 1] * f32(p + r) for j in range(o[r, p], o[r, p + 1]))\nreturn y\n"
+    ),
 }
 KEPT = {
     "keys of two axes, read turned": "o, k = segments[13, 13]((i64(t[i]), i64(t[i])) for i in range(5))\n"
@@ -42,6 +46,8 @@ KEPT = {
     "a plan that rows read too": "o, k = segments[13](i64(t[i]) for i in range(5))\n"
     "z[p, c]: f32[13, 3] = sum(h[k[j], c] for j in range(o[p], o[p + 1]))\n"
     "y[p]: f32[13] = z[p, 0] + sum(h[k[j], 1] for j in range(o[p], o[p + 1]))\nreturn y\n",
+    "a plan of another row": "o, k = segments[14](i64(t[i]) + b for b in batch(2) for i in range(5))\n"
+    "y[r, p]: f32[2, 14] = sum(h[k[1 - r, j], 1] for j in range(o[1 - r, p], o[1 - r, p + 1]))\nreturn y\n",
     "rows": "o, k = segments[100](i64(t[i]) for i in range(5))\n"
     "y[p, c]: f32[100, 3] = sum(h[k[j], c] for j in range(o[p], o[p + 1]))\nreturn y\n",
     "a maximum": "o, k = segments[100](i64(t[i]) for i in range(5))\n"

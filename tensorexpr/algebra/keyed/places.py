@@ -4,9 +4,9 @@
     t[p] = f(p) - sum(h[order[k]] * g[p] for k in range(offsets[p], offsets[p + 1]))  -->  t[p] = f(p) - y[p]
 
 A plan is counted, added up and filled point by point, and each segment read by a loop of its own, whose elements lie apart; what is sent
-is computed in lanes, and added up as often as a plan counts. Rows stay: their elements are many at a time in both forms, and segments run
-on all cores. A plan that something else reads stays too, unless most of its segments are empty. Points come in increasing order for each
-key.
+is computed in lanes, and added up as often as a plan counts. What each plan of a batch sums is sent to places of its own. Rows stay: their
+elements are many at a time in both forms, and segments run on all cores. A plan that something else reads stays too, unless most of its
+segments are empty. Points come in increasing order for each key.
 """
 
 from __future__ import annotations
@@ -64,22 +64,26 @@ def _with_sums_sent(program: Program, plans: Mapping[str, Segments]) -> Program:
             found: dict[Expr, Expr] = {}
             for e, plan in sums.items():
                 assert isinstance(e, Reduce) and isinstance(e.axes[0].start, Access)
-                keys = _keys(e.axes[0].start.indices[0], plan, d.axes)
+                *batch, at = e.axes[0].start.indices
+                keys = _keys(at, plan, d.axes)
                 if (value := _at_points(e, plan, keys)) is not None:
                     key = (plan.name, value)
+                    shape = (*(a.stop for a in plan.batch), *plan.extents)
                     if key not in made:
-                        is_all = e == d.value and [(Index(a.index), a.stop) for a in d.axes] == list(zip(keys, plan.extents, strict=True))
+                        is_all = e == d.value and [(Index(a.index), a.stop) for a in d.axes] == list(
+                            zip((*batch, *keys), shape, strict=True)
+                        )
                         made[key] = Scatter(
                             d.name if is_all else fresh_name(f"{d.name}_places", taken),
-                            TensorType(plan.extents, e.dtype),
-                            plan.axes,
-                            plan.keys,
+                            TensorType(shape, e.dtype),
+                            plan.loops,
+                            (*(Index(a.index) for a in plan.batch), *plan.keys),
                             value,
                             plan.where,
                             location=plan.location,
                         )
                         definitions.append(made[key])
-                    found[e] = Access(made[key].name, keys, e.dtype)
+                    found[e] = Access(made[key].name, (*batch, *keys), e.dtype)
             if found:
                 d = replace(d, value=replaced(d.value, found))
         if not definitions or definitions[-1].results[0][0] != d.results[0][0]:  # what a scatter is as a whole
@@ -92,7 +96,7 @@ def _with_sums_sent(program: Program, plans: Mapping[str, Segments]) -> Program:
 def _has_places(plan: Segments) -> bool:
     """Whether the numbers of points are affine, and those of keys: only the first axis may be open, and one key."""
     known = (*(a.stop for a in plan.axes[1:]), *(plan.extents if len(plan.extents) > 1 else ()))
-    return not plan.batch and all(isinstance(e, Const) for e in known)
+    return all(map(is_plain, plan.batch)) and all(isinstance(e, Const) for e in known)
 
 
 def _is_sparse(plan: Segments) -> bool:
@@ -109,10 +113,11 @@ def _plan_of(e: Expr) -> str:
     if not (isinstance(e, Reduce) and e.combiner.is_builtin and e.combiner.name == "sum" and len(e.axes) == 1 and e.where is None):
         return ""
     start, stop = e.axes[0].start, e.axes[0].stop
-    if not (isinstance(start, Access) and isinstance(stop, Access) and start.tensor == stop.tensor and len(start.indices) == 1):
+    if not (isinstance(start, Access) and isinstance(stop, Access) and start.tensor == stop.tensor):
         return ""
-    following = apply("add", start.indices[0], const(1))
-    return start.tensor if stop.indices[0] in (following, _after(start.indices[0])) and e.dtype.bits >= 32 else ""
+    (*batch, at), (*same, behind) = start.indices, stop.indices
+    following = (apply("add", at, const(1)), _after(at))
+    return start.tensor if batch == same and behind in following and e.dtype.bits >= 32 else ""
 
 
 def _after(e: Expr) -> Expr:
@@ -126,12 +131,16 @@ def _after(e: Expr) -> Expr:
 def _at_points(e: Reduce, plan: Segments, keys: tuple[Expr, ...]) -> Expr | None:
     """What a sum over the segment of these keys adds up, at the points of the plan; None where it depends on more than these."""
     assert isinstance(e.axes[0].start, Access)
-    name = e.axes[0].index
-    element = Access(plan.names[1], (Index(name),), e.axes[0].start.dtype)
+    name, batch = e.axes[0].index, e.axes[0].start.indices[:-1]
+    if not keys or not all(isinstance(at, Index) for at in batch) or len({*batch, *keys}) < len(batch) + len(keys):
+        return None
+    row = [Index(a.index) for a in plan.batch]
+    element = Access(plan.names[1], (*row, Index(name)), e.axes[0].start.dtype)
     point = _position(plan.axes)
-    found = dict(zip(keys, plan.keys, strict=True)) if keys and all(isinstance(k, Index) for k in keys) else {}
+    found: dict[Expr, Expr] = dict(zip(keys, plan.keys, strict=True)) if all(isinstance(k, Index) for k in keys) else {}
+    found.update(zip(batch, row, strict=True))
     free = {Index(n) for n in free_names(e.values[0])}
-    if not keys or not free <= {Index(name), *found} or free & {Index(a.index) for a in plan.axes}:
+    if not free <= {Index(name), *found} or free & {Index(a.index) for a in plan.axes}:
         return None
 
     def moved(node: Expr) -> Expr:

@@ -9,7 +9,7 @@ on reads it.
 from __future__ import annotations
 
 from tensorexpr.algebra.keyed.keys import is_plain
-from tensorexpr.ir import Const, Define, Definition, Index, Program, Scatter, apply
+from tensorexpr.ir import Access, Const, Define, Definition, Index, Program, Scatter, apply
 from tensorexpr.records import replace
 from tensorexpr.simplify.passes.amounts import cost
 from tensorexpr.simplify.passes.sharing import Made, form_of_expression, with_reads_of
@@ -41,6 +41,13 @@ def with_sent_values(program: Program) -> Program:
             d = d if value is d.value else replace(d, value=value)
         definitions.append(d)
     return program if not made else replace(program, definitions=tuple(definitions))
+
+
+def sent_apart(program: Program) -> frozenset[str]:
+    """The definitions of costly values that scatters send point by point: they are computed in lanes, not where they are sent."""
+    costly = {d.name for d in program.definitions if isinstance(d, Define) and cost(d.value) >= FUNCTION}
+    sent = (d.value for d in program.definitions if isinstance(d, Scatter) and _goes_one_by_one(d))
+    return frozenset(e.tensor for e in sent if isinstance(e, Access) and e.tensor in costly)
 
 
 def _goes_one_by_one(d: Scatter) -> bool:
