@@ -79,7 +79,8 @@ class _UnitEmitter(ModuleEmitter):
         self.arrays = {name: replace(array, written=name in stored) for name, array in self.arrays.items()}
         self._new_kernel(UNIT, kernel, tuple(self.arrays))
         beside = tuple(starmap(self._beside, (self.module.beside or {}).items()))
-        return unit_of(self.written(), self.checked, self.machine, kernel_passes(kernel), beside)
+        passes = "functions" if kernel_passes(kernel) == "registers" else "loops"
+        return unit_of(self.written(), self.checked, self.machine, passes, beside)
 
     def _beside(self, name: str, text: str) -> Job:
         """The module of a function that is there once."""
