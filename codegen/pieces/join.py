@@ -39,13 +39,15 @@ def nest_of_pieces(
     taken = {*program.types, *program.sizes, *(i for d in program.definitions for i in index_names(d))}
     parts: list[LoopNest] = []
     verdicts: list[Verdict] = []
+    checks = 0
     for number, piece in enumerate(pieces, 1):
         step(f"piece {number} of {len(pieces)}")
         made = _nests.get((piece.program, _lines(piece.program), target), lambda given=piece.program: make(given, target))  # type: ignore[misc]  # mypy has no type for a lambda with a default
-        part = _in_place(made[0], piece, program, taken, sum(len(part.checks) for part in parts))
+        part = _in_place(made[0], piece, program, taken, checks)
         # What is written past the caches is not read again.
         part = replace(part, streams=tuple(n for n in part.streams if n in program.outputs and n not in read))
         ahead(part)
+        checks += len(part.checks)
         parts.append(part)
         verdicts.append(made[1])
     return _joined(program, parts), _all(verdicts)

@@ -92,8 +92,9 @@ _weights: WeakKeyDictionary[Definition, dict[Kind, float]] = WeakKeyDictionary()
 
 
 Found = list[tuple[Occurrence, Demand]]
-Forms = dict[object, Found]
-"""Occurrences in definitions of one form, for types of what they read and the kinds that are looked at."""
+Forms = dict[object, tuple[dict[str, str], Found]]
+"""Occurrences in the first of the definitions of one form, for types of what they read and the kinds that are looked at, and what it calls
+the tensors of the form."""
 
 
 _found: WeakKeyDictionary[Definition, tuple[tuple[TensorType | None, ...], set[Kind], Found]] = WeakKeyDictionary()
@@ -172,10 +173,12 @@ def _by_form(definition: Define | Scatter, types: Mapping[str, TensorType], kind
     own = {place: types[name] for place, name in called.items() if name in types}
     key = (given, frozenset(kinds), tuple(own.items()))
     if key not in forms:
-        forms[key] = list(_occurrences(given, own, kinds))
-    rename = Renaming(called, {})
+        forms[key] = called, list(_occurrences(definition, types, kinds))
+        return forms[key][1]
+    first, found = forms[key]
+    rename = Renaming({name: called[place] for place, name in first.items()}, {})
     made: Found = []
-    for occurrence, demand in forms[key]:
+    for occurrence, demand in found:
         term = replace(demand.term, define=replace(demand.term.define, value=rename(demand.term.define.value)))
         made.append((replace(occurrence, form=form_of(term.define)), replace(demand, term=term)))
     return made
