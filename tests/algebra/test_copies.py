@@ -54,3 +54,20 @@ def test_what_is_no_output_or_no_copy_is_not(name):
     assert old in text
     program = parse_program(text.replace(old, new))
     assert with_copies_read(program) is program
+
+
+COPY = "X: f32[2, 3, 4] = input()\nT[i, t, k]: f32[2, 3, 4] = exp(X[i, t, k])\nE[i]: f32[2] = sum(T[i, t, 0] for t in range(3))\n"
+
+
+def test_an_output_is_no_copy_of_a_definition():
+    program = parse_program(COPY + "Y[i, j, k]: f32[2, 3, 4] = T[i, j, k]\nreturn Y, E\n")
+    changed = with_copies_read(program)
+    assert str(changed) == str(parse_program((COPY + "return T, E\n").replace("T", "Y")))
+    same_values(program, changed)
+    assert with_copies_read(changed) is changed
+
+
+@pytest.mark.parametrize("copy", ["Y[i, j, k]: f32[2, 3, 4] = T[1 - i, j, k]", "Y[i, j, k]: f32[2, 3, 4] = X[i, j, k]"])
+def test_an_output_that_is_no_copy_or_one_of_an_input_stays(copy):
+    program = parse_program(f"{COPY}{copy}\nreturn Y, E\n")
+    assert with_copies_read(program) is program
