@@ -96,6 +96,25 @@ def test_what_is_sent_once_is_not_computed_where_it_is_sent() -> None:
     assert "z_sent" in {b.name for b in lower(autoschedule(program, host_target())).workspace}
 
 
+def test_numbers_that_floats_are_made_are_found_in_lanes_and_once() -> None:
+    """What holds a key in its range stays where it is sent, with the proof that it is."""
+    key = "maximum(minimum(i32(x[b, i] * 4.0), 9), 0)"
+    text = (
+        "x: f32[3, 50] = input()\nh: f32[3, 50] = input()\n"
+        f"y: f32[3, 10] = scatter({{(b, i64({key})): h[b, i] for b in range(3) for i in range(50)}})\n"
+        f"z: f32[3, 10] = scatter({{(b, i64(9 - {key})): h[b, i] for b in range(3) for i in range(50) if h[b, i] > 0.0}})\nreturn y, z\n"
+    )
+    program = simplify(parse_program(text))
+    found = with_sent_values(program)
+    assert sent_apart(found) == {"y_key"} and print_program(found).count("* 4.0") == 1
+    rng = np.random.default_rng(0)
+    x, h = (rng.standard_normal((3, 50)).astype(np.float32) for _ in range(2))
+    x[0, :4] = np.nan, np.inf, -np.inf, 3e9
+    check(program, found, {"x": x, "h": h})
+    for got, want in zip(build_program(program)(x, h), evaluate_program(program, {"x": x, "h": h}).values(), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)
+
+
 def test_cheap_values_and_rows_are_sent_as_they_are() -> None:
     cheap = "x: f32[50] = input()\nt: i32[50] = input()\nz: f32[10] = scatter({i64(t[i]): x[i] * 2.0 for i in range(50)})\nreturn z\n"
     rows = (
