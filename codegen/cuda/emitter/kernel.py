@@ -12,6 +12,7 @@ from tensorexpr.codegen.cuda.block.bound import settled
 from tensorexpr.codegen.cuda.block.leaving import leave_together
 from tensorexpr.codegen.cuda.block.threads import Team, team_of
 from tensorexpr.codegen.cuda.emitter.groups import PATTERN
+from tensorexpr.codegen.cuda.emitter.mma import WARP
 from tensorexpr.codegen.cuda.emitter.source import Launch
 from tensorexpr.codegen.cuda.emitter.statements import Statements
 from tensorexpr.codegen.cuda.thread import values as v
@@ -23,6 +24,10 @@ from tensorexpr.traversal import walk
 
 THREADS = 256
 """Threads of a block."""
+SPREAD = 128
+"""Blocks that there are at least, as long as each is a warp, where threads have long loops: about the multiprocessors of a large GPU."""
+LONG = 256
+"""Steps of a thread from which its loops are long: it is these that take the time, not that blocks begin and end."""
 SHARED = 48 << 10
 """Bytes of shared memory that a block has without asking."""
 _RETURNS_TOGETHER = [
@@ -85,7 +90,7 @@ class Kernel(Statements):
             low, high = self.range(loop)
             self.scope[loop.index] = v.index(self.word(loop.index), low, high)
         lines: list[str] = []
-        asked = 0
+        asked, block = 0, THREADS
         team = team_of(body)
         cut = team is None and any(loop.kind == "parallel" for loop in grid)
         iterations: dict[str, Expr] = {axis: Const(1, dtypes.int64) for axis in GRID}
@@ -101,7 +106,8 @@ class Kernel(Statements):
                 team = replace(team, shape=(team.shape[0], each, 1))
                 count = Const(-(-count.value // each), dtypes.int64) if isinstance(count, Const) else _divided(count, each)
             iterations[axis] = count
-            lines += self.grid_index(loop, THREADS if cut else each, "x" if cut else "y")
+            block = threads_of(count, body) if cut else each
+            lines += self.grid_index(loop, block, "x" if cut else "y")
         for name, e in quotients.items():
             found = self.emitter(frozenset(), lines).value(e)
             self.scope[name] = Value(self.word(name), dtypes.int64, v.ATOM, found.narrow, found.low, found.high)
@@ -119,7 +125,7 @@ class Kernel(Statements):
             self.arena, asked = arena(sizes, dict.fromkeys(self.swizzled, PATTERN))
             self.leaves = leave_together(team.body, team.warps)
             self.block(team.body, lines, "  ")
-        threads = team.shape if team is not None else (THREADS if cut else 1, 1, 1)
+        threads = team.shape if team is not None else (block if cut else 1, 1, 1)
         return self.finished(word, lines, threads, tuple(iterations.values()), cut, asked)
 
     def warps_of_block(self, team: Team, count: Expr) -> int:
@@ -253,6 +259,34 @@ class Kernel(Statements):
         if each > 1 and (start.constant is None or stop.constant is None or (stop.constant - start.constant) % each):
             lines.append(f"  if ({name} >= {stop.inside(v.ORDER + 1)}) return;")
         return lines
+
+
+def threads_of(count: Expr, body: Block) -> int:
+    """The threads of a block of a grid whose iterations are threads: fewer where few threads have long loops, so that blocks are on as many
+    multiprocessors as there are."""
+    threads = THREADS
+    if isinstance(count, Const) and steps_of(body) >= LONG:
+        while threads > WARP and -(-count.value // threads) < SPREAD:
+            threads //= 2
+    return threads
+
+
+def steps_of(block: Block) -> int:
+    """Steps of a thread in the longest nest of loops, which are as long as `LONG` where their extent is open, and no longer than known."""
+    found = 1
+    for s in block:
+        match s:
+            case Alloc():
+                found = max(found, steps_of(s.body))
+            case If():
+                found = max(found, steps_of((*s.then, *s.otherwise)))
+            case For():
+                if isinstance(s.start, Const) and isinstance(s.stop, Const):
+                    own = max(1, s.stop.value - s.start.value)
+                else:
+                    own = LONG if any(isinstance(e, Size) for end in (s.start, s.stop) for e in walk(end)) else 1
+                found = max(found, own * steps_of(s.body))
+    return found
 
 
 def _divided(count: Expr, each: int) -> Expr:

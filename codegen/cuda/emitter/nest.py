@@ -1,7 +1,7 @@
 """A loop nest as CUDA C++: one `__global__` function per parallel region, and the plan by which they are launched.
 
 A parallel loop that is not inside another becomes the grid. Where loops over lanes in it are long, an iteration is a block and the
-lanes are its threads (see `threads`); else an iteration is a thread, 256 to a block, the last block cut off by a test. Loops that a
+lanes are its threads (see `threads`); else an iteration is a thread, 256 to a block or fewer, the last one cut off by a test. Loops that a
 schedule binds to `block.x` ... `thread.z` are what they say (see `bound`). What stands
 outside of parallel loops runs in one block; a serial loop around parallel ones (the steps of a scan) is run by the host, which
 launches the kernels inside with its index as an argument; but where each of these is a block at most, one block goes round by itself.

@@ -142,3 +142,27 @@ def test_what_a_schedule_says_stays() -> None:
     s = schedule(simplify(parse_program(SHORT_ROWS)), SMALL)
     s["z"].parallel("i")
     assert lowered(s) == lower(s)
+
+
+LONG_LOOPS = """
+x: f32[{steps}, {points}] = input()
+y[i]: f32[{points}] = sum(x[t, i] * x[t, i] for t in range({steps}))
+return y
+"""
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("points", "steps", "threads"), [(40, 300, 32), (4097, 300, 32), (20000, 300, 128), (40000, 300, 256), (40, 200, 256)]
+)
+def test_few_threads_with_long_loops_are_in_small_blocks(points: int, steps: int, threads: int) -> None:
+    """So that they are on many multiprocessors."""
+    program = parse_program(LONG_LOOPS.format(points=points, steps=steps))
+    s = schedule(program, H200)
+    s["y"].parallel("i")
+    made = Program(verify_nest(lower(s)))
+    (launch,) = made.source.launches
+    assert launch.cut and launch.threads == (threads, 1, 1) and launch.blocks([points])[0] == -(-points // threads)
+    if points < 100:
+        arrays = random_inputs(program, points)
+        np.testing.assert_allclose(made(arrays)["y"], evaluate_program(program, arrays)["y"], rtol=1e-5)
