@@ -9,7 +9,7 @@ by rows where another index stands behind the key, and compared many at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from tensorexpr.dtypes import int64
 from tensorexpr.ir import (
@@ -90,22 +90,35 @@ def _parts(d: Define, types: Mapping[str, TensorType], taken: set[str]) -> Itera
 
 
 def sums_outside(value: Expr) -> Iterator[Reduce]:
-    """The reductions of a value that stand in no other one."""
-    if isinstance(value, Reduce):
-        yield value
-    elif not isinstance(value, Access):
-        for part in children(value):
-            yield from sums_outside(part)
+    """The reductions of a value that stand in no other one, each object once."""
+    for e in _reached(value, lambda e: () if isinstance(e, Reduce | Access) else children(e)):
+        if isinstance(e, Reduce):
+            yield e
 
 
 def evaluated(value: Expr) -> Iterator[Expr]:
-    """What is evaluated at every point of a definition."""
-    yield value
-    if isinstance(value, Apply):
-        for part in value.args[:1] if value.op.name == "where" else value.args:
-            yield from evaluated(part)
-    elif isinstance(value, Cast):
-        yield from evaluated(value.arg)
+    """What is evaluated at every point of a definition, each object once."""
+    return _reached(value, _always)
+
+
+def _always(e: Expr) -> tuple[Expr, ...]:
+    """The parts that are evaluated whenever a node is."""
+    if isinstance(e, Apply):
+        return e.args[:1] if e.op.name == "where" else e.args
+    return (e.arg,) if isinstance(e, Cast) else ()
+
+
+def _reached(value: Expr, parts: Callable[[Expr], tuple[Expr, ...]]) -> Iterator[Expr]:
+    """What is reached through some parts of nodes, in the order of the text. No generator inside of another: each would hand on all that
+    is below it, in a time that grows with the depth of a term."""
+    met: set[int] = set()
+    pending = [value]
+    while pending:
+        e = pending.pop()
+        if id(e) not in met:
+            met.add(id(e))
+            yield e
+            pending.extend(reversed(parts(e)))
 
 
 def _keyed(e: Reduce, around: tuple[Axis, ...]) -> Keyed | None:
