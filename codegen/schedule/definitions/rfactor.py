@@ -250,11 +250,10 @@ def _moved_back(stage: Stage, group: Group, cut: Cut) -> Cut:
     if rest.stop == const(cut.points):
         return cut
     first = apply("mul", Index(cut.part.index), const(cut.points))
-    begin = apply("minimum", first, const(int(extent.value) - cut.points))
-    place = _plus(_plus(begin, Index(rest.index)), axis.start)
-    return Cut(
-        cut.axis, cut.part, (replace(rest, stop=const(cut.points)),), place, cut.points, apply("ge", _plus(begin, Index(rest.index)), first)
-    )
+    last = const(int(extent.value) - cut.points)
+    place = _plus(_plus(apply("minimum", first, last), Index(rest.index)), axis.start)
+    own = apply("ge", _plus(Index(rest.index), last), first)  # affine, so that it is known for tiles: where a part begins no later, all are
+    return Cut(cut.axis, cut.part, (replace(rest, stop=const(cut.points)),), place, cut.points, own)
 
 
 def cut_axis(axis: Axis, loop: str, split: Split | None) -> Cut:
