@@ -8,6 +8,7 @@ the least sizes that its blocks need. What is left for others has lanes and no m
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 
 from tensorexpr.codegen.auto.candidate import Candidate
 from tensorexpr.codegen.auto.machine import Facts
@@ -35,9 +36,13 @@ def in_two_forms(program: Program, facts: Facts) -> Candidate:
     usual = typical(start.nest)
     known = {name: min(LARGE, size) for name, size in usual.items()}
     large = searched_from(start.then("assume", *known.items()), facts)
-    needed = _needed(large, start.nest, known, usual)
-    if needed != known:
-        large = _again(large, start, needed) or large
+    for longest in (SHORTER, inf):  # such blocks as short loops get, or else whole ones
+        needed = _needed(large, start.nest, known, usual, longest)
+        if needed == known or any(least > known[name] for name, least in needed.items()):
+            continue
+        if (less := _again(large, start, needed)) is not None:
+            large = less
+            break
     return searched_from(large.then("otherwise"), facts).then("either") if large.nest.least else large
 
 
@@ -56,14 +61,14 @@ def _statements(nest: LoopNest) -> int:
     return sum(statements_of(kernel.body) for kernel in nest.kernels)
 
 
-def _needed(large: Candidate, start: LoopNest, known: Mapping[str, int], usual: Mapping[str, int]) -> dict[str, int]:
-    """The least sizes at which loops are as long as the blocks that are moved back at their ends."""
+def _needed(large: Candidate, start: LoopNest, known: Mapping[str, int], usual: Mapping[str, int], longest: float) -> dict[str, int]:
+    """The least sizes at which loops are as long as the blocks that are moved back at their ends, of those of `longest` at most."""
     lengths = {s.index: sub(s.stop, s.start) for _, s in walk_nest(start) if isinstance(s, For)}
     found: dict[str, int] = {}
     for call in large.calls:
         if call.word != "split" or "shift" not in call.arguments or call.arguments[0] not in lengths:
             continue
-        length, block = lengths[call.arguments[0]], min(int(call.arguments[1]), SHORTER)
+        length, block = lengths[call.arguments[0]], min(int(call.arguments[1]), longest)
         for name in size_names(length):
             least = _least(length, block, name, known, usual[name])
             if least > 1:
@@ -71,7 +76,7 @@ def _needed(large: Candidate, start: LoopNest, known: Mapping[str, int], usual: 
     return found
 
 
-def _least(length: Expr, block: int, name: str, known: Mapping[str, int], most: int) -> int:
+def _least(length: Expr, block: float, name: str, known: Mapping[str, int], most: int) -> int:
     """The least value of a size at which a loop has so many iterations."""
     if free_names(length):
         return known[name]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from math import gcd
 
 from tensorexpr import dtypes
 from tensorexpr.ir import Access, Apply, Const, Expr, Index, Param, apply, const
@@ -17,6 +18,14 @@ _SMALL = 1 << 40
 def constant(expr: Expr) -> int | None:
     """The value of an integer literal."""
     return int(expr.value) if isinstance(expr, Const) and expr.dtype is dtypes.int64 else None
+
+
+def multiple_of(expr: Expr) -> int:
+    """A number that divides an integer whatever its indices and sizes are, as its form says; 0 for 0."""
+    if isinstance(expr, Apply) and expr.op.name == "mul":
+        return multiple_of(expr.args[0]) * multiple_of(expr.args[1])
+    form = affine_of(expr)
+    return 1 if form is None else gcd(form.constant, *(count for _, count in form.terms))
 
 
 def add(a: Expr, b: Expr) -> Expr:

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tensorexpr import dtypes
-from tensorexpr.codegen.lowering.context.arithmetic import ZERO, constant, floordiv, reads_data, sub
+from tensorexpr.bounds import interval
+from tensorexpr.codegen.lowering.context.arithmetic import ZERO, constant, floordiv, multiple_of, reads_data, sub
 from tensorexpr.codegen.lowering.context.faults import is_safe, known_axes, still_to_run
 from tensorexpr.codegen.lowering.context.guards import Kept
 from tensorexpr.codegen.lowering.context.rests import Rest
@@ -477,14 +478,15 @@ class Loops(Reductions):
         if whole is None:
             raise InternalError(f"expected the bounds of {split.parent} in {self.stage.name} to be known where it runs")
         count, factor = constant(whole), split.factor
-        if count is not None and count % factor == 0:
+        least = interval(whole, {})[0]
+        if (count is not None or least >= 0) and multiple_of(whole) % factor == 0:
             return walk("main")
         if split.tail in ("guard", "stride"):
             return walk("stride" if split.tail == "stride" and self.runs_inside(split.outer, split.inner) else "guard")
         if split.tail == "shift":
-            if count is None:
-                return self.fitted(split, loops, scope, task, whole)
-            return walk("shift") if count >= factor else walk("small", ZERO)
+            if least >= factor:
+                return walk("shift")
+            return self.fitted(split, loops, scope, task, whole) if count is None else walk("small", ZERO)
         if count is not None and count < factor:
             return walk("small", ZERO)
         return (*walk("main"), *walk("rest", floordiv(whole, factor)))

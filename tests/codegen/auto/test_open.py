@@ -92,6 +92,33 @@ def test_borders_are_cut_off_whatever_memory_takes_at_large_sizes():
         np.testing.assert_allclose(found(h), wanted, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize(("facts", "gone"), [({"multiple_of": 64}, ("if ", "minimum")), ({"min": 64}, ("if ",))])
+def test_what_is_known_of_sizes_leaves_no_forms(facts, gone):
+    """Blocks that come out whole are not moved back, those that fit are not asked about."""
+    n, m = (te.dim(name, **facts) for name in "nm")
+    x, b = te.placeholder((n, m), name="x"), te.placeholder((m,), name="b")
+    y = te.compute((n, m), lambda i, j: te.tanh(x[i, j]) + b[j])
+    found = te.build(y, [x, b])
+    found.versions = None
+    assert not any(word in str(found.schedule.nest) for word in gone)
+    for extents in ((64, 64), (128, 192)) if "min" not in facts else ((64, 64), (65, 79), (70, 130)):
+        given, more = floats(*extents), floats(extents[1])
+        np.testing.assert_allclose(found(given, more), np.tanh(given) + more, rtol=1e-5, atol=1e-6)
+
+
+def test_a_form_for_blocks_of_a_multiple_is_for_as_many_as_they_need(monkeypatch):
+    monkeypatch.setattr(contest, "CLOSE_OPEN", 0.0)
+    n, m = (te.dim(name, multiple_of=64) for name in "nm")
+    x = te.placeholder((n, m), name="x")
+    found = te.build(te.compute((m,), lambda j: te.sum(lambda i: x[i, j], n)), [x])
+    found.versions = None
+    known = [call.arguments for call in found.schedule.calls if call.arguments and call.arguments[0] == "assume"]
+    assert all(least <= 2 for arguments in known for _, least in arguments[1:])
+    for extents in ((0, 64), (64, 64), (64, 128), (128, 320)):
+        given = floats(*extents)
+        np.testing.assert_allclose(found(given), given.sum(0), rtol=1e-4, atol=1e-4)
+
+
 def test_what_most_iterations_choose_is_asked_in_front_of_a_loop():
     """Not the border, where rows of a window end at the row that they begin at."""
     nest = parse_nest("""
