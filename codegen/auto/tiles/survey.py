@@ -318,7 +318,7 @@ class Survey:
         return lanes is not None and self.iterations(lanes) < NARROW
 
     def _cuts(self, names: list[str]) -> Iterator[list[str]]:
-        for chosen in product(*(list(self._cut(name)) for name in names)):
+        for chosen in product(*(list(islice(self._cut(name), 4 * MOST_CUTS)) for name in names)):  # no more than that are looked at
             yield [x for part in chosen for x in part]
 
     def _cut(self, name: str) -> Iterator[list[str]]:

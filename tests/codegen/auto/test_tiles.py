@@ -545,3 +545,16 @@ def test_what_changes_at_borders_is_decided_between_them(name):
     """No absolute value, minimum or quotient is left of the border, and rows are gone through in order."""
     text = print_nest(every_kernel(start(BORDERS[name])).nest)
     assert not any(word in text.replace("minimum(j_o * 16", "") for word in ("abs(", " // 57", "112"))
+
+
+def test_loops_beside_each_other_have_few_assignments_of_lanes() -> None:
+    """Each of forty squares in one loop has two loops that may be lanes: of 2 ** 40 assignments a few are looked at."""
+    head = "main(x, y)\nx: parameter(f32[9, 40, 64, 64])\ny: parameter(f32[9, 40, 64, 64], written)\n\n"
+    head += "def kernel_0() -> y:\n    for n in range(0, 9):\n"
+    squares = "".join(
+        f"        for i{k} in range(0, 64):\n            for j{k} in range(0, 64):\n"
+        f"                y[n, {k}, i{k}, j{k}] = x[n, {k}, i{k}, j{k}] + 1.0\n"
+        for k in range(40)
+    )
+    cuts = Survey(parse_nest(head + squares), 0).cuts()
+    assert 0 < len(cuts) <= 48 and cuts[0] == tuple(f"j{k}" for k in range(40))
