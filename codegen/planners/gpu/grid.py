@@ -32,7 +32,7 @@ from tensorexpr.ir import Define, Expr, Scatter, Segments
 Shapes = dict[str, tuple[Expr, ...]]
 
 
-def plan_gpu(s: Planned, shapes: Shapes, flat: frozenset[str]) -> None:
+def plan_gpu(s: Planned, shapes: Shapes, flat: set[str]) -> None:
     """Gives every definition the loops of a GPU; those of `flat` wait for the search."""
     shapes = take_gpu_scatters_apart(s, shapes)
     for name in s.stages:
