@@ -209,8 +209,8 @@ def cov(
     if x.ndim > 2 or not is_int(correction):
         raise bad(f"cov: expected at most 2 axes and an integer correction, got shape {x.shape} and {correction!r}")
     if x.ndim == 2 and not rowvar:
-        given = x
-        x = te.compute((x.shape[1], x.shape[0]), lambda i, k: given[k, i])
+        columns = x
+        x = te.compute((x.shape[1], x.shape[0]), lambda i, k: columns[k, i])
     rows = x if x.ndim == 2 else te.compute((1, *(x.shape or (1,))), lambda _, k: x[(k,) if x.ndim else ()])
     variables, count = rows.shape
     for given in (fweights, aweights):

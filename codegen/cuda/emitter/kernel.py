@@ -282,7 +282,7 @@ def steps_of(block: Block) -> int:
                 found = max(found, steps_of((*s.then, *s.otherwise)))
             case For():
                 if isinstance(s.start, Const) and isinstance(s.stop, Const):
-                    own = max(1, s.stop.value - s.start.value)
+                    own = max(1, integer(s.stop) - integer(s.start))
                 else:
                     own = LONG if any(isinstance(e, Size) for end in (s.start, s.stop) for e in walk(end)) else 1
                 found = max(found, own * steps_of(s.body))

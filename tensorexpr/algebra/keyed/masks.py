@@ -153,7 +153,7 @@ def _without(e: Reduce, chosen: Chosen, name: str, taken: set[str]) -> tuple[lis
     """What tells where a product with 0 is NaN, and the sum without its mask."""
     scale, value = chosen.scale, chosen.rest
     if scale is not None and not {a.index for a in e.axes}.isdisjoint(free_names(scale)):
-        scale, value = None, apply("mul", value, scale)
+        value, scale = apply("mul", value, scale), None
     found: Expr = replace(e, values=(value,), where=conjunction([apply(op, a, b) for op, a, b in chosen.conditions]))
     if scale is not None:
         found = apply("mul", found, scale)
