@@ -3,8 +3,8 @@
 A kernel ends when the slowest of these has: a unit of the multiprocessor that has most blocks; the longest warp, one wave of resident
 blocks after the other, where each basic block takes its longest chain of results that wait for each other; the second cache; memory.
 Blocks are three of the grid, first, middle and last, as Simpson weighs them. The first cache keeps what a block touches twice where the
-resident blocks' bytes fit in; memory is read once where what blocks share fits in the second cache, else as often as square groups of
-the blocks that run at once need it.
+resident blocks' bytes fit in, and small tensors that all blocks read, where there is room beside those; memory is read once where what
+blocks share fits in the second cache, else as often as square groups of the blocks that run at once need it.
 """
 
 from __future__ import annotations
@@ -171,6 +171,8 @@ def _bytes(
 ) -> tuple[float, float, float]:
     """Bytes from the second cache, bytes of memory, and bytes that are touched at all."""
     asked: dict[tuple[str, bool], float] = {}
+    reads: dict[str, float] = {}  # by a block through the first cache, each sector once
+    past: set[str] = set()  # copied past that cache
     room = max(0, facts.l1_bytes - resident * shared) / resident
     for run, w in zip(runs, weights, strict=True):
         touched: dict[tuple[str, bool], list[Access]] = {}
@@ -183,17 +185,46 @@ def _bytes(
             )
             every = SECTOR * sum(a.units for a in accesses)
             asked[key] = asked.get(key, 0.0) + w * (own if own <= room else every)
+            if any(a.space == "copied" for a in accesses):
+                past.add(key[0])
+            elif not key[1]:
+                reads[key[0]] = reads.get(key[0], 0.0) + w * own
     l2 = memory = least = 0.0
     total = {key: blocks * n for key, n in asked.items()}
+    kept = _kept(
+        reads, {name for name in reads if name not in past and (name, True) not in total}, total, room * resident, resident, sizes, facts
+    )
     again = {name for (name, _), n in total.items() if n > sizes.get(name, n)}
     fits = sum(sizes[name] for name in again) <= facts.l2_bytes
     together = sqrt(max(1, min(blocks, resident * facts.cores)))
     for (name, _), n in total.items():
         whole = min(n, sizes.get(name, n))
+        if name in kept:
+            n = min(n, facts.cores * whole)
         reuse = n / whole if whole else 1.0
         l2, least = l2 + n, least + whole
-        memory += whole if fits else whole * max(1.0, reuse / min(reuse, together))
+        memory += whole if fits or name in kept else whole * max(1.0, reuse / min(reuse, together))
     return l2, memory, least
+
+
+def _kept(
+    reads: Mapping[str, float],
+    candidates: set[str],
+    total: Mapping[tuple[str, bool], float],
+    room: float,
+    resident: int,
+    sizes: Mapping[str, float],
+    facts: GpuFacts,
+) -> set[str]:
+    """Tensors of which a multiprocessor's blocks read more than there is, and which stay in its first cache from one block to the next: the
+    smallest of them, as long as there is room beside what the blocks that are there at once read of all others."""
+    small = sorted((sizes[name], name) for name in candidates if total[name, False] > facts.cores * sizes.get(name, float("inf")))
+    for count in range(len(small), 0, -1):
+        kept = {name for _, name in small[:count]}
+        beside = sum(n for name, n in reads.items() if name not in kept)
+        if sum(size for size, _ in small[:count]) + resident * beside <= room:
+            return kept
+    return set()
 
 
 def _peak(counts: Mapping[str, float], kinds: Mapping[str, float], facts: GpuFacts) -> float:

@@ -91,6 +91,18 @@ def test_a_transposition_is_scattered_and_a_kernel_of_one_thread_waits():
 
 
 @with_nvrtc
+def test_what_all_blocks_read_stays_in_the_first_cache_where_there_is_room():
+    """Weights of a row beside the rows of the blocks that are there at once; a vector as long as the cache does not."""
+    for length, scaled in ((8192, True), (1 << 16, False)):
+        rows = (1 << 27) // length
+        x, w = te.placeholder((rows, length), name="x"), te.placeholder((length,), name="w")
+        (one,) = predicted([te.compute((rows, length), lambda i, j: x[i, j] * w[j], name="y")], [x, w])  # noqa: B023 -- called at once
+        moved = 8 << 27
+        assert one.l2_bytes == pytest.approx(moved + 132 * 4 * length if scaled else 12 << 27, rel=1e-3)
+        assert one.memory_bytes == pytest.approx(moved, rel=1e-2) and (one.bound == "memory") == scaled
+
+
+@with_nvrtc
 def test_open_sizes_are_said():
     n = te.dim("n")
     x = te.placeholder((n, 512), name="x")
