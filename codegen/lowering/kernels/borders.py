@@ -34,6 +34,7 @@ TURNS = 2
 """Multiples of a divisor beyond which an index that is divided is not cut at them: a border that is gone around has one or two."""
 
 Range = tuple[int, int]  # least and greatest value of an index
+Extreme = Affine | tuple[str, tuple["Extreme", ...]]  # a form, or the least or greatest of several
 _COMPARED = ("lt", "le", "gt", "ge")
 _EXTREMES = ("minimum", "maximum")
 
@@ -84,29 +85,34 @@ def _with(around: Mapping[str, Range], loop: For) -> dict[str, Range]:
 
 
 def _middle(loop: For, inner: dict[str, Range]) -> tuple[int, int] | None:
-    """Start and stop of the iterations between those at which lanes differ; None where there are none or too few such."""
+    """Start and stop of the iterations between those at which lanes differ; None where there are too few, or they
+    decide nothing."""
     if loop.index not in inner or inner[loop.index][1] - inner[loop.index][0] + 1 < FEWEST:
         return None
     start, stop = inner[loop.index][0], inner[loop.index][1] + 1
     nodes = 0
-    forms: dict[Affine, dict[str, Range]] = {}
+    found: dict[Extreme, dict[str, Range]] = {}
+    low, high = start, stop
     for expr, ranges, lanes in _expressions(loop.body, inner, frozenset()):
         for node in walk(expr):
             nodes += 1
-            for form in _decisions(node, ranges):
-                if loop.index in form.names() and lanes & set(form.names()):
-                    forms.setdefault(form, ranges)
+            for extreme in _decisions(node, ranges):
+                forms = [form for form in _forms(extreme) if loop.index in form.names() and lanes & set(form.names())]
+                if forms and extreme not in found:
+                    found[extreme] = ranges
+                    for cut in (cut for form in forms for cut in _undecided(form, loop.index, ranges)):
+                        if start < cut <= (start + stop) // 2:
+                            low = max(low, cut)
+                        elif (start + stop) // 2 < cut < stop:
+                            high = min(high, cut)
         if nodes > LARGEST_BODY:
             return None
-    low, high = start, stop
-    for form, ranges in forms.items():
-        undecided = _undecided(form, loop.index, ranges)
-        for cut in () if undecided is None else undecided:
-            if start < cut <= (start + stop) // 2:
-                low = max(low, cut)
-            elif (start + stop) // 2 < cut < stop:
-                high = min(high, cut)
-    return None if 2 * (high - low) < stop - start or (low, high) == (start, stop) else (low, high)
+    if 2 * (high - low) < stop - start or (low, high) == (start, stop):
+        return None
+    clear = (low, high - 1)
+    if all(_sign(extreme, ranges) == _sign(extreme, {**ranges, loop.index: clear}) for extreme, ranges in found.items()):
+        return None
+    return low, high
 
 
 def _expressions(block: Block, ranges: dict[str, Range], lanes: frozenset[str]) -> Iterator[tuple[Expr, dict[str, Range], frozenset[str]]]:
@@ -128,49 +134,71 @@ def _expressions(block: Block, ranges: dict[str, Range], lanes: frozenset[str]) 
                 yield statement.index, ranges, lanes
 
 
-def _decisions(node: Expr, ranges: Mapping[str, Range]) -> Iterator[Affine]:
-    """Forms that are not negative where a comparison holds, where one operand of a minimum or maximum is the other's bound, or from where
+def _decisions(node: Expr, ranges: Mapping[str, Range]) -> Iterator[Extreme]:
+    """What is not negative where a comparison holds, where one operand of a minimum or maximum is the other's bound, or from where
     on an index that is divided has gone around a border."""
     if not isinstance(node, Apply) or len(node.args) != 2 or node.args[0].dtype is not dtypes.int64:
         return
     name, (first, second) = node.op.name, node.args
     if name in ("mod", "floordiv") and isinstance(second, Const) and int(second.value) > 0:
-        by = int(second.value)
-        for form in _leaves(first):
+        by, index = int(second.value), _extreme(first)
+        for form in _forms(index):
             low, high = form.interval(ranges)
             if low is not None and high is not None and high // by - low // by <= TURNS:
-                yield from (form - by * turn for turn in range(low // by + 1, high // by + 1))
-    if name not in _COMPARED and name not in _EXTREMES:
-        return
-    for left in _leaves(first):
-        for right in _leaves(second):
-            yield left - right - int(name == "gt") if name in ("gt", "ge", "maximum") else right - left - int(name == "lt")
+                yield from (_sum(index, Affine((), -by * turn)) for turn in range(low // by + 1, high // by + 1))
+    if name in _COMPARED or name in _EXTREMES:
+        larger, smaller = (first, second) if name in ("gt", "ge", "maximum") else (second, first)
+        yield _sum(_sum(_extreme(larger), _extreme(smaller), -1), Affine((), -int(name in ("gt", "lt"))))
 
 
-def _leaves(expr: Expr) -> Iterator[Affine]:
-    """The form of an index, or of those among which it is the least or greatest, what is added to all of them included."""
+def _extreme(expr: Expr) -> Extreme:
+    """An index as the least or greatest of forms, what is added to all of them included; the least of none where it is neither."""
     if isinstance(expr, Apply) and expr.op.name in _EXTREMES:
-        for operand in expr.args:
-            yield from _leaves(operand)
-        return
+        return expr.op.name, tuple(map(_extreme, expr.args))
     form = affine_of(expr)
-    if form is not None:
-        if not form.has_division():
-            yield form
-    elif isinstance(expr, Apply) and expr.op.name in ("add", "sub"):
-        for left in _leaves(expr.args[0]):
-            for right in _leaves(expr.args[1]):
-                yield left + right if expr.op.name == "add" else left - right
+    if form is not None and not form.has_division():
+        return form
+    if form is None and isinstance(expr, Apply) and expr.op.name in ("add", "sub"):
+        return _sum(*map(_extreme, expr.args), 1 if expr.op.name == "add" else -1)
+    return "minimum", ()
 
 
-def _undecided(form: Affine, index: str, ranges: Mapping[str, Range]) -> tuple[int, int] | None:
+def _sum(first: Extreme, second: Extreme, sign: int = 1) -> Extreme:
+    """``first + sign * second``, with what is least or greatest outermost."""
+    if isinstance(first, tuple):
+        return first[0], tuple(_sum(part, second, sign) for part in first[1])
+    if isinstance(second, tuple):
+        name = second[0] if sign > 0 else next(other for other in _EXTREMES if other != second[0])
+        return name, tuple(_sum(first, part, sign) for part in second[1])
+    return first + second * sign
+
+
+def _forms(extreme: Extreme) -> Iterator[Affine]:
+    if isinstance(extreme, Affine):
+        yield extreme
+    else:
+        for part in extreme[1]:
+            yield from _forms(part)
+
+
+def _sign(extreme: Extreme, ranges: Mapping[str, Range]) -> bool | None:
+    """Whether it is not negative, where that is the same for all indices in these ranges."""
+    if isinstance(extreme, Affine):
+        low, high = extreme.interval(ranges)
+        return True if low is not None and low >= 0 else False if high is not None and high < 0 else None
+    deciding = extreme[0] == "maximum"
+    signs = {_sign(part, ranges) for part in extreme[1]}
+    return deciding if deciding in signs else signs.pop() if len(signs) == 1 else None
+
+
+def _undecided(form: Affine, index: str, ranges: Mapping[str, Range]) -> tuple[int, ...]:
     """The values of an index from the first to behind the last at which the sign of a form depends on other indices."""
     least = greatest = form.constant
     for name in form.names():
         if name == index:
             continue
         if name not in ranges:
-            return None
+            return ()
         ends = [form.coefficient(name) * value for value in ranges[name]]
         least, greatest = least + min(ends), greatest + max(ends)
     step = form.coefficient(index)
