@@ -159,7 +159,8 @@ def _extreme(expr: Expr) -> Extreme:
     if form is not None and not form.has_division():
         return form
     if form is None and isinstance(expr, Apply) and expr.op.name in ("add", "sub"):
-        return _sum(*map(_extreme, expr.args), 1 if expr.op.name == "add" else -1)
+        first, second = map(_extreme, expr.args)
+        return _sum(first, second, 1 if expr.op.name == "add" else -1)
     return "minimum", ()
 
 
