@@ -335,6 +335,23 @@ GROUPS: dict[str, dict[str, Case]] = {
             torch.addbmm(t.a[:, :3], t.p, t.q, beta=0.5, alpha=2.0),
         ),
     },
+    "beside": {
+        "heads of keys for several of queries": lambda t: [
+            torch.nn.functional.scaled_dot_product_attention(t.tokens, t.tokens[:, :1], t.tokens[:, 1:2], is_causal=causal, enable_gqa=True)
+            for causal in (False, True)
+        ],
+        "products of three": lambda t: torch.nn.functional.bilinear(
+            t.p, t.q.mT.repeat(1, 2, 1)[:, :4], t.a[:2, :, None] * t.six, t.four[:2]
+        ),
+        "the middle of what is a number": lambda t: (
+            [t.x.nanmedian(), t.p.nanmedian(0), t.p.nanmedian(2, keepdim=True), t.odd.nanmedian(0), t.i.nanmedian(1)],
+            torch.where(t.mask | (t.along[:1] < 2), t.x, torch.nan).nanmedian(1),
+        ),
+        "put by number": lambda t: (
+            torch.put(t.x, torch.tensor([3, -1, 7]), t.eight[:3]),
+            torch.put(t.x, torch.tensor([[3, -1], [3, 0]]), t.four.reshape(2, 2), accumulate=True),
+        ),
+    },
 }
 
 DRAWN = {

@@ -189,11 +189,12 @@ def test_numbers_that_are_ratios_of_sizes():
     def f(x):
         rows, columns = x.shape[2:]
         small = F.interpolate(x[:, :, ::2, ::2], size=(rows, columns), mode="bilinear")
-        return small * (rows / columns) + math.sqrt(rows) * x
+        mixed = x.flatten(2).view_as(x) * torch.arange(1.0, 1 + columns)
+        return small * (rows / columns) + math.sqrt(rows) * x + F.scaled_dot_product_attention(mixed, x, mixed, is_causal=True)
 
     fast = torch.compile(f, backend=backend, dynamic=True, options=STRICT)
     for rows, columns in ((9, 9), (8, 11), (5, 6)):
-        x, y = (torch.randn(2, 3, rows, columns, generator=torch.Generator().manual_seed(1)).requires_grad_() for _ in range(2))
+        x, y = (torch.randn(2, 3, rows, columns, generator=torch.Generator().manual_seed(1)).double().requires_grad_() for _ in range(2))
         found, wanted = fast(x), f(y)
         torch.testing.assert_close(found, wanted)
         found.square().sum().backward()

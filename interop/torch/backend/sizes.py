@@ -60,13 +60,20 @@ def _real(expression: Any, ranges: Mapping[Any, Any]) -> Any:
 
 
 def _scalar(expression: Any, ranges: Mapping[Any, Any]) -> Any:
-    if expression.is_Integer:
+    if expression.is_Integer or (expression.is_Float and float(expression).is_integer()):
         return int(expression)
+    by_one = isinstance(expression, _RATIOS) and expression.args[1].is_number and float(expression.args[1]) == 1
+    if by_one or isinstance(expression, (theirs.ToFloat, theirs.CeilToInt)):  # of the length of an arange of floats: whole numbers, exact
+        return _scalar(expression.args[0], ranges)
     if expression.is_Symbol:
         least = ranges[expression].lower if expression in ranges else 0
         return te.dim(str(expression), min=int(least) if least > 0 else 0)
     if isinstance(expression, _WHOLES):
         return _part(expression.args[0], ranges)
+    if isinstance(expression, _QUOTIENTS):
+        exact = expression.args[0] / expression.args[1]
+        if exact.as_numer_denom()[1] == 1:  # s*s // s, of a view of a square
+            return _scalar(exact, ranges)
     arguments = [_scalar(argument, ranges) for argument in expression.args]
     if expression.is_Add:
         return _folded(lambda a, b: a + b, arguments)

@@ -83,6 +83,12 @@ def _index_put(result: Result, x: te.Tensor, indices: Sequence[Any], values: te.
     return te.compute(x.shape, body)
 
 
+@aten("put")
+def _put(result: Result, x: te.Tensor, index: te.Tensor, source: te.Tensor, accumulate: bool) -> Any:
+    flat, places, values = (kernels.reshape(one, shape=(-1,)) for one in (x, index, source))
+    return kernels.reshape(_index_put(result, flat, [places], values, accumulate), shape=x.shape)
+
+
 @aten("index_select")
 def _index_select(result: Result, x: te.Tensor, dim: int, index: te.Tensor) -> Any:
     if x.ndim == 0:

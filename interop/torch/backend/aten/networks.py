@@ -15,7 +15,7 @@ import numpy as np
 import tensorexpr as te
 from tensorexpr import kernels
 from tensorexpr.dtypes import DType
-from tensorexpr.interop.torch.backend.table import Result, Unsupported, aten, cast_to, element, wide
+from tensorexpr.interop.torch.backend.table import Result, Unsupported, aten, cast_to, element, is_one, wide
 from tensorexpr.kernels.conventions.windows import senders
 from tensorexpr.op.transforms import vjp
 
@@ -72,6 +72,28 @@ def _addbmm(result: Result, bias: te.Tensor, a: te.Tensor, b: te.Tensor, beta: A
     def value(i: Any, j: Any) -> Any:
         found = te.sum(lambda n, k: te.cast(a[n, i, k], kind) * te.cast(b[n, k, j], kind), (a.shape[0], a.shape[2])) * alpha
         return te.cast(found if beta == 0 else found + te.cast(element(bias, (i, j)), kind) * beta, result.dtype)
+
+    return te.compute(result.shape, value)
+
+
+@aten("_trilinear")
+def _trilinear(result: Result, a: te.Tensor, b: te.Tensor, c: te.Tensor, new_a: Any, new_b: Any, new_c: Any, summed: Any, _: int) -> Any:
+    """The product of three tensors, each with new axes of extent 1, summed along some; of `nn.Bilinear`."""
+    rank, kind = a.ndim + len(new_a), wide(a.dtype)
+    stretched = [(x, tuple(d for d in range(rank) if d not in new)) for x, new in ((a, new_a), (b, new_b), (c, new_c))]
+    extents: list[Any] = [1] * rank
+    for x, axes in stretched:
+        for d, extent in zip(axes, x.shape, strict=True):
+            extents[d] = extent if is_one(extents[d]) else extents[d]
+    kept = [d for d in range(rank) if d not in summed]
+
+    def value(*i: Any) -> Any:
+        def term(*k: Any) -> Any:
+            place = dict(zip([*kept, *summed], [*i, *k], strict=True))
+            parts = [te.cast(element(x, tuple(place[d] for d in axes)), kind) for x, axes in stretched]
+            return parts[0] * parts[1] * parts[2]
+
+        return te.cast(te.sum(term, tuple(extents[d] for d in summed)) if summed else term(), result.dtype)
 
     return te.compute(result.shape, value)
 

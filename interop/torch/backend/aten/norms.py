@@ -308,23 +308,39 @@ def _weight_norm_backward(result: Result, head: te.Tensor, v: te.Tensor, g: te.T
 
 
 class _Scores:
-    """The scores of attention, `scale * q . k` with the mask, of `(B, H, L, D)`; scores that a row does not see are left out."""
+    """The scores of attention, `scale * q . k` with the mask, of `(B, H, L, D)`; scores that a row does not see are left out.
+
+    `group` heads of queries may share one of keys and values, that at `shared(h)`.
+    """
 
     def __init__(self, q: te.Tensor, k: te.Tensor, causal: bool, mask: Any, scale: Any) -> None:
         self.q, self.k, self.causal, self.mask = q, k, causal, mask
         self.kind = wide(q.dtype)
-        if scale is None and not isinstance(q.shape[-1], int):
-            raise Unsupported("an open extent of heads")
-        self.scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+        depth = q.shape[-1]
+        root: Any = math.sqrt(depth) if isinstance(depth, int) else te.sqrt(te.cast(depth, self.kind))
+        self.scale = 1 / root if scale is None else scale
         self.columns = k.shape[2]
+        heads, own = q.shape[1], k.shape[1]
+        self.group = heads // own if isinstance(heads, int) and isinstance(own, int) else 1
 
         def score(b: Any, h: Any, i: Any, j: Any) -> Any:
-            found = te.sum(lambda d: te.cast(q[b, h, i, d], self.kind) * te.cast(k[b, h, j, d], self.kind), q.shape[3]) * self.scale
+            at = self.shared(h)
+            found = te.sum(lambda d: te.cast(q[b, h, i, d], self.kind) * te.cast(k[b, at, j, d], self.kind), q.shape[3]) * self.scale
             if mask is not None:
                 found = found + te.cast(element(mask, (b, h, i, j)), self.kind)
             return te.where(j <= i, found, -math.inf) if causal else found
 
         self.scores = te.compute((*q.shape[:3], self.columns), score, name="scores")
+
+    def shared(self, head: Any) -> Any:
+        """The head of keys and values that a head of queries sees."""
+        return head if self.group == 1 else head // self.group
+
+    def over(self, head: Any, value: Callable[[Any, Any], Any], lines: Any) -> Any:
+        """The sum of `value(h, i)` over the heads of queries that see a head, and their rows."""
+        if self.group == 1:
+            return te.sum(lambda i: value(head, i), lines)
+        return te.sum(lambda r, i: value(head * self.group + r, i), (self.group, lines))
 
 
 _FLASH = "_scaled_dot_product_flash_attention_for_cpu"
@@ -343,7 +359,7 @@ def _attention(result: Result, q: te.Tensor, k: te.Tensor, v: te.Tensor, dropout
     total = te.compute(rows, lambda b, h, i: te.sum(lambda j: weights[b, h, i, j], columns), name="total")
 
     def value(b: Any, h: Any, i: Any, d: Any) -> Any:
-        found = te.sum(lambda j: weights[b, h, i, j] * te.cast(v[b, h, j, d], kind), columns)
+        found = te.sum(lambda j: weights[b, h, i, j] * te.cast(v[b, made.shared(h), j, d], kind), columns)
         return te.cast(te.where(total[b, h, i] == 0, 0.0, found / total[b, h, i]), result.dtype)
 
     y = te.compute((*rows, v.shape[3]), value)
@@ -371,18 +387,21 @@ def _attention_backward(
     )
 
     def slope(b: Any, h: Any, i: Any, j: Any) -> Any:
-        seen = te.sum(lambda d: te.cast(head[b, h, i, d], kind) * te.cast(v[b, h, j, d], kind), depth)
+        seen = te.sum(lambda d: te.cast(head[b, h, i, d], kind) * te.cast(v[b, made.shared(h), j, d], kind), depth)
         return weights[b, h, i, j] * (seen - own[b, h, i]) * made.scale
 
     slopes = te.compute(scores.shape, slope, name="slopes")
     lines = q.shape[2]
     q_bar = te.compute(
-        q.shape, lambda b, h, i, d: te.cast(te.sum(lambda j: slopes[b, h, i, j] * te.cast(k[b, h, j, d], kind), columns), q.dtype)
+        q.shape,
+        lambda b, h, i, d: te.cast(te.sum(lambda j: slopes[b, h, i, j] * te.cast(k[b, made.shared(h), j, d], kind), columns), q.dtype),
     )
     k_bar = te.compute(
-        k.shape, lambda b, h, j, d: te.cast(te.sum(lambda i: slopes[b, h, i, j] * te.cast(q[b, h, i, d], kind), lines), k.dtype)
+        k.shape,
+        lambda b, g, j, d: te.cast(made.over(g, lambda h, i: slopes[b, h, i, j] * te.cast(q[b, h, i, d], kind), lines), k.dtype),
     )
     v_bar = te.compute(
-        v.shape, lambda b, h, j, d: te.cast(te.sum(lambda i: weights[b, h, i, j] * te.cast(head[b, h, i, d], kind), lines), v.dtype)
+        v.shape,
+        lambda b, g, j, d: te.cast(made.over(g, lambda h, i: weights[b, h, i, j] * te.cast(head[b, h, i, d], kind), lines), v.dtype),
     )
     return q_bar, k_bar, v_bar

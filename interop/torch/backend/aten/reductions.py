@@ -21,6 +21,7 @@ from tensorexpr.interop.torch.backend.table import (
     wide,
 )
 from tensorexpr.kernels.conventions.arguments import product
+from tensorexpr.kernels.conventions.axes import along, drop
 
 _LONGEST_SORT = 1024  # kernels compare all with all: beyond it torch's sort is faster
 
@@ -293,3 +294,28 @@ def _median(result: Result, x: te.Tensor, *options: Any) -> Any:
         own = found
         found = tuple(te.compute(top.shape, lambda *i, k=k: te.where(te.isnan(top[i]), odd[k][i], own[k][i])) for k in (0, 1))
     return (found[0], cast_to(found[1], result[1].dtype)) if options else found[0]
+
+
+@aten("nanmedian", "nanmedian.dim")
+def _nanmedian(result: Result, x: te.Tensor, *options: Any) -> Any:
+    """The lower of two in the middle of what is no NaN, which stands in front; a NaN where all is."""
+    if not x.dtype.is_float:
+        return _median(result, x, *options)
+    dim, keep = options or (0, False)
+    row = x if options or x.ndim == 1 else kernels.reshape(x, shape=(-1,))
+    axis = _sortable(row, dim)
+    sorted_ = kernels.sort(row, axis=axis)
+    count = te.compute(
+        drop(row.shape, axis),
+        lambda *i: te.sum(lambda k: te.where(te.isnan(row[along(i, axis, k)]), 0, 1), row.shape[axis]),
+        name="count",
+    )
+
+    def middle(position: int) -> te.Tensor:
+        def at(*i: Any) -> Any:
+            rest = drop(i, axis) if keep else i
+            return te.cast(sorted_[position][along(rest, axis, te.maximum(count[rest] - 1, 0) // 2)], result[position].dtype)
+
+        return te.compute(result[position].shape, at)
+
+    return (middle(0), middle(1)) if options else middle(0)
