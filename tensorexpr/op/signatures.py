@@ -15,7 +15,7 @@ from tensorexpr.op.specs import argument_error
 RESERVED = ("out",)
 """Names that a call of an op keeps for itself."""
 SEVERAL = ("tensors",)
-"""The one parameter of an op that takes any number of tensors: a tuple of them, or each by itself."""
+"""The one parameter of an op that takes any number of tensors: a tuple of them, or each by itself where none can be meant as an axis."""
 REQUIRED = inspect.Parameter.empty
 """The default of a static argument that has none."""
 
@@ -90,7 +90,7 @@ class Bound:
         given = list(arguments)
         static = dict(self.static)
         named: dict[str, Any] = {}
-        if self.parameters == SEVERAL and len(given) > 1 and not is_plain(given[1:2]):
+        if self.parameters == SEVERAL and "axis" not in static and len(given) > 1 and not is_plain(given[1:2]):
             given = [tuple(given)]  # as in `meshgrid(x, y)`
         if keywords and not all(name in static for name in keywords):
             keywords = self._own_names(keywords)

@@ -26,7 +26,7 @@ def path(tmp_path):
 def test_a_model_is_shown(path, capsys):
     assert main(["onnx", path, "--size", "n=5"]) == 0
     text = capsys.readouterr().out
-    assert "# x: float32[5, 4]" in text and "1 compiled functions, 1 kernels; gives y" in text and "sum(" in text
+    assert "# x: float32[5, 4]" in text and "1 compiled functions, 2 kernels; gives y" in text and "sum(" in text
     assert main(["onnx", path, "--gradient"]) == 0
     assert "gives x, w" in capsys.readouterr().out
 

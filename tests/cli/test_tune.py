@@ -56,7 +56,7 @@ def test_a_gradient_is_tuned_as_te_vjp_calls_it_and_told_to_machines(capsys, fil
     assert data["tried"] >= 1 and data["file"] == str(tmp_path / "mine.jsonl") and data["speedup"] >= 1.0
     assert {"choices", "schedule", "seconds", "baseline_seconds", "outcomes", "elapsed", "interrupted", "improved"} <= set(data)
     (record,) = read(tmp_path / "mine.jsonl")
-    assert record.shapes == ("x: f64[3, n]", "head: f64[3, n]")
+    assert record.shapes == ("x: f64[n * 3]", "head: f64[n * 3]")
 
 
 def test_a_tensor_of_the_file_and_its_gradient(capsys, file):

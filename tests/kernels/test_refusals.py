@@ -48,6 +48,11 @@ L = te.placeholder((3, 5), "int64", name="l")
         (lambda: kernels.var(X, correction="none"), "var: correction: expected a number, got 'none'"),
         (lambda: kernels.var_mean(I), "var_mean: expected a floating tensor, got i of int64"),
         (lambda: kernels.norm(X, p="nuc"), "norm: expected a number p, or 'fro', got 'nuc'"),
+        (lambda: kernels.norm(X, ord="nuc"), "norm: expected ord 1, -1, inf, -inf or 'fro' for matrices, got 'nuc'"),
+        (
+            lambda: kernels.norm(te.placeholder((2, 3, 4), name="e"), ord=1),
+            "norm: expected one axis or two for ord, got 3",
+        ),
         (lambda: kernels.round(X, decimals=0.5), "round: expected a whole number of decimals, got 0.5"),
         (lambda: kernels.round(I, decimals=2), "round: expected a floating i to round to 2 decimals, got int64"),
         # softmax

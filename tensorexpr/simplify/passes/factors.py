@@ -24,15 +24,33 @@ from itertools import combinations
 from math import inf, prod
 from typing import TypeGuard
 
-from tensorexpr.ir import Access, Apply, Axis, Const, Define, Definition, Expr, Index, Program, Reduce, Scatter, TensorType, apply, const
+from tensorexpr import dtypes
+from tensorexpr.ir import (
+    Access,
+    Apply,
+    Axis,
+    Const,
+    Define,
+    Definition,
+    Expr,
+    Index,
+    Param,
+    Program,
+    Reduce,
+    Scatter,
+    TensorType,
+    apply,
+    const,
+)
 from tensorexpr.records import replace
+from tensorexpr.regions import Opaque, affine_of, expression_of
 from tensorexpr.simplify.options import Options
 from tensorexpr.simplify.passes.amounts import lengths
 from tensorexpr.simplify.passes.definitions import with_definitions
 from tensorexpr.simplify.passes.inline import without_literals
 from tensorexpr.simplify.passes.terms import bytes_of_ends, pays_alone
 from tensorexpr.simplify.passes.terms.found import FUNCTION, term_of
-from tensorexpr.traversal import bound_names, children, free_names, has_points, map_children, put_term, substitute, walk
+from tensorexpr.traversal import bound_names, children, free_names, has_points, map_children, put_term, size_names, substitute, walk
 
 GAIN = 1.5
 """How many times fewer operations there are at least: what a nested sum costs beside one that is taken in one go."""
@@ -149,8 +167,18 @@ def _ascending(node: Reduce) -> Reduce:
         used = sum(n == at for n in nodes)
         if used and used == sum(isinstance(n, Apply) and n.op.name == "sub" and n.args[1] == at for n in nodes):
             mirrored = apply("sub", apply("sub", apply("add", axis.start, axis.stop), const(1)), at)
-            node = replace(node, values=(substitute(node.values[0], {axis.index: mirrored}),))
+            node = replace(node, values=(_in_normal_form(substitute(node.values[0], {axis.index: mirrored})),))
     return node
+
+
+def _in_normal_form(expr: Expr) -> Expr:
+    """The expression with what it computes of indices in normal form; numbers of data may wrap around, and stay."""
+    if isinstance(expr, Apply) and expr.dtype is dtypes.int64 and not any(isinstance(n, Access | Param) for n in walk(expr)):
+        opaque = Opaque()
+        form = affine_of(expr, opaque)
+        if form is not None:
+            return expression_of(form, size_names(expr), opaque)
+    return map_children(expr, _in_normal_form)
 
 
 def _apart(node: Reduce, around: tuple[Axis, ...], types: Mapping[str, TensorType], ends: float) -> Expr:

@@ -31,7 +31,7 @@ Mutant = tuple[Any, str, str, str]
 """Where a function stands, its name, a piece of its text and what takes its place."""
 B, E, S = builder.Builder, emit_expressions.Expressions, emit_statements.Statements
 MUTANTS: list[Mutant] = [
-    (emit_integers, "_by_constant", "low >= 0 and high < divisor:", "high < divisor:"),
+    (emit_integers, "_by_constant", "low // divisor) == high // divisor", "low // divisor) >= high // divisor - 1"),
     (values, "sum_of", "a.low + b.low, a.high + b.high", "a.low + b.low, a.high + b.low"),
     (S, "_piece", "start.high + width - 1", "start.high"),
     (B, "halved", "limit = 1 << 31", "limit = 1 << 32"),
@@ -48,7 +48,7 @@ MUTANTS: list[Mutant] = [
     (emit_integers, "_by_constant", "high < 1 << 31 and divisor < 1 << 31", "high < 1 << 31 and divisor < 1 << 40"),
     (emit_integers, "_by_constant", "if divisor < 1 << 31:", "if divisor < 1 << 40:"),
     (emit_integers, "_by_constant", "(low is not None and low >= 0)", "(low is not None and low >= -8)"),
-    (emit_integers, "_by_constant", "low >= 0 and high < divisor:", "low >= 0 and high <= divisor:"),
+    (emit_integers, "_by_constant", "(b.sub(x, turns * divisor) if turns else x)", "x"),
     (emit_integers, "_ramp_by_constant", "0 <= reach < common", "0 <= reach <= common"),
     (emit_integers, "_ramp_by_constant", "0 <= reach < common", "reach < common"),
     (emit_integers, "_ramp_by_constant", "x.stride % divisor == 0", "x.stride % 2 == 0"),

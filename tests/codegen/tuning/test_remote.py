@@ -22,7 +22,7 @@ from tests.codegen.programs import MATMUL
 from tests.codegen.tuning.test_timing import PICK
 
 JOB = Job(parse_program(MATMUL), host_target(), {})
-COPIES = Choices({"C: copies of k": "2"})
+FOURS = Choices({"C: tile": "4 i, 3 x 16 j"})
 
 MISBEHAVING = """
 import os, sys, time
@@ -31,12 +31,12 @@ from tensorexpr.codegen.tuning.timing import Timing
 
 class Bad(Timing):
     def trial(self, choices, limit):
-        match choices.get("C: copies of k"):
-            case "2":
+        match choices.get("C: tile"):
+            case "4 i, 3 x 16 j":
                 os.kill(os.getpid(), 11)
-            case "4":
+            case "3 i, 3 x 16 j":
                 time.sleep(1000)
-            case "8":
+            case "2 i, 3 x 16 j":
                 raise ValueError("of its own")
         print("what a candidate prints is no answer", flush=True)
         return super().trial(choices, limit)
@@ -55,12 +55,12 @@ def misbehaving(tmp_path: Path) -> tuple[str, ...]:
 
 def test_it_answers_as_a_bench_does():
     with Remote(JOB) as bench:
-        first, other = bench.trial(Choices(), float("inf")), bench.trial(COPIES, 60.0)
+        first, other = bench.trial(Choices(), float("inf")), bench.trial(FOURS, 60.0)
         assert first.outcome == other.outcome == OK and 0 < first.seconds < 10
         assert "C: tile" in {d.name for d in first.decisions} and first.schedule != other.schedule
-        rounds = bench.rounds((Choices(), COPIES), 4)
+        rounds = bench.rounds((Choices(), FOURS), 4)
         assert len(rounds) == 4 and all(len(r) == 2 and min(r) > 0 for r in rounds)
-        assert bench.trial(Choices({"C: copies of k": "as it is"}), 60.0).outcome == SAME
+        assert bench.trial(Choices({"C: tile": "6 i, 3 x 16 j"}), 60.0).outcome == SAME
 
 
 def test_what_crashes_hangs_or_raises_has_failed_and_the_next_is_tried(misbehaving, monkeypatch):
@@ -68,13 +68,13 @@ def test_what_crashes_hangs_or_raises_has_failed_and_the_next_is_tried(misbehavi
     with Remote(JOB, misbehaving) as bench:
         bench.trial(Choices(), float("inf"))
         monkeypatch.setattr(bench, "_first", 0.1)
-        crashed = bench.trial(COPIES, 1e-3)
+        crashed = bench.trial(FOURS, 1e-3)
         assert (crashed.outcome, crashed.reason) == (FAILED, "ended the process with status -11")
         began = time.monotonic()
-        hung = bench.trial(Choices({"C: copies of k": "4"}), 1e-3)
+        hung = bench.trial(Choices({"C: tile": "3 i, 3 x 16 j"}), 1e-3)
         assert hung.outcome == FAILED and hung.reason.startswith("took longer than") and time.monotonic() - began < 60
         monkeypatch.setattr(remote, "LEAST", 60.0)
-        raised = bench.trial(Choices({"C: copies of k": "8"}), 1e-3)
+        raised = bench.trial(Choices({"C: tile": "2 i, 3 x 16 j"}), 1e-3)
         assert (raised.outcome, raised.reason) == (FAILED, "ValueError: of its own")
         assert bench.trial(Choices({"C: parallel": "yes"}), 60.0).outcome == OK
         assert len(bench.rounds((Choices(), Choices({"C: parallel": "yes"})), 2)) == 2
@@ -84,7 +84,7 @@ def test_what_crashes_hangs_or_raises_has_failed_and_the_next_is_tried(misbehavi
 def test_a_search_goes_on_behind_a_crash(misbehaving, monkeypatch):
     monkeypatch.setattr(remote, "LEAST", 2.0)
     with Remote(JOB, misbehaving) as bench:
-        found = search(bench, 5.0, first=[COPIES])
+        found = search(bench, 5.0, first=[FOURS])
     assert found.trials[1].outcome == FAILED and len(found.trials) > 3
     assert sum(t.outcome == OK for t in found.trials) > 1
 

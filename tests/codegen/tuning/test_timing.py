@@ -55,20 +55,20 @@ def bench(
     return Timing(Job(parse_program(text), host_target(), {}, **job), ticks, make)
 
 
-def copied(schedule: Planned) -> bool:
-    return "k_i" in schedule.as_python()
+def in_fours(schedule: Planned) -> bool:
+    return "split('i', 4" in schedule.as_python()
 
 
-COPIES = Choices({"C: copies of k": "2"})
+FOURS = Choices({"C: tile": "4 i, 3 x 16 j"})
 
 
 def test_a_trial_is_built_checked_and_timed():
-    b = bench(MATMUL, seconds=lambda s: 0.5 if copied(s) else 1.0)
-    first, second = b.trial(Choices(), float("inf")), b.trial(COPIES, 3.0)
+    b = bench(MATMUL, seconds=lambda s: 0.5 if in_fours(s) else 1.0)
+    first, second = b.trial(Choices(), float("inf")), b.trial(FOURS, 3.0)
     assert (first.outcome, first.seconds) == (OK, 1.0) and (second.outcome, second.seconds) == (OK, 0.5)
-    assert "s['C'].unroll('k_i')" in second.schedule and dict(first.shares) == {"C": 1.0}
+    assert "s['C'].split('i', 4" in second.schedule and dict(first.shares) == {"C": 1.0}
     assert "C: tile" in {d.name for d in first.decisions}
-    assert b.rounds((Choices(), COPIES), 3) == [(1.0, 0.5)] * 3
+    assert b.rounds((Choices(), FOURS), 3) == [(1.0, 0.5)] * 3
 
 
 def test_short_calls_are_timed_several_at_once():
@@ -79,34 +79,34 @@ def test_short_calls_are_timed_several_at_once():
 
 def test_results_are_compared_bit_by_bit():
     def change(schedule: Planned, out: np.ndarray) -> None:
-        if copied(schedule):
+        if in_fours(schedule):
             out[0, 0] = np.nextafter(out[0, 0], np.float32(2e9))
 
     b = bench(MATMUL, change)
     assert b.trial(Choices(), float("inf")).outcome == OK
-    found = b.trial(COPIES, 9.0)
+    found = b.trial(FOURS, 9.0)
     assert (found.outcome, found.reason) == (OTHER_BITS, "C differs")
 
 
 def test_an_element_that_is_not_written_differs():
     def change(schedule: Planned, out: np.ndarray) -> None:
-        if copied(schedule):
+        if in_fours(schedule):
             out.reshape(-1).view(np.uint8)[-4:] = 0xA5
 
     b = bench(MATMUL, change)
     b.trial(Choices(), float("inf"))
-    assert b.trial(COPIES, 9.0).outcome == OTHER_BITS
+    assert b.trial(FOURS, 9.0).outcome == OTHER_BITS
 
 
 @pytest.mark.parametrize(("by", "outcome"), [(1e-6, OK), (0.5, OTHER_BITS), (np.nan, OTHER_BITS), (np.inf, OTHER_BITS)])
 def test_with_leave_to_reassociate_results_are_close(by, outcome):
     def change(schedule: Planned, out: np.ndarray) -> None:
-        if copied(schedule):
+        if in_fours(schedule):
             out[3, 3] += np.float32(by)
 
     b = bench(MATMUL, change, reassociate=True)
     b.trial(Choices(), float("inf"))
-    assert b.trial(COPIES, 9.0).outcome == outcome
+    assert b.trial(FOURS, 9.0).outcome == outcome
 
 
 def test_sums_in_another_order_are_turned_away_before_they_are_built():
@@ -135,27 +135,27 @@ def test_any_nan_equals_any():
 def test_equal_schedules_are_not_measured_twice():
     b = bench(MATMUL)
     first = b.trial(Choices(), float("inf"))
-    again = b.trial(Choices({"C: tile": first.decisions[1].options[0], "C: copies of k": "no such word"}), 9.0)
+    again = b.trial(Choices({"C: tile": first.decisions[1].options[0], "C: parallel": "no such word"}), 9.0)
     assert (again.outcome, again.seconds) == (SAME, first.seconds)
 
 
 def test_what_is_far_too_slow_is_called_once():
     calls: list[bool] = []
-    b = bench(MATMUL, seconds=lambda s: calls.append(copied(s)) or (9.0 if copied(s) else 1.0))
+    b = bench(MATMUL, seconds=lambda s: calls.append(in_fours(s)) or (9.0 if in_fours(s) else 1.0))
     b.trial(Choices(), float("inf"))
-    assert b.trial(COPIES, 3.0).outcome == SLOW
+    assert b.trial(FOURS, 3.0).outcome == SLOW
     assert sum(calls) == 3  # two that are checked, one that is timed
 
 
 def test_what_cannot_be_built_has_failed():
     def make(schedule: Planned) -> Any:
-        if copied(schedule):
+        if in_fours(schedule):
             raise ScheduleError("expected something else, got this")
         return build_function(schedule)
 
     b = Timing(Job(parse_program(MATMUL), host_target(), {}), make=make)
     assert b.trial(Choices(), float("inf")).outcome == OK
-    found = b.trial(COPIES, 9.0)
+    found = b.trial(FOURS, 9.0)
     assert (found.outcome, found.reason) == (FAILED, "ScheduleError: expected something else, got this")
 
 
