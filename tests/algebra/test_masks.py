@@ -39,6 +39,7 @@ NOT_MASKS = {
     "other numbers": "y[s, d]: f32[30, 9] = sum(where(t[i] == s, 1.0, 0.5) * x[i, d] for i in range(12))\nreturn y\n",
     "few results": "y[s, d]: f32[4, 9] = sum(where(t[i] == s, 1.0, 0.0) * x[i, d] for i in range(12))\nreturn y\n",
     "what is read": "y[s, d]: f32[30, 9] = sum(where(t[i] == s, x[s % 12, 0], 0.0) * x[i, d] for i in range(12))\nreturn y\n",
+    "infinite over no points": "y[i, j]: f32[9, 12] = sum(x[k, i] * where(k < j, 1.0 / f32(j), 0.0) for k in range(12))\nreturn y\n",
     "a mask alone": "y[s]: f32[30] = sum(where(t[i] == s, 1.0, 0.0) for i in range(12))\nreturn y\n",
 }
 

@@ -12,9 +12,10 @@ greatest of what the condition compares, among them, tell whether one has a 0. T
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import nan
+from math import isfinite, nan
 
 from tensorexpr.algebra.keyed.keys import evaluated, is_plain
+from tensorexpr.bounds.accesses import Interval, axis_ranges, interval, interval_of_operation
 from tensorexpr.dtypes import int64
 from tensorexpr.ir import (
     Access,
@@ -41,6 +42,8 @@ from tensorexpr.traversal import bottom_up, free_names, fresh_name, negate, subs
 
 GAIN = 8
 """How many results go through the same points at least: what looking for those that are not finite costs is one of them."""
+LARGEST, SMALLEST = 1e30, 1e-6
+"""Numbers below the first are finite in float32 whatever rounding does, and no divisor above the second is rounded to 0."""
 FLIPPED = {"eq": "eq", "le": "ge", "ge": "le", "lt": "gt", "gt": "lt"}
 """Comparisons with their sides exchanged."""
 
@@ -118,8 +121,8 @@ def _chosen(e: Reduce, around: tuple[Axis, ...], masks: Mapping[str, Define]) ->
         if mask is None:
             continue
         condition, scale = mask
-        if scale is not None and tensors_read(scale):
-            continue  # may be infinite
+        if scale is not None and (tensors_read(scale) or (own.isdisjoint(free_names(scale)) and not _is_finite(scale, around))):
+            continue  # a sum over no points times what is infinite is NaN, one of products over no points is 0
         rest = others[0]
         for other in others[1:]:
             rest = apply("mul", rest, other)
@@ -135,6 +138,36 @@ def _chosen(e: Reduce, around: tuple[Axis, ...], masks: Mapping[str, Define]) ->
         if len(conditions) == len(sides) and used | results <= outer.keys() and points([outer[n] for n in sorted(results)]) >= GAIN:
             return Chosen(rest, scale, conditions, tuple(a for a in around if a.index in used))
     return None
+
+
+def _is_finite(scale: Expr, around: tuple[Axis, ...]) -> bool:
+    """Whether a number that is made of indices is finite at all of them, by interval arithmetic."""
+    bounds = _bounds(scale, axis_ranges(around))
+    return bounds is not None and max(map(abs, bounds)) < LARGEST
+
+
+def _bounds(e: Expr, ranges: dict[str, Interval]) -> Interval | None:
+    """The values of a number that is made of indices, up to rounding; None where these are not known, or a divisor may be next to 0."""
+    if e.dtype.is_integer:
+        low, high = interval(e, ranges)
+        return max(low, -(2.0**64)), min(high, 2.0**64)
+    if isinstance(e, Const):
+        return (float(e.value),) * 2 if isfinite(e.value) else None
+    if isinstance(e, Cast):
+        return (0, 1) if e.arg.dtype.is_bool else _bounds(e.arg, ranges)
+    if not isinstance(e, Apply) or e.op.name not in ("add", "sub", "mul", "div", "neg"):
+        return None
+    parts = [_bounds(arg, ranges) for arg in e.args]
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        return None
+    if e.op.name != "div":
+        return interval_of_operation(e.op.name, known)
+    (low, high), (least, greatest) = known
+    if least <= SMALLEST and greatest >= -SMALLEST:
+        return None
+    ends = [x / y for x in (low, high) for y in (least, greatest)]
+    return min(ends), max(ends)
 
 
 def _sides(condition: Expr, own: set[str]) -> tuple[str, Expr, Expr] | None:
