@@ -16,12 +16,16 @@ from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Define, Definition, 
 from tensorexpr.records import replace
 from tensorexpr.rewrite.passes import run_passes
 from tensorexpr.simplify import simplify
+from tensorexpr.simplify.passes.inline import without_literals
 from tensorexpr.traversal import free_names, map_children, negate, walk
 
 MOST_ROUNDS = 8
 """A reduction over a box of n axes takes n rounds, one for each axis."""
 MOST_COPIES = 2
 """A table may have so many times the elements that its terms read, or that the definition has."""
+
+EXACT = {"where", "neg", "abs", "minimum", "maximum"}
+"""Operations that round nothing."""
 
 
 def with_recurrences(program: Program) -> Program:
@@ -61,6 +65,7 @@ class _Sharing:
         types = program.types
         self.shapes = {name: type_.shape for name, type_ in types.items()}
         self.taken = {*types, *program.sizes, *(n for d in program.definitions for n in _local(d))}
+        self.sources = {name: d for d in program.definitions for name, _ in d.results}
         self.made: list[Definition] = []
         self.owner: Define
 
@@ -116,7 +121,8 @@ class _Sharing:
 
             sum(a[t] * x[k] + c[t] for t for k in range(t + 1))   -->   sum(a[t] * prefix[t] + c[t] * (t + 1) for t)
 
-        None where an addend has no table.
+        None where an addend has no table, or where two of them have no rounding of their own: ``x[k] - m[t]`` of two inputs may be far
+        smaller than these, and exact. Next to a product its rounding error is as large as that of the sums.
         """
         if expr.combiner.name != "sum" or not expr.combiner.is_builtin or expr.where is not None or not expr.dtype.is_float:
             return None
@@ -126,7 +132,8 @@ class _Sharing:
             moves = {name for a in others for name in (*free_names(a.start), *free_names(a.stop))}
             if axis.index in moves or moved.isdisjoint(a.index for a in (*axes, *others)):
                 continue
-            for addends in dict.fromkeys(((("add", expr.values[0]),), tuple(_addends(expr.values[0])))):
+            parts = tuple(_addends(expr.values[0]))
+            for addends in [(("add", expr.values[0]),), *([parts] if sum(not self.is_rounded(e) for _, e in parts) < 2 else [])]:
                 before = list(self.made), self.taken, self.shapes
                 value = self._one_by_one(replace(expr, axes=(axis,)), addends, (*axes, *others), guards)
                 if value is not None:
@@ -135,6 +142,16 @@ class _Sharing:
                     return replace(expr, values=(value,), axes=others) if others else value
                 self.made, self.taken, self.shapes = before
         return None
+
+    def is_rounded(self, value: Expr) -> bool:
+        """Whether a number has a rounding error of its own, as what is read has not."""
+        value = without_literals(value)
+        if isinstance(value, Access):
+            source = self.sources.get(value.tensor)
+            return isinstance(source, Scan) or (isinstance(source, Define) and self.is_rounded(source.value))
+        if isinstance(value, Apply) and value.op.name in EXACT:
+            return all(map(self.is_rounded, value.args[1:] if value.op.name == "where" else value.args))
+        return value.combiner.name == "sum" if isinstance(value, Reduce) else isinstance(value, Apply) and value.dtype.is_float
 
     def _one_by_one(
         self, expr: Reduce, addends: tuple[tuple[str, Expr], ...], axes: tuple[Axis, ...], guards: tuple[Expr, ...]

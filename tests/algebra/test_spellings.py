@@ -179,6 +179,8 @@ UNCHANGED = {
     "a bound that is data": "y[j]: f32[64] = sum(x[k] for k in range(minimum(ids[j], 64)))",
     "a read that is checked": "y[j]: f32[64] = sum(x[ids[k]] for k in range(j + 1))",
     "more ranges than data": "y: f32 = sum(sum(x[k] for k in range(i, j)) for i in range(64) for j in range(64))",
+    "differences of inputs": "y[j]: f32[64] = sum(x[k] - x[j] for k in range(j + 1))",
+    "products with differences": "y: f32 = sum((x[k] - x[j]) * x[j] for j in range(64) for k in range(j + 1))",
     "a range of a length that changes": "y[j]: f32[32] = sum(x[k] for k in range(j, 2 * j))",
 }
 
