@@ -272,7 +272,7 @@ def test_one_call_lays_out_the_packages_and_runs_tests_and_workloads(tmp_path):
 
 def test_all_tests_of_a_gpu_are_found_where_the_packages_are_laid_out(tmp_path):
     """One that imports what is not there would end the whole run, a minute of a GPU."""
-    environment = {**os.environ, "PYTHON": sys.executable, "GPU_WORKERS": "--collect-only -q"}
+    environment = {**os.environ, "PYTHON": sys.executable, "GPU_WORKERS": "--collect-only -qqq"}
     environment.pop("GPU_TESTS", None)
     environment["GPU_STEPS"] = "contact tests"
     command = ["bash", str(SCRIPT), str(tmp_path), "90", "--tiny", "--peers", "", "--filter", "no-such-workload"]
