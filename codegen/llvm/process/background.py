@@ -38,14 +38,12 @@ class Job:
         self.done = threading.Event()
 
     def run(self) -> None:
-        """Compiles it."""
+        """Compiles it; whoever waits is told by `_work`."""
         try:
             self.image = object_code(self.text, self.machine, self.passes).image
             self.text = ""
         except BaseException as error:  # raised where it is waited for
             self.error = error
-        finally:
-            self.done.set()
 
 
 _jobs: deque[Job] = deque()
@@ -93,6 +91,7 @@ def _work() -> None:
         job.run()
         with _lock:
             _running.remove(job)
+            job.done.set()  # not before: who asks again for what failed would find it running
 
 
 def _short_turns() -> None:

@@ -148,7 +148,7 @@ def test_open_sizes(in_units: None) -> None:
         np.testing.assert_allclose(f(value)[0], value @ value, rtol=1e-4, atol=1e-4)
 
 
-def test_what_llvm_refuses_is_raised_and_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_llvm_refuses_is_raised_and_asked_again() -> None:
     job = background.Job("define i64 @f() {\nentry:\n  ret i32 0\n}\n", native.host(), "registers")
     background.submit(job)
     with pytest.raises(InternalError, match="expected valid IR"):
@@ -156,6 +156,18 @@ def test_what_llvm_refuses_is_raised_and_asked_again(monkeypatch: pytest.MonkeyP
     job.text = "define i64 @f() {\nentry:\n  ret i64 0\n}\n"
     background.submit(job)
     assert background.image_of(job)
+
+
+def test_a_job_that_is_done_runs_no_longer() -> None:
+    """Whoever waited may submit it again at once: that is for nothing while it is among those that run."""
+    for _ in range(30):
+        job = background.Job("not a module", native.host(), "registers")
+        background.submit(job)
+        while True:
+            with background._lock:
+                if job.done.is_set():
+                    assert job not in background._running
+                    break
 
 
 def test_jobs_that_have_not_begun_are_taken_back() -> None:
