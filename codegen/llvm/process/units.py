@@ -79,8 +79,7 @@ class _UnitEmitter(ModuleEmitter):
         self.arrays = {name: replace(array, written=name in stored) for name, array in self.arrays.items()}
         self._new_kernel(UNIT, kernel, tuple(self.arrays))
         beside = tuple(starmap(self._beside, (self.module.beside or {}).items()))
-        passes = "functions" if kernel_passes(kernel) == "registers" else "loops"
-        return unit_of(self.written(), self.checked, self.machine, passes, beside)
+        return unit_of(self.written(), self.checked, self.machine, kernel_passes(kernel), beside)
 
     def _beside(self, name: str, text: str) -> Job:
         """The module of a function that is there once."""
