@@ -272,7 +272,7 @@ def made_up(program: Program, sizes: Mapping[str, int], seed: int, low: float) -
             values = rng.random(shape, np.float32) * (1.75 - low) + low
         else:
             values = rng.integers(0, most, shape)
-        arrays.append(np.ascontiguousarray(np.asarray(values).astype(parameter.dtype.numpy)))
+        arrays.append(np.ascontiguousarray(np.asarray(values).astype(parameter.dtype.numpy)).reshape(shape))  # it gives none without axes
     return tuple(arrays)
 
 

@@ -39,7 +39,6 @@ from tensorexpr.records import replace
 from tensorexpr.regions import affine_of
 from tensorexpr.simplify.passes.definitions import simplify_indices
 from tensorexpr.simplify.passes.joint import with_joint_axes
-from tensorexpr.simplify.passes.splits import split_reductions
 from tensorexpr.traversal import (
     bottom_up,
     bound_names,
@@ -87,10 +86,10 @@ def _without_units(program: Program) -> Program:
 
 
 def _with_rows(program: Program) -> Program:
-    """The program with an axis for rows and one for places in them, in reductions that read them too, where that leaves fewer divisions."""
+    """The program with an axis for rows and one for places in them, where that leaves fewer divisions."""
     found = program
     while layouts := _divided(found):
-        found = split_reductions(simplify_indices(_laid_out(found, layouts), found))
+        found = simplify_indices(_laid_out(found, layouts), found)
     if found is program or _divisions_more(found, program) >= 0:
         return program
     while (other := _with_rows_read(found)) is not None:

@@ -165,6 +165,8 @@ def test_made_up_values_are_in_bounds_and_arrays_that_are_given_are_used():
     table, ids = made_up(program, {}, 0, -1.0)
     assert ids.dtype == np.int64 and ids.min() >= 0 and ids.max() < 9 and table.min() < 0
     assert bench(PICK).trial(Choices(), float("inf")).outcome == OK
+    scaled = parse_program("X: f32[4] = input()\na: f32 = input()\nY[i]: f32[4] = X[i] * a[()]\nreturn Y")
+    assert [x.shape for x in made_up(scaled, {}, 0, -1.0)] == [(4,), ()]
     wrong = (table, np.full(20, 9))
     with pytest.raises(OutOfBoundsError):
         bench(PICK, arrays=wrong).trial(Choices(), float("inf"))
