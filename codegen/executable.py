@@ -29,7 +29,7 @@ from tensorexpr.codegen.handle import Schedule
 from tensorexpr.codegen.llvm import Interface, NativeCode, NativeFunction, ObjectCode, compile_ahead, emit, host, nest_assembly, nest_code
 from tensorexpr.codegen.llvm.text.abi import ALIGNMENT
 from tensorexpr.codegen.memo import Memo
-from tensorexpr.codegen.nest import Alloc, Block, CheckSite, For, If, LoopNest
+from tensorexpr.codegen.nest import CheckSite, LoopNest
 from tensorexpr.codegen.nest.early import taken_apart
 from tensorexpr.codegen.schedule import Planned
 from tensorexpr.codegen.stages import PLAIN, Stages, made_of_program, made_of_schedule
@@ -37,14 +37,13 @@ from tensorexpr.codegen.target import host_target
 from tensorexpr.codegen.tuning.lookup import record_for
 from tensorexpr.constants import data
 from tensorexpr.errors import Location
-from tensorexpr.ir import Access, Const, Definition, Program, Scan, Scatter, Segments, integer
+from tensorexpr.ir import Access, Definition, Program, Scan, Scatter, Segments, integer
 from tensorexpr.records import cached_property, record
 from tensorexpr.text import print_program
 from tensorexpr.traversal import expressions, walk
 
 _EXECUTABLES_KEPT = 1024
 _UNBROKEN = sys.maxsize  # columns: where lines break says nothing about a program, and takes longer than the rest of its text
-_SHORT = 20_000  # statements; code that runs fewer keeps Python's lock
 
 Made = TypeVar("Made")
 Making = Callable[[Callable[[Stages], Any], bool, Callable[[LoopNest], None]], tuple[Stages, Any]]
@@ -112,12 +111,11 @@ class EarlyCode(NamedTuple):
 
 @record
 class Executable:
-    """Linked code, what a failed check is to say, whether a call takes longer than giving up Python's lock and having it back, what is
-    made of constants before the first call, and why it is not code of the default form, where it is not."""
+    """Linked code, what a failed check is to say, what is made of constants before the first call, and why it is not code of the default
+    form, where it is not."""
 
     code: NativeCode
     checks: tuple[CheckSite, ...]
-    long: bool
     early: EarlyCode | None = None
     failure: Failure | None = None
 
@@ -219,23 +217,22 @@ def _found(text: Callable[[], str], program: Program, named: _Lines, look: Look)
         failure = None if about["failure"] is None else Failure(*about["failure"])
         if failure is not None:
             warn(", ".join(program.outputs), failure, PLAIN)
-        return _linked(_parts(entry), checks, about["long"], failure)
+        return _linked(_parts(entry), checks, failure)
     with task(", ".join(program.outputs)), collecting_less():
         made = look.made(lambda stages: [_part(nest) for nest in reversed(taken_apart(stages.nest)) if nest is not None], _compile_ahead)
     nest = look.stages.nest
-    long = sum(_work(kernel.body) for kernel in nest.kernels) > _SHORT
     if key is not None:
         checks_ = [
             (c.access, c.tensor, c.axis, c.definition, lines.index(c.location) if c.location in lines else None, c.unsigned)
             for c in nest.checks
         ]
-        about = {"long": long, "checks": checks_, "failure": look.failure, "verdict": str(look.stages.verdict)}
+        about = {"checks": checks_, "failure": look.failure, "verdict": str(look.stages.verdict)}
         about["parts"] = [
             {"interface": p.interface.as_data(), "exports": p.code.exports, "bytes": [len(i) for i in p.code.images], "results": p.results}
             for p in made
         ]
         disk.save(key, disk.Entry(about, b"".join(image for part in made for image in part.code.images)))
-    return _linked(made, nest.checks, long, look.failure)
+    return _linked(made, nest.checks, look.failure)
 
 
 def _compile_ahead(part: LoopNest) -> None:
@@ -261,11 +258,11 @@ def _parts(entry: disk.Entry) -> list[Part]:
     return found
 
 
-def _linked(parts: Sequence[Part], checks: tuple[CheckSite, ...], long: bool, failure: Failure | None) -> Executable:
+def _linked(parts: Sequence[Part], checks: tuple[CheckSite, ...], failure: Failure | None) -> Executable:
     """Code of what a call runs, and of what is made before where there is any, linked."""
     linked = [NativeCode(part.interface, part.code, host()) for part in parts]
     early = EarlyCode(linked[1], parts[1].results) if len(parts) > 1 else None
-    return Executable(linked[0], checks, long, early, failure)
+    return Executable(linked[0], checks, early, failure)
 
 
 def _lines(program: Program) -> _Lines:
@@ -286,21 +283,3 @@ def all_definitions(definitions: Sequence[Definition]) -> Iterator[Definition]:
         yield definition
         if isinstance(definition, Scan):
             yield from all_definitions(definition.body)
-
-
-def _work(body: Block) -> float:
-    """How many statements a block runs; infinity where the bounds of a loop are not constants."""
-    total = 0.0
-    for statement in body:
-        match statement:
-            case For():
-                known = isinstance(statement.start, Const) and isinstance(statement.stop, Const)
-                trips = max(0, integer(statement.stop) - integer(statement.start)) if known else float("inf")
-                total += trips * _work(statement.body) if trips else 0
-            case If():
-                total += max(_work(statement.then), _work(statement.otherwise))
-            case Alloc():
-                total += _work(statement.body)
-            case _:
-                total += 1
-    return total

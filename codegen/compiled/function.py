@@ -136,7 +136,7 @@ class CompiledFunction(Explained, Callable):
             self._native.constants,
             workspace,
             self.signature.single,
-            self._executable.long,
+            self._native.is_long(sizes),
             self._native,
             sizes,
         )
@@ -245,7 +245,7 @@ class CompiledFunction(Explained, Callable):
         version = None if self.versions is None else self.versions.at(layout)
         if version is not None and version.entry is not None:
             return version.within(layout.workspace)
-        run, order = self._native.entry(layout.sizes, self._executable.long, bool(self._checks)), self._order
+        run, order = self._native.entry(layout.sizes, self._native.is_long(layout.sizes), bool(self._checks)), self._order
 
         def enter(inputs: Sequence[int], outputs: Sequence[int], workspace: int = 0) -> None:
             ordered = inputs if order is None else [inputs[k] for k in order]

@@ -253,3 +253,19 @@ def test_more_sizes_than_are_kept_leave_versions_and_bits_as_they_are(monkeypatc
     assert len(built) == MOST
     assert function.at(n=300, m=200) is not function
     np.testing.assert_array_equal(function(x)[0], first)
+
+
+def summed_before(n, m):
+    x = placed("x", n, m)
+    return [te.compute((n, m), lambda i, j: te.sum(lambda k: x[i, k], j + 1), name="before")], [x]
+
+
+@pytest.mark.parametrize("make", [*MADE, summed_before])
+def test_short_runs_keep_the_lock_of_python(make, monkeypatch):
+    """They take less time than giving it up."""
+    monkeypatch.setattr(versions, "WORTH", 1 << 60)
+    function = te.build(*make(te.dim("n"), te.dim("m")))
+    for n in (3, 16, 40, 310):
+        arrays = at_extents(make, n, n)
+        function(*arrays), function(*arrays)
+    assert [link[1].release for link in function._links] == [False, False, False, True]

@@ -20,12 +20,13 @@ from tensorexpr.codegen.llvm.process.jit import NativeModule, ObjectCode, assemb
 from tensorexpr.codegen.llvm.process.load import link, passes_for
 from tensorexpr.codegen.llvm.process.pool import pool
 from tensorexpr.codegen.llvm.process.units import MOST_TOGETHER, nest_in_units
-from tensorexpr.codegen.llvm.text.abi import Extent, Workspace, padded, plain_value
+from tensorexpr.codegen.llvm.text.abi import Extent, Workspace, padded, plain_value, statements
 from tensorexpr.codegen.llvm.text.machine import Machine, host
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.records import as_dict, record
 
 _LONG = 100_000  # characters of a text that LLVM takes tenths of seconds for
+_SHORT = 20_000  # statements; code that runs fewer keeps Python's lock
 _PACKED = (ctypes.c_int64, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p)
 _RELEASING, _HOLDING = ctypes.CFUNCTYPE(*_PACKED), ctypes.PYFUNCTYPE(*_PACKED)
 _SIGNATURE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
@@ -34,7 +35,8 @@ _SIGNATURE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, 
 @record
 class Interface:
     """How a compiled nest is called: the symbol of its entry point, the number of its parameters, the names of its sizes and of
-    its constants; the bytes of workspace of known size, and bytes per element and extents of each further buffer."""
+    its constants; the bytes of workspace of known size, and bytes per element and extents of each further buffer; about how many
+    statements a call runs."""
 
     entry: str
     parameters: int
@@ -42,6 +44,7 @@ class Interface:
     constants: tuple[str, ...]
     workspace: int
     buffers: tuple[tuple[int, tuple[Extent, ...]], ...]
+    work: Extent
 
     def as_data(self) -> dict[str, Any]:
         """The fields in JSON's types."""
@@ -52,14 +55,14 @@ class Interface:
         """The interface that `as_data` described."""
         buffers = tuple((int(size), tuple(extents)) for size, extents in data["buffers"])
         sizes, constants = tuple(data["sizes"]), tuple(data["constants"])
-        return Interface(data["entry"], data["parameters"], sizes, constants, data["workspace"], buffers)
+        return Interface(data["entry"], data["parameters"], sizes, constants, data["workspace"], buffers, data["work"])
 
     @staticmethod
     def of(nest: LoopNest) -> Interface:
         """The interface of a nest."""
         space = Workspace(nest)
         constants = tuple(c.name for c in nest.constants)
-        return Interface(entry_name(nest), len(nest.parameters), nest.sizes, constants, space.fixed, space.open)
+        return Interface(entry_name(nest), len(nest.parameters), nest.sizes, constants, space.fixed, space.open, statements(nest))
 
 
 class NativeCode:
@@ -93,6 +96,10 @@ class NativeFunction:
         values = dict(zip(self.interface.sizes, sizes, strict=True))
         lengths = (prod(plain_value(extent, values) for extent in extents) * size for size, extents in self.interface.buffers)
         return self.interface.workspace + sum(padded(length) for length in lengths)
+
+    def is_long(self, sizes: Sequence[int]) -> bool:
+        """Whether a call with these sizes takes longer than giving up Python's lock and having it back."""
+        return plain_value(self.interface.work, dict(zip(self.interface.sizes, sizes, strict=True))) > _SHORT
 
     def __call__(self, pointers: Sequence[int], sizes: Sequence[int] = (), workspace: int = 0) -> tuple[int, int, int] | None:
         """Runs on one address per parameter, in order. None when all is well, else (check, index, extent) of the first failure."""

@@ -18,19 +18,24 @@ that names it to the last. With symbolic sizes nothing is known about lengths, s
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from heapq import heappop, heappush
 from math import prod
 from typing import Any
 
-from tensorexpr.codegen.nest import Buffer, LoopNest
+from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, LoopNest
 from tensorexpr.errors import InternalError
-from tensorexpr.ir import Apply, Const, Expr, Size
+from tensorexpr.ir import Apply, Const, Expr, Index, Size
 
 ALIGNMENT = 64
 
 Extent = int | str | Sequence[Any]
 """An extent as plain data: a number, the name of a size, or an operation and its operands."""
+ENDLESS = 1 << 40
+"""Statements of what is not known to be short."""
+_MOST_TERMS = 32
+"""Open numbers of statements in a block that are added up: code of more is long."""
 
 
 def constant_shape(buffer: Buffer) -> tuple[int, ...] | None:
@@ -110,6 +115,59 @@ def _lives(nest: LoopNest) -> dict[str, tuple[int, int]]:
         for name in kernel.buffers:
             lives[name] = (lives.get(name, (number, number))[0], number)
     return lives
+
+
+def statements(nest: LoopNest) -> Extent:
+    """About how many statements a call runs, at most, as plain data: `ENDLESS` in loops that end where data say."""
+    return _sum(_statements(kernel.body, {}) for kernel in nest.kernels)
+
+
+def _statements(body: Block, ends: Mapping[str, Extent]) -> Extent:
+    """The same of a block, in loops whose indices go up to `ends`."""
+    counts: list[Extent] = []
+    for s in body:
+        match s:
+            case For():
+                start, stop = _most(s.start, ends), _most(s.stop, ends)
+                inner = _statements(s.body, ends if stop is None else {**ends, s.index: stop})
+                trips = ENDLESS if stop is None else stop if start is None else _folded("sub", stop, start)
+                counts.append(_folded("mul", _folded("maximum", trips, 0), inner))
+            case If():
+                counts.append(_folded("maximum", _statements(s.then, ends), _statements(s.otherwise, ends)))
+            case Alloc():
+                counts.append(_statements(s.body, ends))
+            case _:
+                counts.append(1)
+    return _sum(counts)
+
+
+def _most(e: Expr, ends: Mapping[str, Extent]) -> Extent | None:
+    """About the most that an expression is; None where it is data."""
+    if not isinstance(e, Apply):
+        return ends.get(e.name) if isinstance(e, Index) else plain(e) if isinstance(e, Const | Size) else None
+    if e.op.name == "mod":
+        return _most(e.args[1], ends)
+    name, args = ("maximum", e.args[1:]) if e.op.name == "where" else (e.op.name, e.args)
+    known = [most for a in args if (most := _most(a, ends)) is not None]
+    if name == "minimum" and known:
+        return _folded(name, known[0], known[-1])
+    return _folded(name, *known) if name in ("add", "sub", "mul", "floordiv", "maximum") and len(known) == 2 else None
+
+
+def _folded(name: str, left: Extent, right: Extent) -> Extent:
+    made = (name, left, right)
+    return plain_value(made, {}) if isinstance(left, int) and isinstance(right, int) else made
+
+
+def _sum(counts: Iterable[Extent]) -> Extent:
+    """The sum: of counts that are numbers as one, of many that are not as the longest that a number is."""
+    known, open_ = 0, list[Extent]()
+    for count in counts:
+        if isinstance(count, int):
+            known += count
+        else:
+            open_.append(count)
+    return reduce(lambda a, b: ("add", a, b), open_, known) if len(open_) <= _MOST_TERMS else ENDLESS
 
 
 def plain(e: Expr) -> Extent:
