@@ -5,16 +5,18 @@ Equal terms are counted once, until something is stored to what they read; indic
 
 from __future__ import annotations
 
-from math import ceil, log2, prod
+from math import log2, prod
 
 from tensorexpr.codegen.auto import operations
 from tensorexpr.codegen.auto.moves import move_of
+from tensorexpr.codegen.auto.operations import is_product
 from tensorexpr.codegen.auto.reading.places import Accesses, Place
 from tensorexpr.codegen.auto.summary import HELD, LOAD, SCALAR, STORE, UNROLL, VECTORIZE, Held, Work
 from tensorexpr.codegen.llvm.emitter.memory import LEAST_GATHERED
+from tensorexpr.codegen.llvm.math.log import PRODUCTS
 from tensorexpr.codegen.llvm.text.machine import Machine
 from tensorexpr.codegen.nest import LoopNest
-from tensorexpr.dtypes import float32, float64
+from tensorexpr.dtypes import float64
 from tensorexpr.errors import InternalError
 from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, Size
 from tensorexpr.traversal import free_names, tensors_read
@@ -80,18 +82,18 @@ class Values(Accesses):
             self._add(at, changed, operations.ARITHMETIC, size, 1.0)
         elif dtype.is_integer and e.op.name in ("floordiv", "mod") and isinstance(e.args[1], Const):
             self._add(at, changed, operations.ARITHMETIC, size, BY_CONSTANT)
-        elif e.op.name == "pow" and dtype is float32 and self._is_decided(e.args[1], at):
-            for kind, count in operations.power(self._exponent(e.args[1], at), self.machine):
-                self._add(at, changed, kind, float64.itemsize, count)
+        elif e.op.name == "pow" and self._is_decided(e.args[1], at) and is_product(dtype, exponent := self._exponent(e.args[1], at)):
+            for kind, count in operations.power(int(exponent), dtype, self.machine):
+                self._add(at, changed, kind, size if exponent in PRODUCTS else float64.itemsize, count)
         else:
             for kind, count in operations.instructions(e.op.name, e.args[0].dtype, self.machine):
                 self._add(at, changed, kind, size, count)
         return changed
 
-    def _exponent(self, e: Expr, at: Place) -> int:
+    def _exponent(self, e: Expr, at: Place) -> float:
         """The exponent of copies in the mean: they share squares."""
         if isinstance(e, Const):
-            return ceil(e.value)
+            return float(e.value)
         return max(1, round(prod(self.loops[at.names[n]].extent for n in free_names(e)) / 2))
 
     def _is_mask(self, e: Apply, at: Place) -> bool:

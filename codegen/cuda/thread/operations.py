@@ -261,6 +261,8 @@ def _on_floats(name: str, dtype: DType, args: list[Value]) -> Value:
             return Value(f"{args[0].inside(v.PRODUCT)} * {args[0].inside(v.PREFIX)}", dtype, v.PRODUCT)
         case "pow" if args[1].text == one:
             return args[0]
+        case "pow" if args[1].text in (f"3.0{suffix}", f"4.0{suffix}"):
+            return Value(f"te_{'cube' if args[1].text[0] == '3' else 'fourth'}({args[0].text})", dtype)
     if name in _LIBRARY:
         return Value(f"{_LIBRARY[name]}{suffix}({', '.join(a.text for a in args)})", dtype)
     if name in _OURS:

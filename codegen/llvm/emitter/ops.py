@@ -244,7 +244,7 @@ def _pow(b: Builder, dtype: DType, x: Value, y: Value) -> Value:
         return emit_integers.power(b, dtype, x, y)
     if y.const in (0.0, 1.0, 2.0) and not y.stride:
         return literal(1.0, x.type) if y.const == 0.0 else x if y.const == 1.0 else b.op("fmul", x, x)
-    if x.type == "float" and y.const is not None and not y.stride and is_short_power(y.const):
+    if y.const is not None and not y.stride and is_short_power(x.type, y.const):
         return whole_power(b, x, int(y.const))
     if y.const is not None and not y.stride and is_root(x.type, y.const):
         return root_power(b, x, y.const)

@@ -32,6 +32,9 @@ _INFINITY = float("inf")
 _NAN = float("nan")
 LONGEST = 32
 """The largest whole exponent that is multiplied out: five squares, and at most five products."""
+PRODUCTS = {3: 1.3, 4: 1.95}
+"""Exponents of two products, and how far from the exact result these may round in ULP: x * x is off by 0.5 / m, where m is the mantissa of
+x * x, which the second product multiplies."""
 
 
 def _decomposed(b: Builder, x: Value) -> tuple[Value, Value]:
@@ -131,13 +134,16 @@ def pow(b: Builder, x: Value, y: Value) -> Value:
     return b.select(b.op("or", unit, one), 1.0, result)
 
 
-def is_short_power(exponent: float) -> bool:
-    """Whether an exponent is a whole number, up to which products are as exact as a logarithm and faster."""
-    return 0 < abs(exponent) <= LONGEST and exponent == int(exponent)
+def is_short_power(type_: str, exponent: float) -> bool:
+    """Whether an exponent is a whole number up to which products are used: of doubles, which are as exact as a logarithm, or two."""
+    return exponent in PRODUCTS or (type_ == "float" and 0 < abs(exponent) <= LONGEST and exponent == int(exponent))
 
 
 def whole_power(b: Builder, x: Value, exponent: int) -> Value:
-    """x ** exponent for floats, by squares and products of doubles, which round to half an ULP."""
+    """x ** exponent by squares and products: two of its own type, which round twice, else of doubles for floats, to half an ULP."""
+    if exponent in PRODUCTS:
+        squared = mul(b, x, x)
+        return mul(b, squared, x if exponent == 3 else squared)
     square, result, left = b.convert("fpext", x, "double"), None, abs(exponent)
     while True:
         if left & 1:

@@ -42,7 +42,7 @@ def test_the_gradient_by_coefficients_is_in_products_too() -> None:
 
 
 def test_the_model_knows_what_copies_of_a_power_take() -> None:
-    few, any_ = (sum(n for _, n in own) for own in (operations.power(8, host()), operations.instructions("pow", float32, host())))
+    few, any_ = (sum(n for _, n in own) for own in (operations.power(8, float32, host()), operations.instructions("pow", float32, host())))
     assert few * 8 < any_
     y = _polynomial(8)(te.placeholder((20000,), name="x"), te.placeholder((9,), name="c"))
     s = te.schedule(y)
