@@ -20,10 +20,9 @@ from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 from tensorexpr.codegen.nest import LoopNest
-from tensorexpr.codegen.nest.walks import statements
+from tensorexpr.codegen.nest.walks import buffers_written, statements
 from tensorexpr.codegen.plain import plain_nest
 from tensorexpr.codegen.rewrites import data, kernels, loops, sends
-from tensorexpr.codegen.rewrites.expressions import buffers_written
 from tensorexpr.codegen.rewrites.names import named
 from tensorexpr.ir import Program
 from tensorexpr.records import record

@@ -7,7 +7,7 @@ buffer is held in registers where all that moves its indices is copied out or in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from math import inf
 
 from tensorexpr.codegen.auto import operations
@@ -15,7 +15,7 @@ from tensorexpr.codegen.auto.moves import Move, move_of
 from tensorexpr.codegen.auto.summary import AUTO, PARALLEL, PARALLEL_AUTO, SERIAL, UNROLL, VECTORIZE
 from tensorexpr.codegen.llvm.text.machine import Machine
 from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, Stmt, Store
-from tensorexpr.codegen.nest.walks import statements
+from tensorexpr.codegen.nest.walks import declared_in, statements, stores_in
 from tensorexpr.ir import Access, Apply, Const, Expr
 from tensorexpr.records import field, record
 from tensorexpr.traversal import free_names, walk
@@ -92,15 +92,15 @@ class Kinds:
 
     def _spreads(self, s: For) -> bool:
         """Whether every store in a loop goes to other elements in other iterations."""
-        own = allocated_in(s.body)
-        return all(x.buffer in own or any(s.index in free_names(i) for i in x.indices) for x in stores_of(s.body))
+        own = declared_in(s.body)
+        return all(x.buffer in own or any(s.index in free_names(i) for i in x.indices) for x in stores_in(s.body))
 
     def _suits(self, s: For) -> bool:
         """Whether LLVM's vectorizer finds a loop to its taste: every iteration stores to elements of its own, neighbours unless there is
         much to compute; nothing branches, and nothing is read that an iteration before has stored."""
-        own = allocated_in(s.body)
+        own = declared_in(s.body)
         worth = self._length(s.body) >= WORTH_SCATTERING
-        for store in stores_of(s.body):
+        for store in stores_in(s.body):
             step = 1.0 if store.buffer in own else self.step(store.buffer, store.indices, s.index)
             if step != step or step == 0 or (abs(step) != 1 and not worth):
                 return False
@@ -114,8 +114,8 @@ class Kinds:
 
     def _neighbours(self, s: For) -> bool:
         """Whether copies of a loop store to neighbouring elements: those are made vectors, too (superword parallelism)."""
-        own = allocated_in(s.body)
-        return not own and all(abs(self.step(x.buffer, x.indices, s.index)) == 1 for x in stores_of(s.body))
+        own = declared_in(s.body)
+        return not own and all(abs(self.step(x.buffer, x.indices, s.index)) == 1 for x in stores_in(s.body))
 
     def holds(self, body: Block, buffer: str, kinds: dict[str, str]) -> bool:
         """Whether registers may hold a local buffer that lives in a block; `kinds` are those of the loops around, by name."""
@@ -154,13 +154,3 @@ def iterations(s: Stmt) -> int | None:
     if isinstance(s, For) and isinstance(s.start, Const) and isinstance(s.stop, Const):
         return int(s.stop.value) - int(s.start.value)
     return None
-
-
-def allocated_in(body: Block) -> frozenset[str]:
-    """The local buffers that live in a block."""
-    return frozenset(x.buffer.name for x in statements(body) if isinstance(x, Alloc))
-
-
-def stores_of(body: Block) -> Iterator[Store]:
-    """Every store of a block."""
-    return (s for s in statements(body) if isinstance(s, Store))

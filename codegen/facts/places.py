@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from tensorexpr.codegen.facts.scope import Checked, Scope, mentioned_in, negation
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, Kernel, LoopNest, Stmt, Store
+from tensorexpr.codegen.nest.walks import inside
 from tensorexpr.ir import Access, Apply, Cast, Expr, apply, const, product
 from tensorexpr.records import record
 
@@ -206,15 +207,7 @@ class Places:
         for s in block:
             known = self._written.get(id(s))
             if known is None:
-                match s:
-                    case For() | Alloc():
-                        known = self.written(s.body)
-                    case If():
-                        known = self.written((*s.then, *s.otherwise))
-                    case Store():
-                        known = frozenset((s.buffer,))
-                    case _:
-                        known = frozenset()
+                known = frozenset((s.buffer,)) if isinstance(s, Store) else self.written(inside(s))
                 self._written[id(s)] = known
             found |= known
         return frozenset(found)

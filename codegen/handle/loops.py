@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest, Stmt, Store
+from tensorexpr.codegen.nest import Block, For, LoopNest, Stmt, Store
+from tensorexpr.codegen.nest.walks import with_blocks
 from tensorexpr.codegen.plain import Plain
 from tensorexpr.codegen.rewrites.expressions import substituted
 from tensorexpr.codegen.rewrites.names import taken_names
@@ -94,14 +95,8 @@ def _renamed(block: Block, names: Mapping[str, str]) -> Block:
     made = substituted(block, {old: Index(new) for old, new in names.items()})
 
     def one(s: Stmt) -> Stmt:
-        match s:
-            case For():
-                return replace(s, index=names.get(s.index, s.index), body=tuple(map(one, s.body)))
-            case Alloc():
-                return replace(s, body=tuple(map(one, s.body)))
-            case If():
-                return replace(s, then=tuple(map(one, s.then)), otherwise=tuple(map(one, s.otherwise)))
-        return s
+        s = replace(s, index=names[s.index]) if isinstance(s, For) and s.index in names else s
+        return with_blocks(s, lambda body: tuple(map(one, body)))
 
     return tuple(map(one, made))
 

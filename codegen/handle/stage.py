@@ -24,8 +24,8 @@ from tensorexpr.codegen.handle.nests import (
     put_before,
 )
 from tensorexpr.codegen.nest import IN_WARP, For, LoopNest
+from tensorexpr.codegen.nest.walks import elements_read, stores_in
 from tensorexpr.codegen.rewrites import data, kernels, loops, sends
-from tensorexpr.codegen.rewrites.expressions import elements_read, stores_in
 from tensorexpr.codegen.rewrites.intrinsics import intrinsic_named
 from tensorexpr.codegen.rewrites.loops.kinds import WORDS, check_length
 from tensorexpr.codegen.rewrites.names import fresh

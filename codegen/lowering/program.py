@@ -32,7 +32,7 @@ from tensorexpr.codegen.lowering.stage.loops import Loops
 from tensorexpr.codegen.lowering.stage.placing import Home, all_axes, moved_apart
 from tensorexpr.codegen.lowering.stage.scans import Scans
 from tensorexpr.codegen.nest import GRID, THREADS, Block, Buffer, For, Kernel, LoopNest, Stmt, Store
-from tensorexpr.codegen.nest.verify import touched
+from tensorexpr.codegen.nest.walks import touched_in
 from tensorexpr.codegen.schedule.analysis.independence import is_atomic, may_collide
 from tensorexpr.codegen.schedule.analysis.rings import last_entries
 from tensorexpr.codegen.schedule.analysis.state import Stage, State, all_definitions
@@ -489,4 +489,4 @@ def _inner_names(definition: Definition) -> set[str]:
 
 def _read_buffers(kernels: list[Kernel]) -> set[str]:
     """The buffers that the kernels touch."""
-    return set(touched(tuple(kernels)))
+    return {name for kernel in kernels for name in touched_in(kernel.body)}

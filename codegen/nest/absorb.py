@@ -28,9 +28,8 @@ from collections.abc import Callable, Mapping
 from math import prod
 
 from tensorexpr.codegen.nest.names import NestNames
-from tensorexpr.codegen.nest.program import Alloc, Block, Buffer, Check, For, If, Kernel, LoopNest, Stmt, Store
-from tensorexpr.codegen.nest.verify import written
-from tensorexpr.codegen.nest.walks import expressions_of, statements
+from tensorexpr.codegen.nest.program import Alloc, Block, Buffer, Check, For, If, Kernel, LoopNest, Store
+from tensorexpr.codegen.nest.walks import expressions_of, map_statements, statements, written
 from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, integer
 from tensorexpr.records import replace
 from tensorexpr.traversal import bottom_up, walk
@@ -174,14 +173,9 @@ def _here(part: Expr) -> set[str]:
     return names
 
 
-def _stored(s: Stmt, name: str, change: Callable[[Store], Expr]) -> Stmt:
-    """A statement with other values in its stores to a buffer."""
-    match s:
-        case For() | Alloc():
-            return replace(s, body=tuple(_stored(x, name, change) for x in s.body))
-        case Store() if s.buffer == name:
-            return replace(s, value=change(s))
-    return s
+def _stored(block: Block, name: str, change: Callable[[Store], Expr]) -> Block:
+    """A block with other values in its stores to a buffer."""
+    return map_statements(block, lambda s: (replace(s, value=change(s)),) if isinstance(s, Store) and s.buffer == name else None)
 
 
 # -------------------------------------------------------------------------------------------------------------------- the rules
@@ -230,8 +224,8 @@ def _with_part(nest: LoopNest, at: int, number: int, name: str, part: Expr) -> L
 
     kernels = list(nest.kernels)
     (to,) = written(kernels[number].body)
-    kernels[at] = replace(kernels[at], body=tuple(_stored(s, name, made) for s in kernels[at].body))
-    kernels[number] = replace(kernels[number], body=tuple(_stored(s, to, read) for s in kernels[number].body))
+    kernels[at] = replace(kernels[at], body=_stored(kernels[at].body, name, made))
+    kernels[number] = replace(kernels[number], body=_stored(kernels[number].body, to, read))
     return replace(nest, kernels=tuple(kernels))
 
 

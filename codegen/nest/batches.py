@@ -23,14 +23,13 @@ from collections.abc import Mapping, Sequence
 from math import prod
 
 from tensorexpr.codegen.nest.names import NestNames
-from tensorexpr.codegen.nest.program import Alloc, Block, Buffer, Check, For, If, Kernel, LoopNest, Stmt, Store
-from tensorexpr.codegen.nest.verify import written
-from tensorexpr.codegen.nest.walks import expressions_of, map_expressions, statements
+from tensorexpr.codegen.nest.program import Alloc, Block, Buffer, Check, For, Kernel, LoopNest, Store
+from tensorexpr.codegen.nest.walks import expressions_of, inside, map_accesses, map_expressions, statements, written
 from tensorexpr.interpret import extent_value
 from tensorexpr.ir import Access, Apply, Const, Expr, Index, apply, const, integer
 from tensorexpr.records import record, replace
 from tensorexpr.regions import affine_of
-from tensorexpr.traversal import bottom_up, free_names, fresh_name, substitute, walk
+from tensorexpr.traversal import free_names, fresh_name, substitute, walk
 
 LEAST = 8
 """Iterations from which on a batch has work for all cores."""
@@ -170,16 +169,11 @@ def _work(block: Block, often: float, usual: Mapping[str, int]) -> float:
     """Operations on elements, over all iterations."""
     count = 0.0
     for s in block:
-        match s:
-            case For():
-                ends = _range(s, None)
-                count += _work(s.body, often * (LEAST if ends is None else max(0, _length(ends, usual))), usual)
-            case Alloc():
-                count += _work(s.body, often, usual)
-            case If():
-                count += _work((*s.then, *s.otherwise), often, usual)
-            case Store():
-                count += often * sum(1 for node in walk(s.value) if isinstance(node, Apply) and node.dtype.is_float)
+        if isinstance(s, Store):
+            count += often * sum(1 for node in walk(s.value) if isinstance(node, Apply) and node.dtype.is_float)
+        ends = _range(s, None) if isinstance(s, For) else None
+        times = 1 if not isinstance(s, For) else LEAST if ends is None else max(0, _length(ends, usual))
+        count += _work(inside(s), often * times, usual)
     return count
 
 
@@ -296,7 +290,7 @@ def _kept(
             assert slots is not None
             first, shape = (Index(slots.index),), (slots.stop, *shape)
             changed[name] = replace(private[name], shape=shape)
-        body = tuple(_placed(s, name, axis, first) for s in body)
+        body = _placed(body, name, axis, first)
         if name in small:
             body = (Alloc(replace(private[name], shape=shape, memory="local"), body),)
     loop = replace(loop, body=body)
@@ -325,28 +319,11 @@ def _sum(a: Expr, b: Expr) -> Expr:
     return a if b == const(0) else apply("add", a, b)
 
 
-def _placed(s: Stmt, buffer: str, axis: int, first: Sequence[Expr]) -> Stmt:
-    """A statement with other places in a buffer: without an axis, with others in front."""
+def _placed(block: Block, buffer: str, axis: int, first: Sequence[Expr]) -> Block:
+    """Statements with other places in a buffer: without an axis, with others in front."""
 
-    def place(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        return (*first, *indices[:axis], *indices[axis + 1 :])
+    def place(access: Access) -> Access:
+        others = (*first, *access.indices[:axis], *access.indices[axis + 1 :])
+        return replace(access, indices=others) if access.tensor == buffer else access
 
-    def visit(node: Expr) -> Expr:
-        return replace(node, indices=place(node.indices)) if isinstance(node, Access) and node.tensor == buffer else node
-
-    def changed(e: Expr) -> Expr:
-        return bottom_up(e, visit)
-
-    match s:
-        case For():
-            body = tuple(_placed(x, buffer, axis, first) for x in s.body)
-            return replace(s, start=changed(s.start), stop=changed(s.stop), body=body)
-        case Alloc():
-            return replace(s, body=tuple(_placed(x, buffer, axis, first) for x in s.body))
-        case If():
-            then, otherwise = (tuple(_placed(x, buffer, axis, first) for x in block) for block in (s.then, s.otherwise))
-            return replace(s, condition=changed(s.condition), then=then, otherwise=otherwise)
-        case Store():
-            indices = tuple(map(changed, s.indices))
-            return replace(s, indices=place(indices) if s.buffer == buffer else indices, value=changed(s.value))
-    return s
+    return map_accesses(block, place)

@@ -14,8 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tensorexpr.codegen.nest.program import Buffer, Check, Kernel, LoopNest
-from tensorexpr.codegen.nest.verify import written
-from tensorexpr.codegen.nest.walks import statements
+from tensorexpr.codegen.nest.walks import statements, written
 from tensorexpr.ir import Const, Constant, integer
 from tensorexpr.records import replace
 

@@ -16,8 +16,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 
 from tensorexpr.codegen.nest.program import Check, Kernel, LoopNest
-from tensorexpr.codegen.nest.verify import written
-from tensorexpr.codegen.nest.walks import statements
+from tensorexpr.codegen.nest.walks import statements, written
 from tensorexpr.ir import Const, integer
 from tensorexpr.records import replace
 

@@ -34,6 +34,7 @@ from keyword import iskeyword
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.nest import Ahead, Alloc, Block, Buffer, Call, Check, CheckSite, Filled, For, If, Kernel, LoopNest, Stmt, Store
+from tensorexpr.codegen.nest.walks import loops_in
 from tensorexpr.dtypes import DType
 from tensorexpr.ir import Expr
 from tensorexpr.text import print_data, print_expr, print_value
@@ -85,16 +86,7 @@ def print_block(block: Block, indent: int = 0) -> Iterator[str]:
 
 def calls_in(block: Block) -> Iterator[Call]:
     """The instructions that loops call, in order."""
-    for s in block:
-        match s:
-            case For():
-                if s.call is not None:
-                    yield s.call
-                yield from calls_in(s.body)
-            case Alloc():
-                yield from calls_in(s.body)
-            case If():
-                yield from calls_in((*s.then, *s.otherwise))
+    return (s.call for s in loops_in(block) if s.call is not None)
 
 
 def _remarks(buffer: Buffer, nest: LoopNest) -> list[str]:

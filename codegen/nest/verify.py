@@ -15,14 +15,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
 from typing import NoReturn
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.nest import GRID, LANES, LOOP_KINDS, MEMORIES, Alloc, Block, Buffer, Check, For, If, Kernel, LoopNest, Stmt, Store
 from tensorexpr.codegen.nest.text import print_block
-from tensorexpr.codegen.nest.walks import statements
+from tensorexpr.codegen.nest.walks import touched_in, written
 from tensorexpr.errors import InternalError
 from tensorexpr.ir import Access, Const, Expr, Index, Param, Reduce, Size
 from tensorexpr.ir.nodes import Node
@@ -92,7 +91,7 @@ class _Checker:
                 self.fail("expected parallel loops alone to run together", s)
             writer.update(dict.fromkeys(written((s,)), number))
         for number, s in enumerate(kernel.body):
-            for name in touched((Kernel("", (s,)),)):
+            for name in touched_in((s,)):
                 if writer.get(name, number) != number:
                     self.fail(f"expected loops that run together not to touch what another writes, got {name}", s)
 
@@ -174,36 +173,3 @@ class _Checker:
                     buffer = self.element(node.tensor, node.indices, node)
                     if buffer.dtype is not node.dtype:
                         self.fail(f"expected an access of {buffer.dtype}, got {node.dtype}", node)
-
-
-def written(block: Block) -> set[str]:
-    """The buffers that statements write."""
-    return {s.buffer for s in statements(block) if isinstance(s, Store)}
-
-
-def touched(kernels: tuple[Kernel, ...]) -> Iterator[str]:
-    """The buffers that kernels read or write, in order of first occurrence."""
-    seen: dict[str, None] = {}
-    todo: list[Stmt] = [s for k in reversed(kernels) for s in reversed(k.body)]
-    while todo:
-        statement = todo.pop()
-        exprs: tuple[Expr, ...] = ()
-        match statement:
-            case For():
-                exprs = (statement.start, statement.stop)
-                todo.extend(reversed(statement.body))
-            case If():
-                exprs = (statement.condition,)
-                todo.extend(reversed((*statement.then, *statement.otherwise)))
-            case Store():
-                exprs = (*statement.indices, statement.value)
-                seen.setdefault(statement.buffer)
-            case Alloc():
-                todo.extend(reversed(statement.body))
-            case Check():
-                exprs = (statement.index, statement.extent)
-        for expr in exprs:
-            for node in walk(expr):
-                if isinstance(node, Access):
-                    seen.setdefault(node.tensor)
-    return iter(seen)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from operator import is_
 
 from tensorexpr.codegen.nest.program import Alloc, Block, Call, Check, For, If, Stmt, Store
 from tensorexpr.ir import Access, Expr
 from tensorexpr.records import replace
+from tensorexpr.traversal import bottom_up, tensors_read, walk
 
 
 def blocks_of(s: Stmt) -> tuple[Block, ...]:
@@ -19,6 +21,38 @@ def blocks_of(s: Stmt) -> tuple[Block, ...]:
     return ()
 
 
+def inside(s: Stmt) -> Block:
+    """The statements in a statement; of a condition both branches, one behind the other."""
+    match s:
+        case For() | Alloc():
+            return s.body
+        case If():
+            return (*s.then, *s.otherwise)
+    return ()
+
+
+def with_blocks(s: Stmt, change: Callable[[Block], Block]) -> Stmt:
+    """A statement with the blocks in it changed. What is not changed is the same object."""
+    match s:
+        case For() | Alloc():
+            body = change(s.body)
+            return s if body is s.body else replace(s, body=body)
+        case If():
+            then, otherwise = change(s.then), change(s.otherwise)
+            return s if then is s.then and otherwise is s.otherwise else replace(s, then=then, otherwise=otherwise)
+    return s
+
+
+def map_statements(block: Block, change: Callable[[Stmt], Block | None]) -> Block:
+    """A block with statements replaced by what `change` has for them, which may be nothing; where it gives None a statement stays, and
+    those inside are asked. What is not changed is the same object."""
+    made: list[Stmt] = []
+    for s in block:
+        found = change(s)
+        made += (with_blocks(s, lambda inner: map_statements(inner, change)),) if found is None else found
+    return block if len(made) == len(block) and all(map(is_, made, block)) else tuple(made)
+
+
 def statements(block: Block) -> Iterator[Stmt]:
     """Every statement of a block, outer before inner, in order."""
     pending = [*reversed(block)]
@@ -28,6 +62,21 @@ def statements(block: Block) -> Iterator[Stmt]:
         if not isinstance(s, Store):
             for inner in reversed(blocks_of(s)):
                 pending += reversed(inner)
+
+
+def loops_in(block: Block) -> Iterator[For]:
+    """Every loop of a block, in order."""
+    return (s for s in statements(block) if isinstance(s, For))
+
+
+def stores_in(block: Block) -> Iterator[Store]:
+    """Every store of a block, in order."""
+    return (s for s in statements(block) if isinstance(s, Store))
+
+
+def declared_in(block: Block) -> frozenset[str]:
+    """The local buffers that a block declares."""
+    return frozenset(s.buffer.name for s in statements(block) if isinstance(s, Alloc))
 
 
 def expressions_of(s: Stmt) -> tuple[Expr, ...]:
@@ -51,11 +100,16 @@ def expressions_in(block: Block) -> Iterator[Expr]:
 
 def map_expressions(block: Block, function: Callable[[Expr], Expr]) -> Block:
     """A block with each expression of its statements replaced. What is not changed is the same object."""
-    made = tuple(_mapped(s, function) for s in block)
-    return block if all(new is old for new, old in zip(made, block, strict=True)) else made
+
+    def mapped(s: Stmt) -> Stmt:
+        return with_blocks(map_own_expressions(s, function), lambda inner: map_expressions(inner, function))
+
+    made = tuple(map(mapped, block))
+    return block if all(map(is_, made, block)) else made
 
 
-def _mapped(s: Stmt, function: Callable[[Expr], Expr]) -> Stmt:
+def map_own_expressions(s: Stmt, function: Callable[[Expr], Expr]) -> Stmt:
+    """A statement with its own expressions replaced, and what is inside as it is."""
     changes: dict[str, object] = {}
 
     def change(name: str, old: object, new: object) -> None:
@@ -67,16 +121,11 @@ def _mapped(s: Stmt, function: Callable[[Expr], Expr]) -> Stmt:
             change("start", s.start, function(s.start))
             change("stop", s.stop, function(s.stop))
             change("call", s.call, None if s.call is None else _call(s.call, function))
-            change("body", s.body, map_expressions(s.body, function))
         case If():
             change("condition", s.condition, function(s.condition))
-            change("then", s.then, map_expressions(s.then, function))
-            change("otherwise", s.otherwise, map_expressions(s.otherwise, function))
-        case Alloc():
-            change("body", s.body, map_expressions(s.body, function))
         case Store():
             indices = tuple(map(function, s.indices))
-            change("indices", s.indices, s.indices if all(a is b for a, b in zip(indices, s.indices, strict=True)) else indices)
+            change("indices", s.indices, s.indices if all(map(is_, indices, s.indices)) else indices)
             change("value", s.value, function(s.value))
         case Check():
             change("index", s.index, function(s.index))
@@ -90,3 +139,50 @@ def _call(call: Call, function: Callable[[Expr], Expr]) -> Call:
         return call
     assert all(isinstance(operand, Access) for operand in operands)
     return replace(call, operands=operands)
+
+
+def map_accesses(block: Block, function: Callable[[Access], Access]) -> Block:
+    """A block with the elements that it reads and stores to replaced by others: `function` has each as an access."""
+
+    def stored(s: Stmt) -> Block | None:
+        if not isinstance(s, Store):
+            return None
+        to = function(Access(s.buffer, s.indices, s.value.dtype))
+        return (replace(s, buffer=to.tensor, indices=to.indices),)
+
+    return map_statements(map_expressions(block, lambda expr: elements_mapped(expr, function)), stored)
+
+
+def elements_mapped(expr: Expr, function: Callable[[Access], Access]) -> Expr:
+    """An expression with the elements that it reads replaced by others."""
+
+    def visit(node: Expr) -> Expr:
+        return function(node) if isinstance(node, Access) else node
+
+    return bottom_up(expr, visit) if tensors_read(expr) else expr
+
+
+def elements_read(block: Block) -> Iterator[Access]:
+    """Every element that statements of a block read, in their order."""
+    return (node for expr in expressions_in(block) for node in walk(expr) if isinstance(node, Access))
+
+
+def buffers_written(block: Block) -> frozenset[str]:
+    """The buffers that a block stores to; those of the operands of instructions too, which may be results."""
+    operands = (a.tensor for s in loops_in(block) if s.call is not None for a in s.call.operands)
+    return frozenset((*(s.buffer for s in stores_in(block)), *operands))
+
+
+def written(block: Block) -> set[str]:
+    """The buffers that statements store to."""
+    return {s.buffer for s in stores_in(block)}
+
+
+def touched_in(block: Block) -> dict[str, None]:
+    """The buffers that statements read or store to, in order of first occurrence."""
+    found: dict[str, None] = {}
+    for s in statements(block):
+        if isinstance(s, Store):
+            found.setdefault(s.buffer)
+        found |= {node.tensor: None for e in expressions_of(s) for node in walk(e) if isinstance(node, Access)}
+    return found

@@ -21,7 +21,7 @@ import numpy as np
 
 from tensorexpr.codegen.auto.points import Points
 from tensorexpr.codegen.nest import Alloc, Block, For, If, Kernel, LoopNest, Store
-from tensorexpr.codegen.rewrites.expressions import stores_in
+from tensorexpr.codegen.nest.walks import expressions_of, statements, stores_in
 from tensorexpr.errors import Location
 from tensorexpr.interpret import extent_value
 from tensorexpr.ir import Access, Apply, Definition, Expr, Program, Scan
@@ -201,17 +201,9 @@ class _Found:
 
 def _deciding(block: Block) -> Iterator[str]:
     """Names of indices in bounds and conditions: those that say how often something runs."""
-    for statement in block:
-        match statement:
-            case For():
-                yield from (*free_names(statement.start), *free_names(statement.stop))
-                yield from _deciding(statement.body)
-            case If():
-                yield from free_names(statement.condition)
-                yield from _deciding((*statement.then, *statement.otherwise))
-            case Alloc():
-                yield from _deciding(statement.body)
-            case Store():
-                for node in walk(statement.value):
-                    if isinstance(node, Apply) and node.op.name == "where":
-                        yield from free_names(node.args[0])
+    for s in statements(block):
+        if isinstance(s, Store):
+            choices = (node.args[0] for node in walk(s.value) if isinstance(node, Apply) and node.op.name == "where")
+        else:
+            choices = iter(expressions_of(s) if isinstance(s, For | If) else ())
+        yield from (name for e in choices for name in free_names(e))

@@ -22,7 +22,7 @@ from types import MappingProxyType
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.nest import For, LoopNest, Stmt
-from tensorexpr.codegen.rewrites.expressions import buffers_written
+from tensorexpr.codegen.nest.walks import buffers_written
 from tensorexpr.codegen.rewrites.paths import Path, inside
 from tensorexpr.integers import Affine, FloorDiv
 from tensorexpr.integers.forms.affine import Interval

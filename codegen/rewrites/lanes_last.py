@@ -15,9 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensorexpr.codegen.nest import LANES, Alloc, Block, For, If, Store
-from tensorexpr.codegen.nest.walks import expressions_of
-from tensorexpr.codegen.rewrites.expressions import elements_read, map_accesses, stores_in
+from tensorexpr.codegen.nest import LANES, Alloc, Block, For, Store
+from tensorexpr.codegen.nest.walks import elements_read, expressions_of, inside, map_accesses, stores_in
 from tensorexpr.integers import Affine
 from tensorexpr.ir import Access, Expr
 from tensorexpr.records import replace
@@ -71,12 +70,10 @@ def _axes(block: Block, name: str, lanes: str | None, depth: int) -> Iterator[tu
                 yield from _axes(s.body, name, lanes or s.index, depth)
             case For():
                 yield from _axes(s.body, name, lanes, depth + 1)
-            case Alloc():
-                yield from _axes(s.body, name, lanes, depth)
-            case If():
-                yield from _axes((*s.then, *s.otherwise), name, lanes, depth)
             case Store() if s.buffer == name and lanes is not None:
                 yield from ((depth, axis) for axis in _along(s.indices, lanes))
+            case _:
+                yield from _axes(inside(s), name, lanes, depth)
 
 
 def _along(indices: tuple[Expr, ...], lanes: str) -> Iterator[int]:

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest, Stmt
-from tensorexpr.codegen.rewrites.expressions import map_accesses, substituted
+from tensorexpr.codegen.nest import Alloc, Block, For, LoopNest, Stmt
+from tensorexpr.codegen.nest.walks import map_accesses, with_blocks
+from tensorexpr.codegen.rewrites.expressions import substituted
 from tensorexpr.codegen.rewrites.paths import walk_nest
 from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.ir import Access, Index
@@ -74,13 +75,11 @@ def named(nest: LoopNest) -> LoopNest:
                 name = distinct_name(s.index)
                 body = s.body if name == s.index else substituted(s.body, {s.index: Index(name)})
                 return replace(s, index=name, body=block(body))
-            case If():
-                return replace(s, then=block(s.then), otherwise=block(s.otherwise))
             case Alloc():
                 name = distinct_name(s.buffer.name)
                 body = s.body if name == s.buffer.name else with_names(s.body, {s.buffer.name: name})
                 return Alloc(replace(s.buffer, name=name), block(body))
-        return s
+        return with_blocks(s, block)
 
     return replace(nest, kernels=tuple(replace(kernel, body=block(kernel.body)) for kernel in nest.kernels))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, Kernel, LoopNest, Stmt, Store
+from tensorexpr.codegen.nest.walks import with_blocks
 from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.hints import suggestion
 from tensorexpr.ir import Expr
@@ -73,14 +74,8 @@ def distinct(nest: LoopNest) -> LoopNest:
     def one(s: Stmt) -> Stmt:
         again = id(s) in seen
         seen.add(id(s))
-        match s:
-            case For() | Alloc():
-                body = block(s.body)
-                return s if body is s.body and not again else replace(s, body=body)
-            case If():
-                then, otherwise = block(s.then), block(s.otherwise)
-                return s if then is s.then and otherwise is s.otherwise and not again else replace(s, then=then, otherwise=otherwise)
-        return replace(s) if again else s
+        made = with_blocks(s, block)
+        return replace(s) if again and made is s else made
 
     kernels = tuple(replace(k, body=body) if (body := block(k.body)) is not k.body else k for k in nest.kernels)
     return nest if all(new is old for new, old in zip(kernels, nest.kernels, strict=True)) else replace(nest, kernels=kernels)

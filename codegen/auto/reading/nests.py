@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from math import log2, prod
 
 from tensorexpr.codegen.auto import operations
-from tensorexpr.codegen.auto.kinds import instructions_of, stores_of
+from tensorexpr.codegen.auto.kinds import instructions_of
 from tensorexpr.codegen.auto.moves import move_of
 from tensorexpr.codegen.auto.points import typical
 from tensorexpr.codegen.auto.reading.places import Place, Seen
@@ -26,7 +26,7 @@ from tensorexpr.codegen.llvm.emitter.squares import LEAST_ROWS
 from tensorexpr.codegen.llvm.text.machine import Machine, host
 from tensorexpr.codegen.lowering.stage.joining import side_by_side
 from tensorexpr.codegen.nest import LANES, Alloc, Block, Check, For, If, LoopNest, Store
-from tensorexpr.codegen.nest.walks import statements
+from tensorexpr.codegen.nest.walks import statements, stores_in
 from tensorexpr.codegen.rewrites.lanes_last import lanes_last
 from tensorexpr.dtypes import int8
 from tensorexpr.ir import Access, Apply, Cast, Const, Expr, const
@@ -57,7 +57,7 @@ class _Reader(Values):
     def summary(self) -> Summary:
         for kernel in self.nest.kernels:
             number = self._loop((), kernel.name, SERIAL, 1.0)
-            self.stores[number] = frozenset(s.buffer for s in stores_of(kernel.body))
+            self.stores[number] = frozenset(s.buffer for s in stores_in(kernel.body))
         for number, kernel in enumerate(self.nest.kernels):
             self.matter = _names_that_matter(kernel.body)
             self.block(kernel.body, Place((number,), {}, None, self.start, 1.0, Seen()))
@@ -90,7 +90,7 @@ class _Reader(Values):
                 case Check():
                     self._visit(s.index, at)
                     self._add(at, self._changed(s.index, at), SCALAR, 8, 2.0)
-            at.seen.forget({x.buffer for x in stores_of((s,))})
+            at.seen.forget({x.buffer for x in stores_in((s,))})
 
     def _if(self, s: If, at: Place) -> None:
         self._visit(s.condition, at)
@@ -125,7 +125,7 @@ class _Reader(Values):
             return
         kind = self.kinds.of(s, extent, at.lanes is not None)
         number = self._loop(at.path, s.index, kind, extent, at.share)
-        self.stores[number] = frozenset(x.buffer for x in stores_of(s.body))
+        self.stores[number] = frozenset(x.buffer for x in stores_in(s.body))
         path, names = self.parts[number], {**at.names, s.index: number}
         lanes = number if kind in (VECTORIZE, AUTO, PARALLEL_AUTO) else at.lanes
         if at.lanes is not None and at.lanes in self._changed(s.start, at) | self._changed(s.stop, at):

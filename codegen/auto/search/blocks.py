@@ -29,7 +29,7 @@ from tensorexpr.codegen.auto.search.searching import assembled, begun
 from tensorexpr.codegen.auto.tiles.survey import DATA, SUM, Survey
 from tensorexpr.codegen.lowering.context.arithmetic import constant, sub
 from tensorexpr.codegen.nest import For, LoopNest
-from tensorexpr.codegen.rewrites.expressions import elements_read, stores_in
+from tensorexpr.codegen.nest.walks import elements_read, stores_in
 from tensorexpr.codegen.rewrites.names import fresh
 from tensorexpr.codegen.rewrites.paths import walk_kernel
 from tensorexpr.codegen.target import Gpu

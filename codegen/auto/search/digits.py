@@ -15,8 +15,7 @@ from collections.abc import Iterator
 from tensorexpr.codegen.auto.candidate import Candidate
 from tensorexpr.codegen.lowering.context.arithmetic import ZERO, constant
 from tensorexpr.codegen.nest import For, Kernel
-from tensorexpr.codegen.nest.walks import expressions_in
-from tensorexpr.codegen.rewrites.expressions import buffers_written
+from tensorexpr.codegen.nest.walks import buffers_written, expressions_in
 from tensorexpr.codegen.rewrites.paths import walk_block
 from tensorexpr.ir import Apply, Const, Expr
 from tensorexpr.regions import affine_of

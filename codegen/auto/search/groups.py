@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tensorexpr.codegen.lowering.context.arithmetic import constant, sub
 from tensorexpr.codegen.nest import Alloc, Buffer, For, Kernel, LoopNest, Stmt, Store
-from tensorexpr.codegen.rewrites.expressions import elements_read, stores_in
+from tensorexpr.codegen.nest.walks import elements_read, stores_in
 from tensorexpr.codegen.rewrites.names import taken_names
 from tensorexpr.dtypes import int64
 from tensorexpr.ir import Access, Expr

@@ -20,9 +20,8 @@ from tensorexpr.codegen.auto.tiles.steps import with_steps
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.lowering.context.arithmetic import constant
 from tensorexpr.codegen.lowering.stage.joining import side_by_side
-from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, Kernel, LoopNest, Stmt, Store
-from tensorexpr.codegen.nest.walks import expressions_of
-from tensorexpr.codegen.rewrites.expressions import buffers_written, elements_read
+from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, Kernel, LoopNest, Stmt, Store
+from tensorexpr.codegen.nest.walks import buffers_written, elements_read, expressions_of, inside, stores_in
 from tensorexpr.codegen.schedule import Planned
 from tensorexpr.codegen.schedule.analysis.work import UNKNOWN_EXTENT, length
 from tensorexpr.codegen.target import Gpu
@@ -81,8 +80,7 @@ class _Memory:
         found = self.known.get(id(s))
         if found is None:
             own = {name for e in expressions_of(s) for name in tensors_read(e)}
-            inside = s.body if isinstance(s, For | Alloc) else (*s.then, *s.otherwise) if isinstance(s, If) else ()
-            found = self.known[id(s)] = frozenset(own).union(*map(self.reads, inside))
+            found = self.known[id(s)] = frozenset(own).union(*map(self.reads, inside(s)))
         return found
 
     def length(self, loop: For) -> int:
@@ -185,11 +183,11 @@ def _once(made: Candidate, body: Block, buffer: Buffer, memory: _Memory) -> Cand
     inner = [loops for loops, passes in _passes(body, buffer.name, (), memory) if passes == 1 and loops[-1].kind == "vectorize"]
     if len(inner) != 1 or len(inner[0]) < 2 or _step(buffer, inner[0][-1], inner[0][-1].body) != 1:
         return made
-    outer, first = inner[0][-2], next(_stored(inner[0][-1].body), None)
+    outer, first = inner[0][-2], next(stores_in(inner[0][-1].body), None)
     if first is None or buffer.name not in memory.reads(first):
         return made
     step = _step(buffer, outer, outer.body)
-    moved = any(s.buffer in memory.writes and any(outer.index in free_names(e) for e in s.indices) for s in _stored(outer.body))
+    moved = any(s.buffer in memory.writes and any(outer.index in free_names(e) for e in s.indices) for s in stores_in(outer.body))
     return _tried(made, "prefetch", buffer.name, outer.index, max(1, AHEAD // (step * buffer.dtype.itemsize))) if step and moved else made
 
 
@@ -243,49 +241,29 @@ def _is_data(e: Expr) -> bool:
 
 def _stores(block: Block, loops: tuple[For, ...]) -> Iterator[_Place]:
     for s in block:
-        match s:
-            case For():
-                yield from _stores(s.body, (*loops, s))
-            case If():
-                yield from _stores((*s.then, *s.otherwise), loops)
-            case Alloc():
-                yield from _stores(s.body, loops)
-            case Store():
-                yield _Place(loops, s)
-
-
-def _stored(block: Block) -> Iterator[Store]:
-    return (one.statement for one in _stores(block, ()))
+        if isinstance(s, Store):
+            yield _Place(loops, s)
+        yield from _stores(inside(s), (*loops, s) if isinstance(s, For) else loops)
 
 
 def _lanes(block: Block, around: tuple[For, ...]) -> Iterator[tuple[For, ...]]:
     """The loops over lanes in other loops, each with those around it."""
     for s in block:
-        match s:
-            case For(kind="vectorize") if around:
-                yield (*around, s)
-            case For():
-                yield from _lanes(s.body, (*around, s))
-            case If():
-                yield from _lanes((*s.then, *s.otherwise), around)
-            case Alloc():
-                yield from _lanes(s.body, around)
+        if isinstance(s, For) and s.kind == "vectorize" and around:
+            yield (*around, s)
+        else:
+            yield from _lanes(inside(s), (*around, s) if isinstance(s, For) else around)
 
 
 def _passes(block: Block, buffer: str, around: tuple[For, ...], memory: _Memory) -> Iterator[tuple[tuple[For, ...], int]]:
     """The loops that read a buffer, each with those around it, and how often its iterations go over it."""
     for s in block:
         if buffer in memory.reads(s):
-            match s:
-                case For():
-                    passes = _readers(s.body, buffer, memory)
-                    if passes:
-                        yield (*around, s), passes
-                    yield from _passes(s.body, buffer, (*around, s), memory)
-                case If():
-                    yield from _passes((*s.then, *s.otherwise), buffer, around, memory)
-                case Alloc():
-                    yield from _passes(s.body, buffer, around, memory)
+            inner = (*around, s) if isinstance(s, For) else around
+            passes = _readers(s.body, buffer, memory) if isinstance(s, For) else 0
+            if passes:
+                yield inner, passes
+            yield from _passes(inside(s), buffer, inner, memory)
 
 
 def _readers(block: Block, buffer: str, memory: _Memory) -> int:

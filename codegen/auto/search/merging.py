@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from tensorexpr.codegen.auto.candidate import Candidate
 from tensorexpr.codegen.auto.search.groups import Group
 from tensorexpr.codegen.nest import LoopNest
-from tensorexpr.codegen.rewrites.expressions import stores_in
+from tensorexpr.codegen.nest.walks import stores_in
 from tensorexpr.codegen.rewrites.paths import loop_paths
 from tensorexpr.errors import ScheduleError
 

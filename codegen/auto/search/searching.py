@@ -24,8 +24,7 @@ from tensorexpr.codegen.auto.search.memory import in_and_out
 from tensorexpr.codegen.auto.tiles import SEVERAL, tiled
 from tensorexpr.codegen.auto.tiles.bound import least, least_from_memory
 from tensorexpr.codegen.nest import Block, For, LoopNest, Store
-from tensorexpr.codegen.nest.walks import expressions_of
-from tensorexpr.codegen.rewrites.expressions import stores_in
+from tensorexpr.codegen.nest.walks import expressions_of, stores_in
 from tensorexpr.codegen.rewrites.kernels import in_memory
 from tensorexpr.codegen.rewrites.names import taken_names
 from tensorexpr.codegen.rewrites.paths import walk_block

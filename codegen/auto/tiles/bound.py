@@ -18,7 +18,8 @@ from tensorexpr.codegen.auto.summary import Summary, Touch
 from tensorexpr.codegen.auto.tiles.survey import SHORT_SUM, exponents
 from tensorexpr.codegen.llvm.text.machine import host
 from tensorexpr.codegen.lowering.context.arithmetic import constant, sub
-from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest, Store
+from tensorexpr.codegen.nest import Block, For, LoopNest, Store
+from tensorexpr.codegen.nest.walks import inside
 from tensorexpr.codegen.rewrites.data.keep import shape_of
 from tensorexpr.codegen.rewrites.loops import unroll
 from tensorexpr.codegen.rewrites.paths import walk_block
@@ -101,12 +102,6 @@ def _fused(term: Apply) -> tuple[Expr, ...]:
 def _values(block: Block, loops: tuple[For, ...]) -> Iterator[tuple[Expr, tuple[For, ...]]]:
     """What is stored in a block, each with the loops around it."""
     for s in block:
-        match s:
-            case For():
-                yield from _values(s.body, (*loops, s))
-            case Alloc():
-                yield from _values(s.body, loops)
-            case If():
-                yield from _values((*s.then, *s.otherwise), loops)
-            case Store():
-                yield s.value, loops
+        if isinstance(s, Store):
+            yield s.value, loops
+        yield from _values(inside(s), (*loops, s) if isinstance(s, For) else loops)

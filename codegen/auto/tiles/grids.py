@@ -28,7 +28,7 @@ from tensorexpr.codegen.auto.candidate import Candidate
 from tensorexpr.codegen.auto.tiles.survey import DATA, Leaf, Survey
 from tensorexpr.codegen.lowering.context.arithmetic import ZERO, constant
 from tensorexpr.codegen.nest import Alloc, Block, For, Kernel, LoopNest
-from tensorexpr.codegen.rewrites.expressions import stores_in
+from tensorexpr.codegen.nest.walks import stores_in
 from tensorexpr.codegen.rewrites.names import fresh, named
 from tensorexpr.codegen.rewrites.paths import loop_at, loop_paths, walk_block
 from tensorexpr.codegen.target import Gpu

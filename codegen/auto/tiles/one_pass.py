@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 from tensorexpr.codegen.auto.candidate import Candidate
 from tensorexpr.codegen.nest import Alloc, Block, For, Stmt
-from tensorexpr.codegen.rewrites.expressions import buffers_written, elements_read, substituted
+from tensorexpr.codegen.nest.walks import buffers_written, elements_read
+from tensorexpr.codegen.rewrites.expressions import substituted
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Index
 

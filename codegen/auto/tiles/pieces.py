@@ -18,8 +18,8 @@ from tensorexpr.codegen.auto.candidate import Candidate
 from tensorexpr.codegen.auto.moves import move_of
 from tensorexpr.codegen.lowering.context.arithmetic import constant, sub
 from tensorexpr.codegen.nest import For, LoopNest
+from tensorexpr.codegen.nest.walks import buffers_written, stores_in
 from tensorexpr.codegen.rewrites.cuts import cuts_of, statements_of, tests_in
-from tensorexpr.codegen.rewrites.expressions import buffers_written, stores_in
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.paths import walk_kernel
 from tensorexpr.errors import ScheduleError

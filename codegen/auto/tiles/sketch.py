@@ -16,8 +16,8 @@ from tensorexpr.codegen.auto.summary import Summary
 from tensorexpr.codegen.auto.tiles.survey import SUM, Survey
 from tensorexpr.codegen.lowering.context.arithmetic import ZERO, add, constant, floordiv, mul, sub
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, Kernel, LoopNest, Stmt, Store
-from tensorexpr.codegen.nest.walks import map_expressions
-from tensorexpr.codegen.rewrites.expressions import map_accesses, substituted, substituted_in
+from tensorexpr.codegen.nest.walks import map_accesses, map_expressions
+from tensorexpr.codegen.rewrites.expressions import substituted, substituted_in
 from tensorexpr.codegen.rewrites.paths import walk_block
 from tensorexpr.ir import Access, Apply, Expr, Index, apply, conjunction, conjuncts, const
 from tensorexpr.records import record, replace

@@ -23,8 +23,7 @@ from math import prod
 from tensorexpr.codegen.auto.candidate import Candidate
 from tensorexpr.codegen.lowering.context.arithmetic import ZERO, constant
 from tensorexpr.codegen.nest import For, Kernel, LoopNest
-from tensorexpr.codegen.nest.walks import statements
-from tensorexpr.codegen.rewrites.expressions import buffers_written, elements_read, stores_in
+from tensorexpr.codegen.nest.walks import buffers_written, elements_read, statements, stores_in
 from tensorexpr.codegen.rewrites.names import fresh, named
 from tensorexpr.codegen.rewrites.paths import walk_nest
 from tensorexpr.codegen.schedule.analysis.steps import Sweep

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from tensorexpr.codegen.cuda.block.lanes import accesses, is_lanes, is_own, is_placed, lanes_of
 from tensorexpr.codegen.cuda.block.shuffles import WARP, Warps
 from tensorexpr.codegen.nest import THREADS, Ahead, Alloc, Block, For, If, Stmt
+from tensorexpr.codegen.nest.walks import statements
 from tensorexpr.ir import Apply, Const, Expr
 from tensorexpr.regions import affine_of
 
@@ -68,15 +69,10 @@ class Region:
 def stages_of(block: Block) -> dict[str, int]:
     """How many stages the buffers have that statements fill ahead."""
     found: dict[str, int] = {}
-    for s in block:
-        match s:
-            case Ahead():
-                written = ((name, _stage(indices[0])) for name, indices, write, _ in accesses(s, None) if write and indices)
-                found |= {name: stage[2] for name, stage in written if stage is not None and stage[2]}
-            case For() | Alloc():
-                found |= stages_of(s.body)
-            case If():
-                found |= stages_of((*s.then, *s.otherwise))
+    for s in statements(block):
+        if isinstance(s, Ahead):
+            stages = ((name, _stage(indices[0])) for name, indices, write, _ in accesses(s, None) if write and indices)
+            found |= {name: stage[2] for name, stage in stages if stage is not None and stage[2]}
     return found
 
 

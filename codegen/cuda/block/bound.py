@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tensorexpr.codegen.nest import GRID, IN_WARP, LANES, THREADS, Alloc, Block, Check, For, If, Stmt
+from tensorexpr.codegen.nest import GRID, IN_WARP, LANES, THREADS, Block, Check, For, If, Stmt
+from tensorexpr.codegen.nest.walks import loops_in, statements, with_blocks
 from tensorexpr.ir import Const
 
 
@@ -40,15 +41,7 @@ def settled(body: Block) -> Block:
 
 def _has(body: Block, kinds: tuple[str, ...]) -> bool:
     """Whether some loop is of these kinds; those of threads have constant bounds."""
-    for s in body:
-        match s:
-            case For() if (s.kind in kinds and isinstance(s.start, Const) and isinstance(s.stop, Const)) or _has(s.body, kinds):
-                return True
-            case Alloc() if _has(s.body, kinds):
-                return True
-            case If() if _has((*s.then, *s.otherwise), kinds):
-                return True
-    return False
+    return any(s.kind in kinds and isinstance(s.start, Const) and isinstance(s.stop, Const) for s in loops_in(body))
 
 
 def in_warps(body: Block) -> bool:
@@ -79,21 +72,18 @@ def with_inside(body: Block, made: Block) -> Block:
 
 def _of_warp(body: Block) -> Block:
     """What a warp does, with lanes on the loops alone that its lanes run."""
-    found: list[Stmt] = []
-    for s in body:
-        match s:
-            case For() if s.kind == IN_WARP:
-                found.append(replace(s, body=_inside(s.body)))
-            case For():
-                serial = s.kind in (*GRID, *THREADS, "vectorize")
-                found.append(replace(s, kind="serial" if serial else s.kind, body=_of_warp(s.body)))
-            case Alloc():
-                found.append(replace(s, body=_of_warp(s.body)))
-            case If():
-                found.append(replace(s, then=_of_warp(s.then), otherwise=_of_warp(s.otherwise)))
-            case _:
-                found.append(s)
-    return tuple(found)
+
+    def one(s: Stmt) -> Stmt:
+        if isinstance(s, For) and s.kind == IN_WARP:
+            return replace(s, body=_inside(s.body))
+        return with_blocks(_serial(s, (*GRID, *THREADS, "vectorize")), _of_warp)
+
+    return tuple(map(one, body))
+
+
+def _serial(s: Stmt, kinds: tuple[str, ...]) -> Stmt:
+    """A loop of some kinds as one whose iterations run one after the other; any other statement as it is."""
+    return replace(s, kind="serial") if isinstance(s, For) and s.kind in kinds else s
 
 
 def in_one_block(loop: For, most: int) -> For | None:
@@ -123,17 +113,7 @@ def _in_one_block(body: Block, most: int) -> Block | None:
 
 def _stays(body: Block) -> bool:
     """Whether statements of a thread have no check, behind which it would leave, and no loop that blocks of threads would run."""
-    for s in body:
-        match s:
-            case Check():
-                return False
-            case For() if s.kind != "serial" and s.kind != "unroll":
-                return False
-            case For() | Alloc() if not _stays(s.body):
-                return False
-            case If() if not _stays((*s.then, *s.otherwise)):
-                return False
-    return True
+    return not any(isinstance(s, Check) or (isinstance(s, For) and s.kind not in ("serial", "unroll")) for s in statements(body))
 
 
 def _is_threads(s: Stmt) -> bool:
@@ -141,23 +121,14 @@ def _is_threads(s: Stmt) -> bool:
 
 
 def _settled(body: Block, bound: bool) -> Block:
-    found: list[Stmt] = []
-    for s in body:
-        match s:
-            case For() if _is_threads(s):
-                found.append(_threads(s, (s.kind,)))
-            case For() if s.kind == "vectorize" and not bound:
-                found.append(replace(s, body=_inside(s.body)))
-            case For():
-                serial = s.kind in (*GRID, *THREADS, *LANES)
-                found.append(replace(s, kind="serial" if serial else s.kind, body=_settled(s.body, bound)))
-            case Alloc():
-                found.append(replace(s, body=_settled(s.body, bound)))
-            case If():
-                found.append(replace(s, then=_settled(s.then, bound), otherwise=_settled(s.otherwise, bound)))
-            case _:
-                found.append(s)
-    return tuple(found)
+    def one(s: Stmt) -> Stmt:
+        if isinstance(s, For) and _is_threads(s):
+            return _threads(s, (s.kind,))
+        if isinstance(s, For) and s.kind == "vectorize" and not bound:
+            return replace(s, body=_inside(s.body))
+        return with_blocks(_serial(s, (*GRID, *THREADS, *LANES)), lambda block: _settled(block, bound))
+
+    return tuple(map(one, body))
 
 
 def _threads(s: For, taken: tuple[str, ...]) -> For:
@@ -192,15 +163,4 @@ def chain(s: For) -> list[For]:
 
 def _inside(body: Block) -> Block:
     """What a thread does by itself."""
-    found: list[Stmt] = []
-    for s in body:
-        match s:
-            case For():
-                found.append(replace(s, kind="serial" if s.kind in (*GRID, *THREADS, IN_WARP) else s.kind, body=_inside(s.body)))
-            case Alloc():
-                found.append(replace(s, body=_inside(s.body)))
-            case If():
-                found.append(replace(s, then=_inside(s.then), otherwise=_inside(s.otherwise)))
-            case _:
-                found.append(s)
-    return tuple(found)
+    return tuple(with_blocks(_serial(s, (*GRID, *THREADS, IN_WARP)), _inside) for s in body)

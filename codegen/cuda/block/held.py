@@ -17,12 +17,12 @@ most often before others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import count
 from math import prod
 
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, Stmt, Store
-from tensorexpr.codegen.nest.verify import written
+from tensorexpr.codegen.nest.walks import map_expressions, written
 from tensorexpr.dtypes import DType
 from tensorexpr.ir import Access, Apply, Const, Expr, Index, const, integer
 from tensorexpr.records import record, replace
@@ -160,15 +160,6 @@ def _row(access: Access, chain: tuple[For, ...]) -> Row | None:
     return Row(access.tensor, tuple(substitute(i, places) for i in access.indices), asked, tuple(integer(loop.stop) for loop in chain))
 
 
-def _mapped(s: Stmt, expr: Callable[[Expr], Expr]) -> Stmt:
-    """A statement of a plain body with its expressions changed."""
-    if isinstance(s, If):
-        then, otherwise = (tuple(_mapped(b, expr) for b in part) for part in (s.then, s.otherwise))
-        return replace(s, condition=expr(s.condition), then=then, otherwise=otherwise)
-    assert isinstance(s, Store)
-    return Store(s.buffer, tuple(map(expr, s.indices)), expr(s.value))
-
-
 def _with_held(block: Block, numbers: Iterator[int], held: Mapping[Row, Buffer], first: Mapping[Row, int]) -> Block:
     """The statements with rows held; chains of loops have their numbers as they stand, also where one statement stands twice."""
     made: list[Stmt] = []
@@ -202,7 +193,7 @@ def _nest(chain: tuple[For, ...], number: int, held: Mapping[Row, Buffer], first
         return Access(held[row].name, at, n.dtype)
 
     condition, statements = _conditional(chain[-1].body)
-    body = tuple(_mapped(s, lambda e: bottom_up(e, visit)) for s in statements)
+    body = map_expressions(statements, lambda e: bottom_up(e, visit))
     body = (*loads.values(), *body)
     inner = replace(chain[-1], body=body if condition is None else (If(condition, body),))
     for loop in reversed(chain[:-1]):

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from tensorexpr.codegen.cuda.block.shuffles import Warps
 from tensorexpr.codegen.cuda.thread.expressions import row_major
-from tensorexpr.codegen.nest import THREADS, Alloc, Block, Check, For, If, Stmt, Store
+from tensorexpr.codegen.nest import THREADS, Block, For, Stmt, Store
+from tensorexpr.codegen.nest.walks import expressions_of, inside
 from tensorexpr.ir import Access, Const, Expr, Index, integer
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import walk
@@ -23,14 +24,10 @@ def lanes_of(s: For) -> int:
 
 def lane_loops(block: Block) -> Iterator[For]:
     for s in block:
-        match s:
-            case For() if is_lanes(s):
-                yield s
-            case For() | Alloc():
-                yield from lane_loops(s.body)
-            case If():
-                yield from lane_loops(s.then)
-                yield from lane_loops(s.otherwise)
+        if isinstance(s, For) and is_lanes(s):
+            yield s
+        else:
+            yield from lane_loops(inside(s))
 
 
 def _is_number(lane: For | None, threads: int) -> bool:
@@ -65,28 +62,11 @@ def is_placed(indices: tuple[Expr, ...], shape: tuple[Expr, ...], lane: For, thr
 
 def accesses(s: Stmt, lane: For | None) -> Iterator[tuple[str, tuple[Expr, ...], bool, For | None]]:
     """Every access below a statement: buffer, indices, whether a write, the loop over lanes around it."""
-
-    def reads(*exprs: Expr) -> Iterator[tuple[str, tuple[Expr, ...], bool, For | None]]:
-        for e in exprs:
-            for node in walk(e):
-                if isinstance(node, Access):
-                    yield node.tensor, node.indices, False, lane
-
-    match s:
-        case For():
-            yield from reads(s.start, s.stop)
-            inner = s if is_lanes(s) and lane is None else lane
-            for below in s.body:
-                yield from accesses(below, inner)
-        case If():
-            yield from reads(s.condition)
-            for below in (*s.then, *s.otherwise):
-                yield from accesses(below, lane)
-        case Alloc():
-            for below in s.body:
-                yield from accesses(below, lane)
-        case Store():
-            yield from reads(*s.indices, s.value)
-            yield s.buffer, s.indices, True, lane
-        case Check():
-            yield from reads(s.index, s.extent)
+    own = (s.start, s.stop) if isinstance(s, For) else expressions_of(s)
+    for node in (n for e in own for n in walk(e) if isinstance(n, Access)):
+        yield node.tensor, node.indices, False, lane
+    if isinstance(s, Store):
+        yield s.buffer, s.indices, True, lane
+    inner = s if isinstance(s, For) and is_lanes(s) and lane is None else lane
+    for below in inside(s):
+        yield from accesses(below, inner)

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator
 from tensorexpr.codegen.cuda.block.lanes import is_lanes
 from tensorexpr.codegen.cuda.block.shuffles import Shuffle
 from tensorexpr.codegen.nest import THREADS, Alloc, Block, Check, For, If, Stmt, Store
-from tensorexpr.codegen.nest.walks import statements
+from tensorexpr.codegen.nest.walks import inside, statements
 from tensorexpr.ir import Access, Apply, Cast, Expr, conjuncts
 from tensorexpr.traversal import negate, tensors_read
 
@@ -39,15 +39,7 @@ def has_check(block: Block) -> bool:
 
 def may_leave(block: Block) -> bool:
     """Whether a check stands in statements outside of their loops."""
-    for s in block:
-        match s:
-            case Check():
-                return True
-            case Alloc() if may_leave(s.body):
-                return True
-            case If() if may_leave((*s.then, *s.otherwise)):
-                return True
-    return False
+    return any(isinstance(s, Check) or (not isinstance(s, For) and may_leave(inside(s))) for s in block)
 
 
 def leave_together(body: Block, warps: bool) -> bool:
@@ -173,10 +165,7 @@ def _made_of(e: Expr) -> Iterator[str]:
 def _lane_loops(block: Block, warps: bool) -> Iterator[For]:
     """The loops over lanes outside of others; those over warps are none."""
     for s in block:
-        match s:
-            case For() if is_lanes(s) and not (warps and s.kind in THREADS):
-                yield s
-            case For() | Alloc():
-                yield from _lane_loops(s.body, warps)
-            case If():
-                yield from _lane_loops((*s.then, *s.otherwise), warps)
+        if isinstance(s, For) and is_lanes(s) and not (warps and s.kind in THREADS):
+            yield s
+        else:
+            yield from _lane_loops(inside(s), warps)

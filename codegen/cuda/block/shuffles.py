@@ -15,11 +15,11 @@ That L is not asked for again but for its first lane is proved on the nest, else
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, Stmt, Store
-from tensorexpr.codegen.nest.walks import expressions_of, statements
+from tensorexpr.codegen.nest.walks import expressions_of, map_expressions, statements, with_blocks
 from tensorexpr.ir import Access, Expr, Index, Size, apply, const, integer
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import bottom_up, fresh_name, walk
@@ -79,12 +79,10 @@ class _Shuffled:
                 case Alloc():
                     known = {**buffers, s.buffer.name: s.buffer} if _ends_combined(s.body, s.buffer.name) is not None else buffers
                     found.append(replace(s, body=self.block(s.body, known)))
-                case For() if s.kind != "vectorize":
-                    found.append(replace(s, body=self.block(s.body, buffers)))
-                case If():
-                    found.append(replace(s, then=self.block(s.then, buffers), otherwise=self.block(s.otherwise, buffers)))
-                case _:
+                case For() if s.kind == "vectorize":
                     found.append(s)
+                case _:
+                    found.append(with_blocks(s, lambda body: self.block(body, buffers)))
         return tuple(found)
 
     def fresh(self, name: str, buffer: Buffer, shape: tuple[Expr, ...] = ()) -> Buffer:
@@ -133,7 +131,7 @@ class _Shuffled:
         def result_of(e: Expr) -> Expr:
             return Access(result[e.tensor].name, (), e.dtype) if isinstance(e, Access) and e.tensor in result else e
 
-        after = self.block(tuple(_with_expressions(s, lambda e: bottom_up(e, result_of)) for s in rest), buffers)
+        after = self.block(map_expressions(rest, lambda e: bottom_up(e, result_of)), buffers)
         block: Block = (loop, *after)
         for b in reversed(result.values()):
             block = (Alloc(b, block),)
@@ -264,23 +262,3 @@ def _touched(block: Block) -> Iterator[tuple[str, tuple[Expr, ...], bool]]:
             for n in walk(e):
                 if isinstance(n, Access):
                     yield n.tensor, n.indices, False
-
-
-def _with_expressions(s: Stmt, change: Callable[[Expr], Expr]) -> Stmt:
-    """A statement with its expressions changed."""
-
-    def block(b: Block) -> Block:
-        return tuple(_with_expressions(inner, change) for inner in b)
-
-    match s:
-        case For():
-            return replace(s, start=change(s.start), stop=change(s.stop), body=block(s.body))
-        case If():
-            return replace(s, condition=change(s.condition), then=block(s.then), otherwise=block(s.otherwise))
-        case Alloc():
-            return replace(s, body=block(s.body))
-        case Store():
-            return Store(s.buffer, tuple(map(change, s.indices)), change(s.value))
-        case Check():
-            return replace(s, index=change(s.index), extent=change(s.extent))
-    return s

@@ -27,9 +27,10 @@ from tensorexpr.codegen.cuda.block.barriers import Barrier, Region, stages_of, t
 from tensorexpr.codegen.cuda.block.bound import chain, in_warps, inside_warps, with_inside
 from tensorexpr.codegen.cuda.block.lanes import accesses, is_lanes, is_own, lane_loops, lanes_of
 from tensorexpr.codegen.cuda.block.shuffles import WARP, names_in, with_shuffles
-from tensorexpr.codegen.nest import IN_WARP, THREADS, Alloc, Block, Buffer, Check, For, If, Stmt, Store
-from tensorexpr.ir import Access, Const, Expr, Index, const
-from tensorexpr.traversal import bottom_up, fresh_name, walk
+from tensorexpr.codegen.nest import IN_WARP, THREADS, Alloc, Block, Buffer, For, If, Stmt, Store
+from tensorexpr.codegen.nest.walks import declared_in, inside, map_accesses, with_blocks
+from tensorexpr.ir import Access, Const, Index, const
+from tensorexpr.traversal import fresh_name, walk
 
 MOST_ALIKE = 4 << 10
 """Bytes of a buffer that all threads would write alike up to which the first one writes it for all."""
@@ -84,7 +85,7 @@ def _planned(body: Block, threads: int, taken: set[str]) -> tuple[Block, dict[st
     shared = {name for name, home in homes.items() if home == "shared"}
     touched = [t for s in body for t in touches(s, region)]
     both = {t.buffer for t in touched if t.write} & {t.buffer for t in touched if not t.write}
-    tracked = shared | (both - set(homes) - _allocated(body))
+    tracked = shared | (both - set(homes) - declared_in(body))
     body, _ = with_barriers(body, frozenset(), replace(region, tracked=frozenset(tracked)))
     return body, homes
 
@@ -101,15 +102,7 @@ def _for_warps(block: Block) -> Block:
 
 def _changed(block: Block, change: Callable[[Stmt], Stmt]) -> Block:
     """Statements changed one by one, those inside first."""
-    found: list[Stmt] = []
-    for s in block:
-        match s:
-            case For() | Alloc():
-                s = replace(s, body=_changed(s.body, change))
-            case If():
-                s = replace(s, then=_changed(s.then, change), otherwise=_changed(s.otherwise, change))
-        found.append(change(s))
-    return tuple(found)
+    return tuple(change(with_blocks(s, lambda inner: _changed(inner, change))) for s in block)
 
 
 def _bound_shape(loops: list[For]) -> tuple[int, int, int]:
@@ -134,29 +127,10 @@ def idle_axes(s: For, team: Team) -> list[int]:
 def _locals(block: Block) -> Iterator[Buffer]:
     """The local buffers around loops over lanes."""
     for s in block:
-        match s:
-            case Alloc():
-                yield s.buffer
-                yield from _locals(s.body)
-            case For() if not is_lanes(s):
-                yield from _locals(s.body)
-            case If():
-                yield from _locals(s.then)
-                yield from _locals(s.otherwise)
-
-
-def _allocated(block: Block) -> set[str]:
-    """All local buffers; inside loops over lanes each thread has its own."""
-    found: set[str] = set()
-    for s in block:
-        match s:
-            case Alloc():
-                found |= {s.buffer.name} | _allocated(s.body)
-            case For():
-                found |= _allocated(s.body)
-            case If():
-                found |= _allocated((*s.then, *s.otherwise))
-    return found
+        if isinstance(s, Alloc):
+            yield s.buffer
+        if not is_lanes(s):
+            yield from _locals(inside(s))
 
 
 def _home(buffer: Buffer, body: Block, threads: int) -> str:
@@ -176,20 +150,12 @@ def _home(buffer: Buffer, body: Block, threads: int) -> str:
 
 def _in_registers_first(block: Block, threads: int, taken: set[str]) -> Block:
     """Buffers that are accumulated lane by lane before lanes are combined have a copy of their own for the first part."""
-    found: list[Stmt] = []
-    for s in block:
-        match s:
-            case Alloc():
-                inner = _in_registers_first(s.body, threads, taken)
-                found.append(_parted(replace(s, body=inner), threads, taken))
-            case For() if not is_lanes(s):
-                found.append(replace(s, body=_in_registers_first(s.body, threads, taken)))
-            case If():
-                then, otherwise = (_in_registers_first(b, threads, taken) for b in (s.then, s.otherwise))
-                found.append(replace(s, then=then, otherwise=otherwise))
-            case _:
-                found.append(s)
-    return tuple(found)
+
+    def one(s: Stmt) -> Stmt:
+        s = s if is_lanes(s) else with_blocks(s, lambda body: _in_registers_first(body, threads, taken))
+        return _parted(s, threads, taken) if isinstance(s, Alloc) else s
+
+    return tuple(map(one, block))
 
 
 def _parted(alloc: Alloc, threads: int, taken: set[str]) -> Alloc:
@@ -209,7 +175,7 @@ def _parted(alloc: Alloc, threads: int, taken: set[str]) -> Alloc:
         return alloc
     copy = fresh_name(f"{name}_own", taken)
     mine = replace(alloc.buffer, name=copy)
-    before = tuple(_renamed(s, name, copy) for s in before)
+    before = map_accesses(before, lambda a: replace(a, tensor=copy) if a.tensor == name else a)
     axes = [fresh_name(f"x{axis}", taken) for axis in range(len(shape))]
     at = tuple(map(Index, axes))
     moved: Block = (Store(name, at, Access(copy, at, mine.dtype)),)
@@ -226,37 +192,13 @@ def _in_fixed_places(block: Block, name: str, fixed: frozenset[str] = frozenset(
     """Whether a thread touches its elements of a buffer at places that are numbers once loops are unrolled: an array in registers has no
     others. The last axis goes along the lanes, unless a thread has the `whole` buffer."""
     for s in block:
-        match s:
-            case For():
-                known = fixed | {s.index} if s.kind == "unroll" or (is_lanes(s) and not whole) else fixed
-                if not _in_fixed_places(s.body, name, known, whole):
-                    return False
-            case Alloc() | If():
-                inner = s.body if isinstance(s, Alloc) else (*s.then, *s.otherwise)
-                if not _in_fixed_places(inner, name, fixed, whole):
-                    return False
-            case _:
-                touched = [indices for n, indices, _, _ in accesses(s, None) if n == name]
-                places = [i for indices in touched for i in (indices if whole else indices[:-1])]
-                if any(isinstance(n, Index) and n.name not in fixed for i in places for n in walk(i)):
-                    return False
+        if isinstance(s, For | Alloc | If):
+            is_known = isinstance(s, For) and (s.kind == "unroll" or (is_lanes(s) and not whole))
+            if not _in_fixed_places(inside(s), name, fixed | {s.index} if isinstance(s, For) and is_known else fixed, whole):
+                return False
+            continue
+        touched = [indices for n, indices, _, _ in accesses(s, None) if n == name]
+        places = [i for indices in touched for i in (indices if whole else indices[:-1])]
+        if any(isinstance(n, Index) and n.name not in fixed for i in places for n in walk(i)):
+            return False
     return True
-
-
-def _renamed(s: Stmt, name: str, to: str) -> Stmt:
-    def expr(e: Expr) -> Expr:
-        return bottom_up(e, lambda n: replace(n, tensor=to) if isinstance(n, Access) and n.tensor == name else n)
-
-    match s:
-        case For():
-            return replace(s, start=expr(s.start), stop=expr(s.stop), body=tuple(_renamed(b, name, to) for b in s.body))
-        case If():
-            then, otherwise = (tuple(_renamed(b, name, to) for b in part) for part in (s.then, s.otherwise))
-            return If(expr(s.condition), then, otherwise)
-        case Alloc():
-            return replace(s, body=tuple(_renamed(b, name, to) for b in s.body))
-        case Store():
-            return Store(to if s.buffer == name else s.buffer, tuple(map(expr, s.indices)), expr(s.value))
-        case Check():
-            return replace(s, index=expr(s.index), extent=expr(s.extent))
-    return s

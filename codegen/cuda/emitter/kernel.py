@@ -19,6 +19,7 @@ from tensorexpr.codegen.cuda.thread import values as v
 from tensorexpr.codegen.cuda.thread.packs import ALIGNMENT
 from tensorexpr.codegen.cuda.thread.values import Value, memory_type
 from tensorexpr.codegen.nest import GRID, Alloc, Block, Buffer, Check, For, If, LoopNest, Stmt, Store
+from tensorexpr.codegen.nest.walks import statements
 from tensorexpr.ir import Access, Apply, Const, Expr, Index, Size, apply, integer
 from tensorexpr.traversal import walk
 
@@ -296,12 +297,4 @@ def _divided(count: Expr, each: int) -> Expr:
 
 def buffers_inside(block: Block) -> Iterator[Buffer]:
     """The buffers that statements allocate."""
-    for s in block:
-        match s:
-            case Alloc():
-                yield s.buffer
-                yield from buffers_inside(s.body)
-            case For():
-                yield from buffers_inside(s.body)
-            case If():
-                yield from buffers_inside((*s.then, *s.otherwise))
+    return (s.buffer for s in statements(block) if isinstance(s, Alloc))

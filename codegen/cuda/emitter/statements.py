@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import prod
 
 from tensorexpr import dtypes
@@ -21,6 +20,7 @@ from tensorexpr.codegen.cuda.thread.packs import ALIGNMENT, Packed, copied, copi
 from tensorexpr.codegen.cuda.thread.selects import under_condition
 from tensorexpr.codegen.cuda.thread.values import Value, memory_type
 from tensorexpr.codegen.nest import THREADS, Ahead, Alloc, Block, Buffer, Check, For, If, LoopNest, Stmt, Store
+from tensorexpr.codegen.nest.walks import loops_in
 from tensorexpr.ir import TRUE, Access, Apply, Const, Expr, Index, const, integer
 from tensorexpr.records import replace
 
@@ -283,7 +283,7 @@ class Statements:
         """Finds the products of warpgroups: all of a kernel are, or none, as tiles lie otherwise for those of warps."""
         if not self.nest.warpgroups or has_check(body):
             return
-        made = [product for s in _loops(body) if (product := self.product(s)) is not None]
+        made = [product for s in loops_in(body) if (product := self.product(s)) is not None]
         groups = [self.group(product) for product in made]
         if None not in groups:
             self.swizzled = frozenset(tile for group in groups if group is not None for tile in group.tiles)
@@ -503,16 +503,3 @@ class Statements:
         if stages:
             self.under_way, self.ahead_of = max(0, stages - 2), s.index
         return outside
-
-
-def _loops(block: Block) -> Iterator[For]:
-    """The loops in statements."""
-    for s in block:
-        match s:
-            case For():
-                yield s
-                yield from _loops(s.body)
-            case Alloc():
-                yield from _loops(s.body)
-            case If():
-                yield from _loops((*s.then, *s.otherwise))

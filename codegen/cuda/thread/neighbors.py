@@ -16,6 +16,7 @@ from math import prod
 
 from tensorexpr.codegen.cuda.thread.packs import is_pack
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, Stmt, Store
+from tensorexpr.codegen.nest.walks import with_blocks
 from tensorexpr.ir import Access, Const, Expr, Index, integer
 from tensorexpr.records import replace
 from tensorexpr.traversal import free_names, walk
@@ -40,11 +41,8 @@ def with_neighbors(block: Block, buffers: Mapping[str, Buffer]) -> Block:
                 found.append(replace(s, body=with_neighbors(s.body, buffers)) if made is None else made)
             case Alloc():
                 found.append(replace(s, body=with_neighbors(s.body, {**buffers, s.buffer.name: s.buffer})))
-            case If():
-                then, otherwise = (with_neighbors(b, buffers) for b in (s.then, s.otherwise))
-                found.append(replace(s, then=then, otherwise=otherwise))
             case _:
-                found.append(s)
+                found.append(with_blocks(s, lambda body: with_neighbors(body, buffers)))
     return tuple(found)
 
 

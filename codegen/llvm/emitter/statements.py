@@ -27,7 +27,7 @@ from tensorexpr.codegen.llvm.text.machine import Machine
 from tensorexpr.codegen.llvm.text.values import Value, literal
 from tensorexpr.codegen.lowering.stage.joining import side_by_side
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, Stmt, Store
-from tensorexpr.codegen.nest.walks import expressions_in, statements
+from tensorexpr.codegen.nest.walks import expressions_in, inside, statements
 from tensorexpr.codegen.rewrites.lanes_last import lanes_last
 from tensorexpr.dtypes import float32
 from tensorexpr.errors import InternalError
@@ -452,13 +452,4 @@ def _constant_extent(s: For, start: Value, stop: Value) -> int | None:
 
 def _depth(body: Block) -> int:
     """How many loops, one inside the other, run one iteration after the other in a block."""
-    deepest = 0
-    for s in body:
-        match s:
-            case For():
-                deepest = max(deepest, _depth(s.body) + (s.kind == "serial"))
-            case Alloc():
-                deepest = max(deepest, _depth(s.body))
-            case If():
-                deepest = max(deepest, _depth(s.then), _depth(s.otherwise))
-    return deepest
+    return max((_depth(inside(s)) + (isinstance(s, For) and s.kind == "serial") for s in body), default=0)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
-from tensorexpr.codegen.nest import LANES, Alloc, Block, For, If, Kernel, Stmt, Store
+from tensorexpr.codegen.nest import LANES, Block, For, Kernel, Stmt, Store
+from tensorexpr.codegen.nest.walks import with_blocks
 from tensorexpr.ir import Access, Apply, Expr, Index, apply, const
 from tensorexpr.records import replace
 from tensorexpr.regions import Opaque, affine_of, expression_of
@@ -30,27 +31,20 @@ def _block(block: Block, shapes: Shapes, lanes: frozenset[str]) -> Block:
 
 
 def _statement(s: Stmt, shapes: Shapes, lanes: frozenset[str]) -> Stmt:
-    match s:
-        case For():
-            body = _block(s.body, shapes, lanes | {s.index} if s.kind in LANES else lanes)
-            return s if body is s.body else replace(s, body=body)
-        case Alloc():
-            body = _block(s.body, shapes, lanes)
-            return s if body is s.body else replace(s, body=body)
-        case If():
-            then, otherwise = _block(s.then, shapes, lanes), _block(s.otherwise, shapes, lanes)
-            return s if then is s.then and otherwise is s.otherwise else replace(s, then=then, otherwise=otherwise)
-        case Store() if lanes:
+    if not isinstance(s, Store):
+        known = lanes | {s.index} if isinstance(s, For) and s.kind in LANES else lanes
+        return with_blocks(s, lambda block: _block(block, shapes, known))
+    if not lanes:
+        return s
 
-            def at(buffer: str, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
-                found = position(indices, shapes[buffer]) if buffer in shapes and _has_parts(indices, lanes) else None
-                return indices if found is None else (found,)
+    def at(buffer: str, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        found = position(indices, shapes[buffer]) if buffer in shapes and _has_parts(indices, lanes) else None
+        return indices if found is None else (found,)
 
-            def visit(node: Expr) -> Expr:
-                return replace(node, indices=at(node.tensor, node.indices)) if isinstance(node, Access) else node
+    def visit(node: Expr) -> Expr:
+        return replace(node, indices=at(node.tensor, node.indices)) if isinstance(node, Access) else node
 
-            return replace(s, indices=at(s.buffer, s.indices), value=bottom_up(s.value, visit))
-    return s
+    return replace(s, indices=at(s.buffer, s.indices), value=bottom_up(s.value, visit))
 
 
 def _has_parts(indices: tuple[Expr, ...], lanes: frozenset[str]) -> bool:

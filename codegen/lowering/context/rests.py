@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tensorexpr.codegen.lowering.context.settled import indices_of
-from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, Stmt, Store
+from tensorexpr.codegen.nest import Block, For, If, Stmt, Store
+from tensorexpr.codegen.nest.walks import expressions_in, inside, map_statements
 from tensorexpr.integers import Affine
 from tensorexpr.ir import Access, Apply, Cast, Const, Expr
-from tensorexpr.records import record, replace
+from tensorexpr.records import record
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import size_names, walk
 
@@ -42,10 +43,10 @@ def limits_of(body: Block, tiled: frozenset[str]) -> tuple[frozenset[int], dict[
     """The rests (by identity) that zeros in tiles stand for, and the limits of these by tensor."""
     found: dict[str, tuple[Limit, ...]] = {}
     dropped: set[int] = set()
-    for rest, inside in _rests(body, frozenset()):
-        reads = [n for e in _values(rest.then) for n in walk(e) if isinstance(n, Access) and n.tensor in tiled]
-        everywhere = [n for e in _values(body) for n in walk(e) if isinstance(n, Access) and n.tensor in {r.tensor for r in reads}]
-        own = {r.tensor: {_limit(rest.condition, x, inside) for x in reads if x.tensor == r.tensor} for r in reads}
+    for rest, around in _rests(body, frozenset()):
+        reads = [n for e in expressions_in(rest.then) for n in walk(e) if isinstance(n, Access) and n.tensor in tiled]
+        everywhere = [n for e in expressions_in(body) for n in walk(e) if isinstance(n, Access) and n.tensor in {r.tensor for r in reads}]
+        own = {r.tensor: {_limit(rest.condition, x, around) for x in reads if x.tensor == r.tensor} for r in reads}
         moves = all(len(limits) == 1 and None not in limits for limits in own.values())
         if reads and moves and len(reads) == len(everywhere) and not rest.otherwise and all(_adds_zero(s, tiled) for s in rest.then):
             dropped.add(id(rest))
@@ -56,33 +57,16 @@ def limits_of(body: Block, tiled: frozenset[str]) -> tuple[frozenset[int], dict[
 
 def without(block: Block, dropped: frozenset[int]) -> Block:
     """The statements without the conditions that zeros in tiles stand for."""
-    made: list[Stmt] = []
-    for s in block:
-        match s:
-            case Rest() if id(s) in dropped:
-                made += without(s.then, dropped)
-            case For() | Alloc():
-                made.append(replace(s, body=without(s.body, dropped)))
-            case If():
-                then, otherwise = without(s.then, dropped), without(s.otherwise, dropped)
-                made.append(replace(s, then=then, otherwise=otherwise))
-            case _:
-                made.append(s)
-    return tuple(made)
+    return map_statements(block, lambda s: without(s.then, dropped) if isinstance(s, Rest) and id(s) in dropped else None)
 
 
-def _rests(block: Block, inside: frozenset[str]) -> Iterator[tuple[Rest, frozenset[str]]]:
+def _rests(block: Block, around: frozenset[str]) -> Iterator[tuple[Rest, frozenset[str]]]:
     """The outermost rests with the indices of the loops of the block, those within them included."""
     for s in block:
-        match s:
-            case Rest():
-                yield s, inside | indices_of(s.then)
-            case For():
-                yield from _rests(s.body, inside | {s.index})
-            case Alloc():
-                yield from _rests(s.body, inside)
-            case If():
-                yield from _rests((*s.then, *s.otherwise), inside)
+        if isinstance(s, Rest):
+            yield s, around | indices_of(s.then)
+        else:
+            yield from _rests(inside(s), around | {s.index} if isinstance(s, For) else around)
 
 
 def _limit(condition: Expr, access: Access, inside: frozenset[str]) -> Limit | None:
@@ -98,24 +82,6 @@ def _limit(condition: Expr, access: Access, inside: frozenset[str]) -> Limit | N
         if apart is not None and set(position.names()) & inside and not set(apart.names()) & inside:
             return Limit(axis, stop + apart, (*size_names(condition), *size_names(index)))
     return None
-
-
-def _values(block: Block) -> Iterator[Expr]:
-    """All expressions of statements."""
-    for s in block:
-        match s:
-            case For():
-                yield from (s.start, s.stop)
-                yield from _values(s.body)
-            case Alloc():
-                yield from _values(s.body)
-            case If():
-                yield s.condition
-                yield from _values((*s.then, *s.otherwise))
-            case Store():
-                yield from (*s.indices, s.value)
-            case Check():
-                yield from (s.index, s.extent)
 
 
 def _adds_zero(s: Stmt, tiled: frozenset[str]) -> bool:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, Stmt, Store
+from tensorexpr.codegen.nest import Block, For, Stmt
+from tensorexpr.codegen.nest.walks import loops_in, map_own_expressions, with_blocks
 from tensorexpr.ir import Apply, Const, Expr, Index
 from tensorexpr.records import replace
 from tensorexpr.traversal import bottom_up, free_names
@@ -49,34 +50,12 @@ def with_values(block: Block, values: Mapping[str, Expr]) -> Block:
 
 def indices_of(block: Block) -> frozenset[str]:
     """The indices of the loops in statements."""
-    found: set[str] = set()
-    for s in block:
-        match s:
-            case For():
-                found |= {s.index} | indices_of(s.body)
-            case Alloc():
-                found |= indices_of(s.body)
-            case If():
-                found |= indices_of((*s.then, *s.otherwise))
-    return frozenset(found)
+    return frozenset(s.index for s in loops_in(block))
 
 
 def mapped(s: Stmt, expr: Callable[[Expr], Expr]) -> Stmt:
-    """A statement with its expressions changed."""
-    match s:
-        case For():
-            # An instruction knows how its operands lie: where they are kept otherwise, the loops that it stands for run.
-            kept = s.call is None or all(expr(operand) == operand for operand in s.call.operands)
-            body = tuple(mapped(b, expr) for b in s.body)
-            nest = replace(s, start=expr(s.start), stop=expr(s.stop), body=body)
-            return nest if kept else replace(nest, kind="serial", call=None)
-        case If():
-            then, otherwise = (tuple(mapped(b, expr) for b in part) for part in (s.then, s.otherwise))
-            return replace(s, condition=expr(s.condition), then=then, otherwise=otherwise)
-        case Alloc():
-            return replace(s, body=tuple(mapped(b, expr) for b in s.body))
-        case Store():
-            return Store(s.buffer, tuple(map(expr, s.indices)), expr(s.value))
-        case Check():
-            return replace(s, index=expr(s.index), extent=expr(s.extent))
-    return s
+    """A statement with its expressions changed. An instruction knows how its operands lie: where they are kept otherwise, the loops that it
+    stands for run."""
+    if isinstance(s, For) and s.call is not None and any(expr(operand) != operand for operand in s.call.operands):
+        s = replace(s, kind="serial", call=None)
+    return with_blocks(map_own_expressions(s, expr), lambda block: tuple(mapped(inner, expr) for inner in block))

@@ -18,7 +18,8 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 from tensorexpr import dtypes
-from tensorexpr.codegen.nest import LANES, Alloc, Block, Check, For, If, Kernel, Stmt, Store
+from tensorexpr.codegen.nest import LANES, Block, For, If, Kernel, Stmt
+from tensorexpr.codegen.nest.walks import expressions_of, inside, with_blocks
 from tensorexpr.integers import Affine
 from tensorexpr.ir import Apply, Const, Expr, Index, apply, conjunction, const
 from tensorexpr.records import replace
@@ -63,11 +64,7 @@ def _statement(statement: Stmt, around: Mapping[str, Range]) -> Block:
             bounds = [apply("ge", index, const(middle[0])), apply("lt", index, const(middle[1]))]
             clear = _block(statement.body, {**inner, statement.index: (middle[0], middle[1] - 1)})
             return (replace(statement, body=(If(conjunction(bounds), clear, statement.body),)),)
-        case If():
-            return (replace(statement, then=_block(statement.then, around), otherwise=_block(statement.otherwise, around)),)
-        case Alloc():
-            return (replace(statement, body=_block(statement.body, around)),)
-    return (statement,)
+    return (with_blocks(statement, lambda block: _block(block, around)),)
 
 
 def _bounds(loop: For) -> Range | None:
@@ -116,22 +113,13 @@ def _middle(loop: For, inner: dict[str, Range]) -> tuple[int, int] | None:
 
 
 def _expressions(block: Block, ranges: dict[str, Range], lanes: frozenset[str]) -> Iterator[tuple[Expr, dict[str, Range], frozenset[str]]]:
-    """Every expression, with the ranges of the indices around it and those that run in lanes."""
-    for statement in block:
-        match statement:
-            case For():
-                inner = lanes | {statement.index} if statement.kind in LANES else lanes
-                yield from _expressions(statement.body, _with(ranges, statement), inner)
-            case If():
-                yield statement.condition, ranges, lanes
-                yield from _expressions((*statement.then, *statement.otherwise), ranges, lanes)
-            case Alloc():
-                yield from _expressions(statement.body, ranges, lanes)
-            case Store():
-                for expr in (*statement.indices, statement.value):
-                    yield expr, ranges, lanes
-            case Check():
-                yield statement.index, ranges, lanes
+    """Every condition, value, index of a store or check, with the ranges of the indices around it and those that run in lanes."""
+    for s in block:
+        if isinstance(s, For):
+            yield from _expressions(s.body, _with(ranges, s), lanes | {s.index} if s.kind in LANES else lanes)
+        else:
+            yield from ((expr, ranges, lanes) for expr in expressions_of(s))
+            yield from _expressions(inside(s), ranges, lanes)
 
 
 def _decisions(node: Expr, ranges: Mapping[str, Range]) -> Iterator[Extreme]:

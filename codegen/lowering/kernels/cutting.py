@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from tensorexpr.codegen.lowering.context.arithmetic import constant, maximum, minimum, normal, reads_data
 from tensorexpr.codegen.lowering.kernels.unswitch import Ranges, assumed, conditions_in, is_innermost, positive_part, refuted
-from tensorexpr.codegen.nest import Alloc, Block, For, If, Stmt
+from tensorexpr.codegen.nest import Block, For
+from tensorexpr.codegen.nest.walks import map_statements
 from tensorexpr.integers import Affine
 from tensorexpr.ir import Expr, conjuncts
 from tensorexpr.records import record, replace
@@ -28,18 +29,7 @@ SHARE = 4
 
 def cut_along(block: Block) -> Block:
     """The statements with innermost serial loops cut where tests that change along them begin and cease to hold."""
-    return tuple(made for s in block for made in _statement(s))
-
-
-def _statement(s: Stmt) -> Block:
-    match s:
-        case For() if s.kind == "serial" and is_innermost(s.body):
-            return _loop(s)
-        case For() | Alloc():
-            return (replace(s, body=cut_along(s.body)),)
-        case If():
-            return (replace(s, then=cut_along(s.then), otherwise=cut_along(s.otherwise)),)
-    return (s,)
+    return map_statements(block, lambda s: _loop(s) if isinstance(s, For) and s.kind == "serial" and is_innermost(s.body) else None)
 
 
 @record

@@ -8,7 +8,8 @@ for k in range(minimum(0, 48), 8):                 for k in range(0, 8):
 from __future__ import annotations
 
 from tensorexpr import dtypes
-from tensorexpr.codegen.nest import Ahead, Alloc, Block, Check, For, If, Kernel, Stmt, Store
+from tensorexpr.codegen.nest import Ahead, Block, If, Kernel, Stmt
+from tensorexpr.codegen.nest.walks import map_own_expressions, with_blocks
 from tensorexpr.ir import FALSE, TRUE, Apply, Const, Expr
 from tensorexpr.records import replace
 from tensorexpr.rewrite import RuleSet
@@ -28,21 +29,10 @@ def _block(block: Block) -> Block:
 
 
 def _statement(s: Stmt) -> Block:
-    match s:
-        case For():
-            return (replace(s, start=_folded(s.start), stop=_folded(s.stop), body=_block(s.body)),)
-        case Alloc():
-            return (replace(s, body=_block(s.body)),)
-        case If():
-            condition, then, otherwise = _folded(s.condition), _block(s.then), _block(s.otherwise)
-            if condition in (TRUE, FALSE) and not isinstance(s, Ahead):
-                return then if condition == TRUE else otherwise
-            return (replace(s, condition=condition, then=then, otherwise=otherwise),)
-        case Store():
-            return (replace(s, indices=tuple(map(_folded, s.indices)), value=_folded(s.value)),)
-        case Check():
-            return (replace(s, index=_folded(s.index), extent=_folded(s.extent)),)
-    return (s,)
+    made = with_blocks(map_own_expressions(s, _folded), _block)
+    if isinstance(made, If) and made.condition in (TRUE, FALSE) and not isinstance(made, Ahead):
+        return made.then if made.condition == TRUE else made.otherwise
+    return (made,)
 
 
 def _folded(expr: Expr) -> Expr:

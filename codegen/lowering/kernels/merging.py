@@ -16,9 +16,8 @@ from itertools import accumulate
 from typing import Any
 
 from tensorexpr.codegen.lowering.kernels.tiles import resolved
-from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, Kernel, Stmt, Store
-from tensorexpr.codegen.nest.verify import touched, written
-from tensorexpr.codegen.nest.walks import expressions_in, statements
+from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, Kernel, Stmt, Store
+from tensorexpr.codegen.nest.walks import expressions_in, inside, statements, touched_in, written
 from tensorexpr.ir import Access, Apply, Expr, Index
 from tensorexpr.records import replace
 from tensorexpr.traversal import children, fresh_name, tensors_read, walk
@@ -122,15 +121,10 @@ def _values(block: Block, numbers: dict[Hashable, int]) -> frozenset[int]:
 def _stores(block: Block, loops: Mapping[str, Hashable]) -> Iterator[tuple[Store, Mapping[str, Hashable]]]:
     """The stores of a block, each with the loops around it: their places and bounds."""
     for s in block:
-        match s:
-            case Store():
-                yield s, loops
-            case For():
-                yield from _stores(s.body, {**loops, s.index: (len(loops), s.start, s.stop, s.kind)})
-            case Alloc():
-                yield from _stores(s.body, loops)
-            case If():
-                yield from _stores((*s.then, *s.otherwise), loops)
+        if isinstance(s, Store):
+            yield s, loops
+        inner = {**loops, s.index: (len(loops), s.start, s.stop, s.kind)} if isinstance(s, For) else loops
+        yield from _stores(inside(s), inner)
 
 
 def in_one(a: Stmt, b: Stmt) -> For | None:
@@ -176,7 +170,7 @@ def _needed(kernels: Sequence[Kernel], numbers: range, taken: Sequence[range]) -
 def _touches(kernels: Sequence[Kernel], numbers: range) -> tuple[set[str], set[str]]:
     """What kernels touch, and what they write."""
     found = tuple(kernels[k] for k in numbers)
-    return set(touched(found)), {name for kernel in found for name in written(kernel.body)}
+    return {name for kernel in found for name in touched_in(kernel.body)}, {name for kernel in found for name in written(kernel.body)}
 
 
 def _is_parallel(s: Stmt) -> bool:
@@ -218,7 +212,7 @@ def _places(a: Sequence[Stmt], b: Sequence[Stmt], needed: frozenset[str]) -> lis
     """
     found: list[int] = []
     for s in b:
-        mine = needed & set(touched((Kernel("", (s,)),)))
+        mine = needed & touched_in((s,)).keys()
         writers = [i for i, other in enumerate(a) if mine & written((other,))]
         loops = [i for i in writers if not isinstance(a[i], Store)]
         if len(loops) > 1 or (loops and (loops[0] != writers[-1] or not _alike(a[loops[0]], s))):

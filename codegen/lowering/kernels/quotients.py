@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, Kernel, Stmt, Store
+from tensorexpr.codegen.nest import Block, For, Kernel, Stmt
+from tensorexpr.codegen.nest.walks import map_own_expressions, with_blocks
 from tensorexpr.integers.forms.affine import Interval
 from tensorexpr.records import replace
 from tensorexpr.regions import affine_of, within
@@ -30,21 +31,8 @@ def _block(block: Block, box: Box) -> Block:
 
 
 def _statement(s: Stmt, box: Box) -> Stmt:
-    decided = partial(within, box=box)
-    match s:
-        case For():
-            call = s.call and replace(s.call, operands=tuple(map(decided, s.call.operands)))
-            body = _block(s.body, {**box, s.index: _bounds(s, box)})
-            return replace(s, start=decided(s.start), stop=decided(s.stop), body=body, call=call)
-        case If():
-            return replace(s, condition=decided(s.condition), then=_block(s.then, box), otherwise=_block(s.otherwise, box))
-        case Alloc():
-            return replace(s, body=_block(s.body, box))
-        case Store():
-            return replace(s, indices=tuple(map(decided, s.indices)), value=decided(s.value))
-        case Check():
-            return replace(s, index=decided(s.index), extent=decided(s.extent))
-    return s
+    known = {**box, s.index: _bounds(s, box)} if isinstance(s, For) else box
+    return with_blocks(map_own_expressions(s, partial(within, box=box)), lambda block: _block(block, known))
 
 
 def _bounds(loop: For, box: Box) -> Interval:

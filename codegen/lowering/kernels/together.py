@@ -19,9 +19,8 @@ from collections.abc import Callable, Sequence
 
 from tensorexpr.codegen.lowering.context.arithmetic import ONE, ZERO
 from tensorexpr.codegen.lowering.kernels.merging import accesses, in_one
-from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, Kernel, Stmt, Store
-from tensorexpr.codegen.nest.verify import touched, written
-from tensorexpr.codegen.nest.walks import statements
+from tensorexpr.codegen.nest import Block, Check, For, Kernel, Stmt, Store
+from tensorexpr.codegen.nest.walks import inside, loops_in, statements, touched_in, written
 from tensorexpr.records import record
 
 NAMED = 4
@@ -51,7 +50,7 @@ class _Member:
 
     @property
     def is_serial(self) -> bool:
-        return not any(map(_runs_on_many, self.kernel.body))
+        return all(s.kind in ("serial", "vectorize", "unroll") for s in loops_in(self.kernel.body))
 
     @property
     def checks_ahead(self) -> bool:
@@ -64,7 +63,7 @@ def run_together(
 ) -> tuple[Kernel, ...]:
     """The kernels with each of some groups (by numbers, in order) as one, as far as they do not wait for each other; with `marked` what
     is one loop says so as well, for the search that makes threads of it."""
-    found = [_Member(k, kernel, frozenset(touched((kernel,))), frozenset(written(kernel.body))) for k, kernel in enumerate(kernels)]
+    found = [_Member(k, kernel, frozenset(touched_in(kernel.body)), frozenset(written(kernel.body))) for k, kernel in enumerate(kernels)]
     placed: dict[int, Kernel] = {}
     gone: set[int] = set()
     for group in groups:
@@ -117,7 +116,7 @@ def _in_step(loops: Sequence[Stmt]) -> list[Stmt]:
 def _as_one(a: Stmt, b: Stmt) -> Stmt | None:
     """Two loops as one, where all loops inside are pairs, nothing is summed up, and what both load of an array is the same elements."""
     found = in_one(a, b)
-    if found is None or len({*touched((Kernel("", (found,)),))}) > MOST_STREAMS:
+    if found is None or len(touched_in((found,))) > MOST_STREAMS:
         return None
     stores = [s for s in statements((found,)) if isinstance(s, Store)]
     if any(s.buffer == n.tensor for s in stores for n in accesses((s,))):
@@ -128,20 +127,4 @@ def _as_one(a: Stmt, b: Stmt) -> Stmt | None:
 
 
 def _checks(s: Stmt) -> bool:
-    match s:
-        case Alloc():
-            return any(map(_checks, s.body))
-        case If():
-            return any(map(_checks, (*s.then, *s.otherwise)))
-    return isinstance(s, Check)
-
-
-def _runs_on_many(s: Stmt) -> bool:
-    match s:
-        case For():
-            return s.kind not in ("serial", "vectorize", "unroll") or any(map(_runs_on_many, s.body))
-        case Alloc():
-            return any(map(_runs_on_many, s.body))
-        case If():
-            return any(map(_runs_on_many, (*s.then, *s.otherwise)))
-    return False
+    return isinstance(s, Check) or (not isinstance(s, For) and any(map(_checks, inside(s))))

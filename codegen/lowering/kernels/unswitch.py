@@ -18,6 +18,7 @@ from math import prod
 
 from tensorexpr.codegen.lowering.context.arithmetic import constant, normal, reads_data
 from tensorexpr.codegen.nest import LANES, Alloc, Block, Check, For, If, Stmt, Store
+from tensorexpr.codegen.nest.walks import inside, stores_in, with_blocks
 from tensorexpr.integers import Affine
 from tensorexpr.ir import TRUE, Apply, Const, Expr, apply, conjunction, conjuncts, const
 from tensorexpr.records import replace
@@ -46,18 +47,12 @@ def unswitched(block: Block, around: Ranges | None = None) -> Block:
 
 
 def _statement(s: Stmt, around: Ranges) -> Block:
-    match s:
-        case For() if s.kind == "serial" and is_innermost(s.body):
-            return _loop(s, around)
-        case For():
-            start, stop = constant(s.start), constant(s.stop)
-            known = {**around, s.index: (start, stop - 1)} if start is not None and stop is not None and start < stop else around
-            return (replace(s, body=unswitched(s.body, known)),)
-        case Alloc():
-            return (replace(s, body=unswitched(s.body, around)),)
-        case If():
-            return (replace(s, then=unswitched(s.then, around), otherwise=unswitched(s.otherwise, around)),)
-    return (s,)
+    if isinstance(s, For) and s.kind == "serial" and is_innermost(s.body):
+        return _loop(s, around)
+    if isinstance(s, For):
+        start, stop = constant(s.start), constant(s.stop)
+        around = {**around, s.index: (start, stop - 1)} if start is not None and stop is not None and start < stop else around
+    return (with_blocks(s, lambda block: unswitched(block, around)),)
 
 
 def is_innermost(body: Block) -> bool:
@@ -66,12 +61,9 @@ def is_innermost(body: Block) -> bool:
 
 
 def _is_plain(s: Stmt) -> bool:
-    match s:
-        case For():
-            return s.kind in (*LANES, "unroll") and all(map(_is_plain, s.body))
-        case If():
-            return all(map(_is_plain, (*s.then, *s.otherwise)))
-    return not isinstance(s, Alloc | Check)
+    if isinstance(s, For) and s.kind not in (*LANES, "unroll"):
+        return False
+    return not isinstance(s, Alloc | Check) and all(map(_is_plain, inside(s)))
 
 
 def _loop(s: For, around: Ranges) -> Block:
@@ -115,21 +107,10 @@ def _rolled(body: Block) -> Block:
     """The statements with loops that are copied out, and choose no element that is stored to, as loops again: little runs here."""
     made: list[Stmt] = []
     for s in body:
-        if isinstance(s, For) and s.kind == "unroll" and not any(s.index in free_names(i) for i in _stored(s.body)):
+        if isinstance(s, For) and s.kind == "unroll" and not any(s.index in free_names(i) for x in stores_in(s.body) for i in x.indices):
             s = replace(s, kind="serial")
         made.append(replace(s, body=_rolled(s.body)) if isinstance(s, For) else s)
     return tuple(made)
-
-
-def _stored(body: Block) -> Iterator[Expr]:
-    for s in body:
-        match s:
-            case Store():
-                yield from s.indices
-            case For():
-                yield from _stored(s.body)
-            case If():
-                yield from _stored((*s.then, *s.otherwise))
 
 
 def _copies(body: Block) -> Iterator[int]:

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from tensorexpr.codegen.lowering.context.arithmetic import constant
 from tensorexpr.codegen.lowering.stage.panels import Panel
 from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, Store
-from tensorexpr.codegen.nest.walks import statements
+from tensorexpr.codegen.nest.walks import inside, statements
 from tensorexpr.dtypes import DType
 from tensorexpr.integers import Affine
 from tensorexpr.integers.forms.affine import Atom
@@ -72,32 +72,13 @@ def lanes_of(loop: For) -> int:
     return 1 if start is None or stop is None else stop - start
 
 
-def loops_of(block: Block) -> Iterator[For]:
-    """All loops of a block."""
-    for s in block:
-        match s:
-            case For():
-                yield s
-                yield from loops_of(s.body)
-            case Alloc():
-                yield from loops_of(s.body)
-            case If():
-                yield from loops_of((*s.then, *s.otherwise))
-
-
 def sums_of(block: Block, around: Mapping[str, int] = MappingProxyType({})) -> int:
     """How many elements statements add to, in the iterations of loops of constant length around them."""
     most = 0
     for s in block:
-        match s:
-            case For():
-                most = max(most, sums_of(s.body, {**around, s.index: lanes_of(s)}))
-            case Alloc():
-                most = max(most, sums_of(s.body, around))
-            case If():
-                most = max(most, sums_of((*s.then, *s.otherwise), around))
-            case Store() if Access(s.buffer, s.indices, s.value.dtype) in walk(s.value):
-                most = max(most, prod(around.get(name, 1) for name in {n for i in s.indices for n in free_names(i)}))
+        if isinstance(s, Store) and Access(s.buffer, s.indices, s.value.dtype) in walk(s.value):
+            most = max(most, prod(around.get(name, 1) for name in {n for i in s.indices for n in free_names(i)}))
+        most = max(most, sums_of(inside(s), {**around, s.index: lanes_of(s)} if isinstance(s, For) else around))
     return most
 
 

@@ -26,9 +26,10 @@ from operator import is_
 from tensorexpr.codegen.lowering.context.arithmetic import ZERO, add, constant, mul, reads_data
 from tensorexpr.codegen.lowering.context.rests import Limit, Rest, limits_of, without
 from tensorexpr.codegen.lowering.context.settled import mapped, with_names, with_values
-from tensorexpr.codegen.lowering.stage.boxes import Box, Source, box_of, lanes_of, loops_of, reads_of, sums_of
+from tensorexpr.codegen.lowering.stage.boxes import Box, Source, box_of, lanes_of, reads_of, sums_of
 from tensorexpr.codegen.lowering.stage.panels import Panel, filled
 from tensorexpr.codegen.nest import Ahead, Alloc, Block, Buffer, For, If, Stmt, Store
+from tensorexpr.codegen.nest.walks import loops_in, map_statements, with_blocks
 from tensorexpr.codegen.planners.gpu.zeros import zero_beyond
 from tensorexpr.integers import Affine
 from tensorexpr.ir import Access, Apply, Const, Expr, Index, Size, apply, conjunction, const
@@ -77,21 +78,13 @@ def unmarked(block: Block) -> Block:
 
 
 def _unmarked(s: Stmt) -> Stmt:
-    match s:
-        case For() | Alloc():
-            body = unmarked(s.body)
-            return s if body is s.body else replace(s, body=body)
-        case If():
-            then, otherwise = unmarked(s.then), unmarked(s.otherwise)
-            if type(s) in (Ends, Rest):
-                return If(s.condition, then, otherwise)
-            return s if then is s.then and otherwise is s.otherwise else replace(s, then=then, otherwise=otherwise)
-    return s
+    made = with_blocks(s, unmarked)
+    return If(made.condition, made.then, made.otherwise) if isinstance(made, Ends | Rest) else made
 
 
 def with_tiles(loop: For, sources: tuple[Source, ...], fresh: Callable[[str], str], shared: int = DECLARED) -> Block:
     """The loop with the parts of some tensors copied in each iteration; a block of a GPU may ask for so many `shared` bytes."""
-    lanes = max((lanes_of(s) for s in loops_of(loop.body) if s.kind == "vectorize"), default=1)
+    lanes = max((lanes_of(s) for s in loops_in(loop.body) if s.kind == "vectorize"), default=1)
     alone = lanes >= TEAM and sums_of(loop.body) >= SUMS_ALONE
     room = max(DECLARED - OTHER, shared // (1 if alone else BLOCKS) - SYSTEM)
     made: list[_Tile] = []
@@ -314,16 +307,13 @@ class _Tile:
 
 def _without_ends(block: Block, tiled: frozenset[str]) -> Block:
     """The statements without conditions on what is added up from tiles alone: these have elements for points beyond the ends, too."""
-    found: list[Stmt] = []
-    for s in block:
-        match s:
-            case Ends() if not s.otherwise and all(_adds(inner, tiled) for inner in s.then):
-                found += _without_ends(s.then, tiled)
-            case For() | Alloc():
-                found.append(replace(s, body=_without_ends(s.body, tiled)))
-            case _:
-                found.append(s)
-    return tuple(found)
+
+    def opened(s: Stmt) -> Block | None:
+        if isinstance(s, Ends) and not s.otherwise and all(_adds(inner, tiled) for inner in s.then):
+            return _without_ends(s.then, tiled)
+        return (s,) if isinstance(s, If) else None
+
+    return map_statements(block, opened)
 
 
 def _adds(s: Stmt, tiled: frozenset[str]) -> bool:

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, Kernel, Store
-from tensorexpr.codegen.nest.verify import touched
+from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, Store
+from tensorexpr.codegen.nest.walks import touched_in
 from tensorexpr.integers import Affine
 from tensorexpr.regions import Opaque, affine_of
 from tensorexpr.traversal import tensors_read
@@ -32,7 +32,7 @@ def _together(copies: Sequence[Block]) -> Block | None:
     before = tuple(s for _, statements, _ in taken for s in statements)
     buffers = [b for made, _, _ in taken for b in made]
     loops = [last for _, _, last in taken if last is not None]
-    last = _joined_loops(loops, frozenset(touched((Kernel("", before),)))) if len(loops) == len(copies) else None
+    last = _joined_loops(loops, frozenset(touched_in(before))) if len(loops) == len(copies) else None
     if last is None or len({b.name for b in buffers}) != len(buffers):
         return None
     block: Block = (*before, last)

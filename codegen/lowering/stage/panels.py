@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 from tensorexpr.codegen.lowering.context.arithmetic import ZERO, constant, substituted
 from tensorexpr.codegen.lowering.context.scope import LOOP, Scope
-from tensorexpr.codegen.nest import Alloc, Block, Filled, For, If, Stmt, Store
+from tensorexpr.codegen.nest import Block, Filled, For, If, Stmt, Store
+from tensorexpr.codegen.nest.walks import with_blocks
 from tensorexpr.codegen.planners.gpu.zeros import zero_beyond
 from tensorexpr.codegen.schedule.analysis.state import Fuse, Split, Stage
 from tensorexpr.integers import Affine
@@ -96,17 +97,11 @@ def filled(block: Block, tiles: Mapping[str, str]) -> Block:
 
 
 def _filled(s: Stmt, tiles: Mapping[str, str]) -> Stmt:
-    match s:
-        case For() | Alloc():
-            return replace(s, body=filled(s.body, tiles))
-        case Filled():
-            then = filled(s.then, tiles)
-            if s.tile in tiles and all(_factor(one, s.tile) for one in _innermost(then)):
-                return Filled(s.condition, then, (), tiles[s.tile])
-            return If(s.condition, then)
-        case If():
-            return replace(s, then=filled(s.then, tiles), otherwise=filled(s.otherwise, tiles))
-    return s
+    made = with_blocks(s, lambda block: filled(block, tiles))
+    if not isinstance(made, Filled):
+        return made
+    whole = made.tile in tiles and all(_factor(one, made.tile) for one in _innermost(made.then))
+    return Filled(made.condition, made.then, (), tiles[made.tile]) if whole else If(made.condition, made.then)
 
 
 def _innermost(block: Block) -> Iterator[Stmt]:

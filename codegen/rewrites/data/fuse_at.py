@@ -28,8 +28,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from tensorexpr.codegen.dependence import Dependences, dependences
 from tensorexpr.codegen.lowering.context.arithmetic import ZERO, add, constant, maximum, minimum, sub
 from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, LoopNest, Stmt, Store
-from tensorexpr.codegen.nest.walks import expressions_of
-from tensorexpr.codegen.rewrites.expressions import elements_read, stores_in, substituted
+from tensorexpr.codegen.nest.walks import elements_read, expressions_of, map_statements, stores_in, with_blocks
+from tensorexpr.codegen.rewrites.expressions import substituted
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.names import fresh
 from tensorexpr.codegen.rewrites.paths import Path, loop_at, loop_paths, put, statement, walk_block, walk_nest
@@ -331,12 +331,9 @@ def _cut(block: Block, cuts: Mapping[str, tuple[Window, int]], facts: Facts) -> 
             case For():
                 found += _cut_loop(s, cuts, facts)
             case If():
-                then, otherwise = _cut(s.then, cuts, facts.under(s.condition)), _cut(s.otherwise, cuts, facts)
-                found.append(replace(s, then=then, otherwise=otherwise))
-            case Alloc():
-                found.append(replace(s, body=_cut(s.body, cuts, facts)))
+                found.append(replace(s, then=_cut(s.then, cuts, facts.under(s.condition)), otherwise=_cut(s.otherwise, cuts, facts)))
             case _:
-                found.append(s)
+                found.append(with_blocks(s, lambda body: _cut(body, cuts, facts)))
     return tuple(found)
 
 
@@ -383,15 +380,4 @@ def _accesses(expr: Expr) -> Iterator[Access]:
 
 def _without(block: Block, needed: Collection[str]) -> Block:
     """A block without stores to buffers that are not needed."""
-    found: list[Stmt] = []
-    for s in block:
-        match s:
-            case For() | Alloc():
-                found.append(replace(s, body=_without(s.body, needed)))
-            case If():
-                found.append(replace(s, then=_without(s.then, needed), otherwise=_without(s.otherwise, needed)))
-            case Store() if s.buffer not in needed:
-                continue
-            case _:
-                found.append(s)
-    return tuple(found)
+    return map_statements(block, lambda s: () if isinstance(s, Store) and s.buffer not in needed else None)

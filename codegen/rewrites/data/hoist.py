@@ -20,8 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from tensorexpr.codegen.lowering.context.arithmetic import ZERO, constant, sub
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, LoopNest, Store
-from tensorexpr.codegen.nest.walks import expressions_of, map_expressions
-from tensorexpr.codegen.rewrites.expressions import buffers_written
+from tensorexpr.codegen.nest.walks import buffers_written, expressions_of, map_expressions
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.names import fresh
 from tensorexpr.codegen.rewrites.paths import Path, around, inside, loop_at, loop_paths, put, walk_block

@@ -17,9 +17,10 @@ from __future__ import annotations
 
 from tensorexpr.codegen.dependence import dependences
 from tensorexpr.codegen.nest import Block, For, LoopNest, Stmt
+from tensorexpr.codegen.nest.walks import map_own_expressions
 from tensorexpr.codegen.rewrites.paths import Path
 from tensorexpr.codegen.rewrites.refusals import refuse
-from tensorexpr.codegen.rewrites.touched.places import changed, pruned, touched, with_own_expressions
+from tensorexpr.codegen.rewrites.touched.places import changed, pruned, touched
 from tensorexpr.codegen.rewrites.touched.reaching import Values
 from tensorexpr.ir import Access, Expr
 from tensorexpr.traversal import bottom_up
@@ -66,6 +67,6 @@ def inline(nest: LoopNest, buffer: str) -> LoopNest:
         def value(node: Expr) -> Expr:
             return known[path].at(path, node) if isinstance(node, Access) and node.tensor == buffer else node
 
-        return (with_own_expressions(s, lambda expr: bottom_up(expr, value)),)
+        return (map_own_expressions(s, lambda expr: bottom_up(expr, value)),)
 
     return pruned(changed(nest, known.keys() | gone, replaced), nest)

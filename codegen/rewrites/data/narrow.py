@@ -17,7 +17,7 @@ import math
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, LoopNest, Stmt, Store
-from tensorexpr.codegen.rewrites.expressions import buffers_written
+from tensorexpr.codegen.nest.walks import buffers_written
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.paths import walk_nest
 from tensorexpr.codegen.rewrites.refusals import refuse

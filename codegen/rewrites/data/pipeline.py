@@ -16,10 +16,11 @@ from collections.abc import Sequence
 
 from tensorexpr.codegen.lowering.context.arithmetic import add, constant, sub
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, LoopNest, Stmt
-from tensorexpr.codegen.rewrites.expressions import buffers_written, elements_read, map_accesses, substituted
+from tensorexpr.codegen.nest.walks import buffers_written, declared_in, elements_read, map_accesses
+from tensorexpr.codegen.rewrites.expressions import substituted
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.loops.simplify import simplified
-from tensorexpr.codegen.rewrites.paths import Path, inside, rewrite_loops
+from tensorexpr.codegen.rewrites.paths import Path, rewrite_loops
 from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.ir import Expr, Index, apply, const
 from tensorexpr.records import replace
@@ -96,7 +97,7 @@ def _ahead(s: For, names: frozenset[str], stages: int, facts: Facts) -> Block:
     kept = [b for b in buffers if b.name in names & buffers_written(copy)]
     if not copy or not work or not kept:
         raise _Stays(f"expected a loop in which something is computed first to pipeline, got {s.index}")
-    changed = buffers_written(s.body) - {b.name for b in kept} - {x.buffer.name for x in _declared(copy)}
+    changed = buffers_written(s.body) - {b.name for b in kept} - declared_in(copy)
     needed = sorted({a.tensor for a in elements_read(copy)} & changed)
     if needed:
         raise _Stays(f"expected what {s.index} computes first to need nothing that it writes, got {needed[0]}")
@@ -150,13 +151,5 @@ def _taken_apart(body: Block, names: frozenset[str]) -> tuple[list[Buffer], Bloc
 
 def _writes_only(s: Stmt, private: frozenset[str]) -> bool:
     """Whether a statement writes nothing but some buffers and what it declares itself."""
-    own = {x.buffer.name for x in _declared((s,))}
+    own = declared_in((s,))
     return bool(buffers_written((s,))) and buffers_written((s,)) <= private | own
-
-
-def _declared(block: Block) -> list[Alloc]:
-    found: list[Alloc] = []
-    for s in block:
-        found += [s] if isinstance(s, Alloc) else []
-        found += _declared(inside(s))
-    return found

@@ -43,7 +43,7 @@ from tensorexpr.codegen.dependence import operation_of
 from tensorexpr.codegen.facts.winners import beaten_by_all
 from tensorexpr.codegen.lowering.context.arithmetic import add, constant, sub
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, LoopNest, Stmt, Store
-from tensorexpr.codegen.rewrites.expressions import map_accesses
+from tensorexpr.codegen.nest.walks import map_accesses
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.names import fresh
 from tensorexpr.codegen.rewrites.paths import Path, loop_at, loop_paths, put, statement, walk_block

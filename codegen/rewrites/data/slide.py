@@ -17,7 +17,8 @@ from collections.abc import Callable
 
 from tensorexpr.codegen.lowering.context.arithmetic import add, constant, maximum, sub
 from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest, Stmt, Store
-from tensorexpr.codegen.rewrites.expressions import buffers_written, elements_read, map_accesses, mentions, substituted_in
+from tensorexpr.codegen.nest.walks import buffers_written, elements_read, map_accesses, map_statements
+from tensorexpr.codegen.rewrites.expressions import mentions, substituted_in
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.loops.simplify import simplified
 from tensorexpr.codegen.rewrites.paths import Path, inside, rewrite_loops, walk_block
@@ -193,17 +194,10 @@ def _coefficient(expr: Expr, index: str) -> int:
 
 def _with_start(block: Block, alloc: Alloc, loop: For, start: Expr) -> Block:
     """A block with another start of a loop, and without a declaration."""
-    made: list[Stmt] = []
-    for s in block:
+
+    def changed(s: Stmt) -> Block | None:
         if s is alloc:
-            made += _with_start(alloc.body, alloc, loop, start)
-        elif s is loop:
-            made.append(replace(loop, start=start))
-        elif isinstance(s, For | Alloc):
-            made.append(replace(s, body=_with_start(s.body, alloc, loop, start)))
-        elif isinstance(s, If):
-            then, otherwise = (_with_start(b, alloc, loop, start) for b in (s.then, s.otherwise))
-            made.append(replace(s, then=then, otherwise=otherwise))
-        else:
-            made.append(s)
-    return tuple(made)
+            return _with_start(alloc.body, alloc, loop, start)
+        return (replace(loop, start=start),) if s is loop else None
+
+    return map_statements(block, changed)

@@ -25,7 +25,7 @@ from contextlib import nullcontext, suppress
 
 from tensorexpr.codegen.lowering.context.arithmetic import ZERO, add, constant, floordiv, maximum, minimum, normal, sub
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, LoopNest, Stmt, Store, buffers_of
-from tensorexpr.codegen.rewrites.expressions import map_accesses
+from tensorexpr.codegen.nest.walks import map_accesses
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.names import fresh
 from tensorexpr.codegen.rewrites.paths import Path, loop_at, loop_paths, put, statement, walk_nest

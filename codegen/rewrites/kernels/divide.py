@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 from tensorexpr.codegen.lowering.context.arithmetic import add, constant, floordiv, normal
-from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, LoopNest, Stmt
-from tensorexpr.codegen.rewrites.expressions import map_accesses
+from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, LoopNest
+from tensorexpr.codegen.nest.walks import map_accesses, map_statements
 from tensorexpr.codegen.rewrites.paths import walk_nest
 from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.codegen.rewrites.touched.places import declared, touched
@@ -99,14 +99,4 @@ def _remainder(index: Expr, length: int) -> Expr:
 
 def _declared(block: Block, shaped: Callable[[Buffer], Buffer]) -> Block:
     """A block with its buffers declared otherwise."""
-    made: list[Stmt] = []
-    for s in block:
-        match s:
-            case For():
-                s = replace(s, body=_declared(s.body, shaped))
-            case Alloc():
-                s = replace(s, buffer=shaped(s.buffer), body=_declared(s.body, shaped))
-            case If():
-                s = replace(s, then=_declared(s.then, shaped), otherwise=_declared(s.otherwise, shaped))
-        made.append(s)
-    return tuple(made)
+    return map_statements(block, lambda s: (Alloc(shaped(s.buffer), _declared(s.body, shaped)),) if isinstance(s, Alloc) else None)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from tensorexpr.codegen.lowering.context.arithmetic import constant
 from tensorexpr.codegen.nest import LoopNest
-from tensorexpr.codegen.rewrites.expressions import buffers_written, elements_read
+from tensorexpr.codegen.nest.walks import buffers_written, elements_read
 from tensorexpr.codegen.rewrites.paths import loop_at, loop_paths
 from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.codegen.schedule.analysis.strides import FAR, reach

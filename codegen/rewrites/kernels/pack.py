@@ -16,13 +16,13 @@ from collections.abc import Sequence
 
 from tensorexpr.codegen.lowering.context.arithmetic import ZERO, add, constant, floordiv, mul
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, Kernel, LoopNest, Stmt, Store
-from tensorexpr.codegen.rewrites.expressions import buffers_written
+from tensorexpr.codegen.nest.walks import buffers_written, map_own_expressions
 from tensorexpr.codegen.rewrites.names import fresh
 from tensorexpr.codegen.rewrites.paths import Path, distinct, statement, walk_nest
 from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.codegen.rewrites.regions import region
 from tensorexpr.codegen.rewrites.touched.covering import is_written
-from tensorexpr.codegen.rewrites.touched.places import changed, is_read_by, touched, with_own_expressions
+from tensorexpr.codegen.rewrites.touched.places import changed, is_read_by, touched
 from tensorexpr.codegen.rewrites.touched.windows import Window
 from tensorexpr.ir import Access, Expr, Index, apply, conjunction, const
 from tensorexpr.records import record, replace
@@ -85,7 +85,7 @@ def pack(nest: LoopNest, buffer: str, reader: str, layout: Layout, name: str | N
                 raise refuse(f"expected elements of {buffer} by an index for each axis, got one by its position", s)
             return packed.element(node.indices)
 
-        return (with_own_expressions(s, lambda expr: bottom_up(expr, value)),)
+        return (map_own_expressions(s, lambda expr: bottom_up(expr, value)),)
 
     nest = changed(nest, paths, replaced)
     kernel = Kernel(copy.name, packed.made(original, names))

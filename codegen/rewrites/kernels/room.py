@@ -16,7 +16,7 @@ from math import prod
 
 from tensorexpr.codegen.lowering.context.arithmetic import constant, sub
 from tensorexpr.codegen.nest import Alloc, For, LoopNest
-from tensorexpr.codegen.rewrites.expressions import map_accesses
+from tensorexpr.codegen.nest.walks import map_accesses
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.loops.split import length_of
 from tensorexpr.codegen.rewrites.names import fresh

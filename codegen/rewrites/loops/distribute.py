@@ -23,8 +23,8 @@ from itertools import groupby
 from tensorexpr.codegen.dependence import Dependences, dependences
 from tensorexpr.codegen.lowering.context.arithmetic import constant, sub
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, LoopNest, Stmt
-from tensorexpr.codegen.nest.walks import expressions_in
-from tensorexpr.codegen.rewrites.expressions import buffers_written, elements_read, map_accesses, stores_in, under
+from tensorexpr.codegen.nest.walks import buffers_written, elements_read, expressions_in, map_accesses, stores_in
+from tensorexpr.codegen.rewrites.expressions import under
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.loops.simplify import decided
 from tensorexpr.codegen.rewrites.paths import Path, loop_at, loop_paths, rewrite_loops, walk_block

@@ -18,7 +18,8 @@ from __future__ import annotations
 
 from tensorexpr.codegen.lowering.context.arithmetic import ZERO, add, constant, sub
 from tensorexpr.codegen.nest import GRID, IN_WARP, THREADS, Block, For, LoopNest
-from tensorexpr.codegen.rewrites.expressions import buffers_written, elements_read, substituted
+from tensorexpr.codegen.nest.walks import buffers_written, elements_read
+from tensorexpr.codegen.rewrites.expressions import substituted
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.loops.order import check_any_order
 from tensorexpr.codegen.rewrites.loops.partition import SHARED

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tensorexpr.codegen.dependence import dependences
-from tensorexpr.codegen.nest import Alloc, Block, LoopNest
+from tensorexpr.codegen.nest import LoopNest
+from tensorexpr.codegen.nest.walks import buffers_written, declared_in, elements_read
 from tensorexpr.codegen.nest_proofs.races import meet
-from tensorexpr.codegen.rewrites.expressions import buffers_written, elements_read
-from tensorexpr.codegen.rewrites.paths import inside, loop_at, loop_paths
+from tensorexpr.codegen.rewrites.paths import loop_at, loop_paths
 from tensorexpr.codegen.rewrites.refusals import refuse
 
 
@@ -29,17 +29,8 @@ def check_repeatable(nest: LoopNest, loop: str) -> None:
     """Refuses where an iteration that runs twice would not write the same again: it reads what it has written."""
     for path in loop_paths(nest, loop):
         s = loop_at(nest, path)
-        own = _allocated(s.body)
+        own = declared_in(s.body)
         read = {a.tensor for a in elements_read(s.body)}
         for name in sorted(buffers_written(s.body) - own):
             if name in read:
                 raise refuse(f"expected iterations of {loop} that read nothing that they write, got {name}", s, loop, 'tail="peel"')
-
-
-def _allocated(block: Block) -> set[str]:
-    """The local buffers that a block declares."""
-    found: set[str] = set()
-    for s in block:
-        found |= {s.buffer.name} if isinstance(s, Alloc) else set()
-        found |= _allocated(inside(s))
-    return found

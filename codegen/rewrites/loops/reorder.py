@@ -27,8 +27,9 @@ from collections.abc import Mapping, Sequence
 
 from tensorexpr.codegen.dependence import dependences
 from tensorexpr.codegen.nest import GRID, Alloc, Block, For, If, LoopNest, Stmt
+from tensorexpr.codegen.nest.walks import buffers_written
 from tensorexpr.codegen.rewrites.cuts import hull
-from tensorexpr.codegen.rewrites.expressions import buffers_written, under
+from tensorexpr.codegen.rewrites.expressions import under
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.loops.distribute import NotAlone, distributed, is_over, taken_apart
 from tensorexpr.codegen.rewrites.loops.order import check_any_order

@@ -14,7 +14,8 @@ from __future__ import annotations
 from tensorexpr import dtypes
 from tensorexpr.codegen.lowering.context.arithmetic import ONE, ZERO, maximum, minimum, normal, sub
 from tensorexpr.codegen.nest import GRID, THREADS, Ahead, Alloc, Block, Call, Check, For, If, LoopNest, Stmt, Store
-from tensorexpr.codegen.rewrites.expressions import buffers_written, elements_read, substituted
+from tensorexpr.codegen.nest.walks import buffers_written, elements_read
+from tensorexpr.codegen.rewrites.expressions import substituted
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.paths import distinct
 from tensorexpr.codegen.rewrites.touched.places import pruned

@@ -17,8 +17,7 @@ from __future__ import annotations
 
 from tensorexpr.codegen.lowering.context.arithmetic import ZERO, add, floordiv, minimum, mul
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, LoopNest, Stmt, Store
-from tensorexpr.codegen.nest.walks import expressions_in
-from tensorexpr.codegen.rewrites.expressions import stores_in
+from tensorexpr.codegen.nest.walks import expressions_in, expressions_of, map_statements, stores_in, with_blocks
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.names import chosen
 from tensorexpr.codegen.rewrites.paths import Path, loop_at, loop_paths, rewrite_loops, statement, walk_block, walk_nest
@@ -105,40 +104,24 @@ def _check_alone(s: For, buffer: Buffer) -> None:
         if isinstance(inner, Store) and inner.buffer != buffer.name and inner.buffer not in private:
             raise refuse(f"expected {s.index} to store to {buffer.name} alone, got {inner.buffer}", inner, s.index)
         here = inner.indices if isinstance(inner, Store) and inner.buffer == buffer.name else None
-        for e in expressions_in((_bare(inner),)):
+        for e in expressions_of(inner):
             if any(isinstance(n, Access) and n.tensor == buffer.name and n.indices != here for n in walk(e)):
                 raise refuse(f"expected {s.index} to read of {buffer.name} what it stores to in the same statement", inner, s.index)
 
 
-def _bare(s: Stmt) -> Stmt:
-    """A statement without those inside."""
-    match s:
-        case For() | Alloc():
-            return replace(s, body=())
-        case If():
-            return replace(s, then=(), otherwise=())
-    return s
-
-
 def _without(block: Block, buffer: str) -> Block:
     """A block without the stores to a buffer, and without local buffers that nothing reads then."""
-    made: list[Stmt] = []
-    for s in block:
-        match s:
-            case Store() if s.buffer == buffer:
-                pass
-            case For():
-                made.append(replace(s, body=_without(s.body, buffer)))
-            case If():
-                made.append(replace(s, then=_without(s.then, buffer), otherwise=_without(s.otherwise, buffer)))
-            case Alloc():
-                body = _without(s.body, buffer)
-                name = s.buffer.name
-                used = any(name in tensors_read(e) for e in expressions_in(body))
-                made += [replace(s, body=body)] if used else _without(body, name)
-            case _:
-                made.append(s)
-    return tuple(made)
+
+    def left(s: Stmt) -> Block | None:
+        if isinstance(s, Store) and s.buffer == buffer:
+            return ()
+        if not isinstance(s, Alloc):
+            return None
+        body, name = _without(s.body, buffer), s.buffer.name
+        used = any(name in tensors_read(e) for e in expressions_in(body))
+        return (replace(s, body=body),) if used else _without(body, name)
+
+    return map_statements(block, left)
 
 
 class Owned:
@@ -189,46 +172,22 @@ class Owned:
         """A block under the condition for a place, inside of the loops on which that depends."""
         if not loops:
             return (If(self.condition(place), self.unchecked(block, place)),)
-        made: list[Stmt] = []
-        for s in block:
-            match s:
-                case For():
-                    made.append(replace(s, body=self.under(s.body, place, loops - {s.index})))
-                case Alloc():
-                    made.append(replace(s, body=self.under(s.body, place, loops)))
-                case If():
-                    then, otherwise = (self.under(branch, place, loops) for branch in (s.then, s.otherwise))
-                    made.append(replace(s, then=then, otherwise=otherwise))
-                case _:
-                    made.append(s)
-        return tuple(made)
+
+        def inner(s: Stmt) -> Stmt:
+            left = loops - {s.index} if isinstance(s, For) else loops
+            return with_blocks(s, lambda body: self.under(body, place, left))
+
+        return tuple(map(inner, block))
 
     def unchecked(self, block: Block, place: Expr) -> Block:
         """A block without the checks of a place that is known to be in bounds."""
-        made: list[Stmt] = []
-        for s in block:
-            match s:
-                case Check() if s.index == place and s.extent == self.buffer.shape[self.axis]:
-                    pass
-                case For() | Alloc():
-                    made.append(replace(s, body=self.unchecked(s.body, place)))
-                case If():
-                    made.append(replace(s, then=self.unchecked(s.then, place), otherwise=self.unchecked(s.otherwise, place)))
-                case _:
-                    made.append(s)
-        return tuple(made)
+        known = place, self.buffer.shape[self.axis]
+        return map_statements(block, lambda s: () if isinstance(s, Check) and (s.index, s.extent) == known else None)
 
     def each(self, block: Block) -> Block:
         """A block with a condition around each store."""
-        made: list[Stmt] = []
-        for s in block:
-            match s:
-                case Store() if s.buffer == self.buffer.name:
-                    made.append(If(self.condition(self.place(s)), (s,)))
-                case For() | Alloc():
-                    made.append(replace(s, body=self.each(s.body)))
-                case If():
-                    made.append(replace(s, then=self.each(s.then), otherwise=self.each(s.otherwise)))
-                case _:
-                    made.append(s)
-        return tuple(made)
+
+        def conditional(s: Stmt) -> Block | None:
+            return (If(self.condition(self.place(s)), (s,)),) if isinstance(s, Store) and s.buffer == self.buffer.name else None
+
+        return map_statements(block, conditional)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, LoopNest, Stmt, Store
-from tensorexpr.codegen.nest.walks import expressions_of, map_expressions
+from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, LoopNest, Stmt, Store
+from tensorexpr.codegen.nest.walks import expressions_of
 from tensorexpr.codegen.rewrites.paths import Path, inside, put, statement, walk_block, walk_nest
 from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.hints import suggestion
@@ -132,20 +132,6 @@ def loops_around(nest: LoopNest, path: Path, below: int = 0) -> tuple[For, ...]:
     """The loops around a path that stand at steps behind the first `below`, outermost first."""
     found = (statement(nest, path[:end]) for end in range(max(below, 2), len(path)))
     return tuple(s for s in found if isinstance(s, For))
-
-
-def with_own_expressions(s: Stmt, function: Callable[[Expr], Expr]) -> Stmt:
-    """A statement with its own expressions mapped, and what is inside as it is."""
-    match s:
-        case For():
-            (bare,) = map_expressions((replace(s, body=()),), function)
-            assert isinstance(bare, For)
-            return replace(bare, body=s.body)
-        case If():
-            return replace(s, condition=function(s.condition))
-        case Store() | Check():
-            return map_expressions((s,), function)[0]
-    return s
 
 
 def changed(nest: LoopNest, paths: Iterable[Path], function: Callable[[Path, Stmt], Block]) -> LoopNest:

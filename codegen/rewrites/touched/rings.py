@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from tensorexpr.codegen.dependence import Conflict, dependences
 from tensorexpr.codegen.lowering.context.arithmetic import ONE, ZERO, add, constant, sub
 from tensorexpr.codegen.nest import Alloc, Buffer, For, LoopNest, Stmt, Store
-from tensorexpr.codegen.rewrites.expressions import elements_mapped, map_accesses, substituted_in
+from tensorexpr.codegen.nest.walks import elements_mapped, map_accesses, map_own_expressions
+from tensorexpr.codegen.rewrites.expressions import substituted_in
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.names import fresh
 from tensorexpr.codegen.rewrites.paths import Path, loop_at, put, statement
 from tensorexpr.codegen.rewrites.refusals import refuse
-from tensorexpr.codegen.rewrites.touched.places import Touched, elements_of, loops_around, undeclared, with_own_expressions
+from tensorexpr.codegen.rewrites.touched.places import Touched, elements_of, loops_around, undeclared
 from tensorexpr.codegen.rewrites.touched.windows import Window
 from tensorexpr.ir import Access, Expr, apply, const
 from tensorexpr.records import replace
@@ -100,7 +101,7 @@ def _with(access: Access, axis: int, index: Expr) -> Access:
 
 def _read(s: Stmt, buffer: Buffer, function: Callable[[Access], Access]) -> Stmt:
     """A statement with other elements in place of those that it reads of a buffer itself."""
-    return with_own_expressions(s, lambda e: elements_mapped(e, lambda a: function(a) if a.tensor == buffer.name else a))
+    return map_own_expressions(s, lambda e: elements_mapped(e, lambda a: function(a) if a.tensor == buffer.name else a))
 
 
 def _conflicts(nest: LoopNest, buffer: Buffer, places: Sequence[Stmt]) -> Iterator[Conflict]:

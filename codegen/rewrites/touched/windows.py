@@ -14,8 +14,7 @@ from collections.abc import Iterable, Iterator
 
 from tensorexpr.codegen.lowering.context.arithmetic import ZERO, constant, sub
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, LoopNest, Stmt, Store
-from tensorexpr.codegen.nest.walks import expressions_of
-from tensorexpr.codegen.rewrites.expressions import map_accesses
+from tensorexpr.codegen.nest.walks import expressions_of, map_accesses
 from tensorexpr.codegen.rewrites.paths import Path, statement
 from tensorexpr.codegen.rewrites.touched.places import by_axes, conditions_around, loops_around
 from tensorexpr.integers import Affine, Domain, DomainTooComplex, at_most, eq, ge, lt

@@ -15,7 +15,7 @@ from tensorexpr.codegen.auto.summary import STORE
 from tensorexpr.codegen.auto.tiles.bound import least
 from tensorexpr.codegen.nest import Buffer
 from tensorexpr.codegen.nest.text import print_nest
-from tensorexpr.codegen.rewrites.expressions import buffers_written
+from tensorexpr.codegen.nest.walks import buffers_written
 from tensorexpr.codegen.rewrites.kernels import in_memory
 from tensorexpr.codegen.stages import SEARCH
 from tensorexpr.codegen.target import host_target

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 
 from tensorexpr.codegen.handle import Schedule, StageHandle
-from tensorexpr.codegen.rewrites.expressions import elements_read
+from tensorexpr.codegen.nest.walks import elements_read
 from tensorexpr.codegen.rewrites.intrinsics import known_intrinsics
 from tensorexpr.codegen.rewrites.paths import walk_nest
 from tensorexpr.errors import ScheduleError
