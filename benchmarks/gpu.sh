@@ -159,7 +159,8 @@ PRODUCTS
 export -f bounded sanitize profile rows tiles
 export python tiny out
 in_bash() { # functions of this file under `timeout`, with what they know
-  printf -v quoted '%q ' ${options[@]+"${options[@]}"}
+  local quoted=
+  [ ${#options[@]} -eq 0 ] || printf -v quoted '%q ' "${options[@]}" # of nothing it makes an empty word, which is an option too many
   echo "options=($quoted); $*"
 }
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -267,6 +268,15 @@ def test_one_call_lays_out_the_packages_and_runs_tests_and_workloads(tmp_path):
     assert all(f"== {name}: ended with 0 " in (tmp_path / "steps.txt").read_text() for name in steps)
     assert all((tmp_path / f"{name}.txt").exists() for name in steps)
     assert json.loads((tmp_path / "facts" / "host.json").read_text())["memory"] > 0
+
+
+@pytest.mark.parametrize("options", [(), ("--filter", "conv 3x3"), ("--tiny",)], ids=["none", "of several words", "one"])
+def test_steps_get_the_options_of_the_call(options):
+    """Those of none are none: an empty word would be refused, and no row measured."""
+    own = "\n".join(re.findall(r"^in_bash\(\) \{.*?^\}$", SCRIPT.read_text(), re.DOTALL | re.MULTILINE))
+    text = f"""{own}\nset -u; options=("$@"); bash -c "$(in_bash 'printf "<%s>" "${{#options[@]}}" ${{options[@]+"${{options[@]}}"}}')" """
+    done = subprocess.run(["bash", "-c", text, "x", *options], capture_output=True, text=True, timeout=20)
+    assert done.stdout == "".join(f"<{word}>" for word in (len(options), *options)), done.stderr
 
 
 def test_all_tests_of_a_gpu_are_found_where_the_packages_are_laid_out(tmp_path):

@@ -16,6 +16,7 @@ from tensorexpr.codegen.auto.candidate import Candidate
 from tensorexpr.codegen.auto.moves import move_of
 from tensorexpr.codegen.auto.search.groups import extent_of
 from tensorexpr.codegen.auto.tiles.grids import with_grids
+from tensorexpr.codegen.auto.tiles.scans import with_scans
 from tensorexpr.codegen.auto.tiles.steps import with_steps
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.lowering.context.arithmetic import constant
@@ -112,7 +113,7 @@ def lowered(planned: Planned) -> LoopNest:
     """The nest that planners made, with the last words on it; of a GPU, threads for what they left without."""
     nest, target = lower(planned), planned.target
     if isinstance(target, Gpu):
-        return with_grids(nest, target)
+        return with_grids(with_scans(nest, target), target)
     if planned.state.sweeps:
         nest = with_steps(nest, planned.state.sweeps, target)
     caches = target.l1_bytes, target.l2_bytes, target.last_level
