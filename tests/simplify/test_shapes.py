@@ -7,7 +7,9 @@ from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Program, integer
 from tensorexpr.parse import parse_program
 from tensorexpr.simplify import simplify, with_plain_shapes
-from tensorexpr.text import print_type
+from tensorexpr.text import print_program, print_type
+from tensorexpr.verify import verify
+from tests.random_programs import random_inputs
 from tests.random_programs.programs import random_sample
 from tests.random_programs.sample import arrays_for
 from tests.random_programs.writer import Options
@@ -170,3 +172,21 @@ def test_random_programs_keep_their_values(seed):
     arrays = arrays_for(program, traced.below, {}, seed, exact=True)
     for one, other in zip(values(program, arrays), values(found, arrays), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_rows_behind_one_another_are_rows_for_all_that_read_them() -> None:
+    """A norm over images whose pixels are written as one axis has the form of one over images: reductions over that axis are split, too."""
+    flat = (
+        "x: f32[6, 37, 41] = input()\nf[i, p]: f32[6, 1517] = x[i, p // 41, p % 41]\n"
+        "m[i]: f32[6] = sum(f[i, p] for p in range(1517)) / 1517.0\n"
+        "v[i]: f32[6] = max(abs(f[i, p] - m[i]) for p in range(1517))\n"
+        "y[i, k, l]: f32[6, 37, 41] = (f[i, k * 41 + l] - m[i]) / v[i]\nreturn y\n"
+    )
+    program = parse_program(flat)
+    found = simplify(with_plain_shapes(simplify(program)))
+    verify(found)
+    assert "//" not in print_program(found) and "%" not in print_program(found) and "f[" not in print_program(found)
+    inputs = random_inputs(program, 3)
+    want = evaluate_program(program, inputs)["y"]
+    got = evaluate_program(found, {"x": inputs["x"].reshape(6, -1)})["y"].reshape(want.shape)
+    np.testing.assert_allclose(got, want, 1e-6, 1e-6)

@@ -14,7 +14,7 @@ index; so do those of scans, and what a scatter or a sort plan makes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tensorexpr import dtypes
 from tensorexpr.bounds import PROVED, check_access
@@ -27,6 +27,7 @@ from tensorexpr.ir import (
     Definition,
     Expr,
     Index,
+    Input,
     Program,
     Scan,
     Scatter,
@@ -39,6 +40,7 @@ from tensorexpr.records import replace
 from tensorexpr.regions import affine_of
 from tensorexpr.simplify.passes.definitions import simplify_indices
 from tensorexpr.simplify.passes.joint import with_joint_axes
+from tensorexpr.simplify.passes.splits import split_reductions
 from tensorexpr.traversal import (
     bottom_up,
     bound_names,
@@ -86,30 +88,78 @@ def _without_units(program: Program) -> Program:
 
 
 def _with_rows(program: Program) -> Program:
-    """The program with an axis for rows and one for places in them, where that leaves fewer divisions."""
+    """The program with an axis for rows and one for places in them, in reductions that read them too, where that leaves fewer divisions."""
     found = program
     while layouts := _divided(found):
-        found = simplify_indices(_laid_out(found, layouts), found)
-    if found is program or _divisions_more(found, program) >= 0:
-        return program
-    while (other := _with_rows_read(found)) is not None:
-        found = other
-    return found
+        found = _simplified(_laid_out(found, layouts), found)
+    return program if found is program or _divisions_more(found, program) >= 0 else _with_rows_read(found)
 
 
-def _with_rows_read(program: Program) -> Program | None:
-    """An axis of a tensor in the rows through which loops step, where that leaves no more divisions; None where none is."""
-    reads: dict[str, list[Access]] = {}
-    for access in _accesses(program):
-        reads.setdefault(access.tensor, []).append(access)
-    for name, type_ in _free(program).items():
-        for at, extent in enumerate(type_.shape):
-            for length in _steps(reads.get(name, ()), at, extent):
-                layout = tuple(length if other == at else KEPT for other in range(len(type_.shape)))
-                found = simplify_indices(_laid_out(program, {name: layout}), program)
-                if _divisions_more(found, program) <= 0:
-                    return found
+def _simplified(program: Program, before: Program) -> Program:
+    return split_reductions(simplify_indices(program, before), wholly=True)
+
+
+def _with_rows_read(program: Program) -> Program:
+    """The program with axes of tensors in the rows through which loops step, where that leaves no more divisions.
+
+    A tensor is looked at in the definitions that read or make it, and again where one of these has changed.
+    """
+    definitions, types, free = list(program.definitions), dict(program.types), _free(program)
+    near: dict[str, list[int]] = {}
+    for at, d in enumerate(definitions):
+        for name in _near(d):
+            near.setdefault(name, []).append(at)
+    waiting = dict.fromkeys(free)
+    while waiting:
+        name = next(iter(waiting))
+        del waiting[name]
+        here = near.get(name, [])
+        part = _part([definitions[at] for at in here], types, program)
+        if (found := _in_rows(part, name, types[name].shape)) is None:
+            continue
+        for at, d in zip(here, found.definitions, strict=True):
+            definitions[at] = d
+            waiting |= {other: None for other in _near(d) if other in free}
+        types[name] = found.types[name]
+    inputs = tuple(replace(item, type=types[item.name]) for item in program.inputs)
+    return replace(program, inputs=inputs, definitions=tuple(definitions))
+
+
+def _in_rows(part: Program, name: str, shape: tuple[Expr, ...]) -> Program | None:
+    """A part of a program with an axis of a tensor in rows, where that leaves no more divisions; None where none is."""
+    read = [access for access in _accesses(part) if access.tensor == name]
+    divisions = sum(map(_divisions, part.definitions))
+    for at, extent in enumerate(shape):
+        if 2 * _whole(part, name, at) > divisions:  # each would be divided, and have a remainder
+            continue
+        for length in _steps(read, at, extent):
+            layout = tuple(length if other == at else KEPT for other in range(len(shape)))
+            found = _simplified(_laid_out(part, {name: layout}), part)
+            if _divisions_more(found, part) <= 0:
+                return found
     return None
+
+
+def _whole(part: Program, name: str, at: int) -> int:
+    """How many reads of a tensor go through an axis of it as an axis of a definition does, which stays whole."""
+    made = [(d.value, {axis.index for axis in d.axes}) for d in part.definitions if isinstance(d, Define) and d.name != name]
+    return sum(
+        isinstance(node, Access) and node.tensor == name and isinstance(index := node.indices[at], Index) and index.name in own
+        for value, own in made
+        for node in walk(value)
+    )
+
+
+def _near(definition: Definition) -> tuple[str, ...]:
+    """The tensors that a definition makes or reads."""
+    return tuple(dict.fromkeys((*(name for name, _ in definition.results), *reads(definition))))
+
+
+def _part(definitions: Sequence[Definition], types: Mapping[str, TensorType], program: Program) -> Program:
+    """Definitions of a program as one of their own."""
+    made = {name for d in definitions for name, _ in d.results}
+    read = dict.fromkeys(name for d in definitions for name in reads(d) if name not in made)
+    return replace(program, inputs=tuple(Input(name, types[name]) for name in read), definitions=tuple(definitions), outputs=())
 
 
 def _divided(program: Program) -> dict[str, tuple[int, ...]]:

@@ -15,29 +15,31 @@ from tensorexpr.simplify.passes.definitions import with_definitions
 from tensorexpr.traversal import bound_names, children, free_names, fresh_name, map_children, substitute, walk
 
 
-def split_reductions(program: Program) -> Program:
-    """The program with axes of their own for rows and places in them, where reductions take an index apart.
+def split_reductions(program: Program, wholly: bool = False) -> Program:
+    """The program with axes of their own for rows and places in them, where reductions take an index apart; `wholly` where all reads do.
 
     Requires: nothing. Ensures: every value is kept bit for bit.
     """
-    return with_definitions(program, map(_split, program.definitions))
+    return with_definitions(program, (_split(d, wholly) for d in program.definitions))
 
 
-def _split(definition: Definition) -> Definition:
+def _split(definition: Definition, wholly: bool) -> Definition:
     if not isinstance(definition, Define) or not any(isinstance(n, Reduce) and _rows(n) for n in walk(definition.value)):
         return definition
     taken = {*free_names(definition.value), *bound_names(definition.value), *(a.index for a in definition.axes)}
-    value = _visit(definition.value, definition.axes, taken)
+    value = _visit(definition.value, definition.axes, taken, wholly)
     return definition if value is definition.value else replace(definition, value=value)
 
 
-def _visit(node: Expr, around: tuple[Axis, ...], taken: set[str]) -> Expr:
+def _visit(node: Expr, around: tuple[Axis, ...], taken: set[str], wholly: bool) -> Expr:
     if isinstance(node, Access) or not children(node):
         return node
     inner = (*around, *node.axes) if isinstance(node, Reduce) else around
-    node = map_children(node, lambda child: _visit(child, inner, taken))
+    node = map_children(node, lambda child: _visit(child, inner, taken, wholly))
     if isinstance(node, Reduce):
         for name, length in _rows(node):
+            if wholly and any(isinstance(n, Access) and Index(name) in n.indices for v in node.values for n in walk(v)):
+                continue
             found = _in_two(node, name, length, around, taken)
             if _divisions(found) < _divisions(node):
                 return found
