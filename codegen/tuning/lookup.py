@@ -16,6 +16,7 @@ from tensorexpr.algebra import (
     with_chosen_points,
     with_copies_read,
     with_factors_grouped,
+    with_literals,
     with_narrow_factors,
     with_narrow_sums,
     with_products_apart,
@@ -56,9 +57,10 @@ def simplified(program: Program, target: Target) -> Program:
 
     A GPU has a thread for each result, and runs the steps of a scan one after the other; its tensor cores take 16-bit products as they are.
     """
+    program = without_carries(with_literals(program))
     if target.is_gpu:
-        return with_copies_read(simplify(without_carries(program)))
-    found = simplify(factor_sums(without_carries(program), REGROUPED))
+        return with_copies_read(simplify(program))
+    found = simplify(factor_sums(program, REGROUPED))
     apart = factor_sums(found, REGROUPED)  # what was written where it is read may have factors, too
     found = found if apart is found else simplify(apart)
     narrowed = with_supports(found)

@@ -225,3 +225,27 @@ def test_sums_go_forwards_where_all_that_they_read_lies_backwards(value: str) ->
     inputs = random_inputs(program, 3)
     before, after = (evaluate_program(p, inputs)["y"] for p in (program, found))
     np.testing.assert_allclose(after, before, 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "sum((x[i, j] - w[i, j]) / 7.0 for j in range(7) for i in range(5))",  # the columns first
+        "sum(sum(log(abs(x[i, j] - w[i, j]) + 1.0) / 7.0 for j in range(7)) / 5.0 for i in range(5))",  # a literal leaves a function
+        "sum(-(x[i, j] * w[i, j] / 7.0) for j in range(7) for i in range(5))",
+    ],
+)
+def test_a_sum_over_all_is_one_sum_in_the_order_of_memory(value: str) -> None:
+    program = parse_program(f"x: f32[5, 7] = input()\nw: f32[5, 7] = input()\ny: f32 = {value}\nreturn y\n")
+    found = simplified(program, host_target())
+    assert "for i in range(35)" in print_program(found), print_program(found)
+    inputs = random_inputs(program, 3)
+    before, after = (evaluate_program(program, inputs)["y"], evaluate_program(found, {k: v.reshape(-1) for k, v in inputs.items()})["y"])
+    np.testing.assert_allclose(after, before, 1e-5, 1e-5)
+
+
+def test_axes_that_tensors_disagree_about_keep_their_order() -> None:
+    text = "x: f32[5, 5] = input()\ny: f32 = sum(x[i, j] * {} for j in range(5) for i in range(5))\nreturn y\n"
+    for kept in ("x[j, i]", "x[i, i]"):
+        program = parse_program(text.format(kept))
+        assert factor_sums(program, REGROUPED) is program

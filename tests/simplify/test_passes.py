@@ -507,6 +507,14 @@ def test_windows_side_by_side_are_read_where_they_are_and_no_others(text: str, c
     assert text in WINDOWS and cheap_names(parse_program(WINDOWS.replace(text, change))) == ()
 
 
+def test_what_says_where_elements_stand_goes_to_what_does_no_more() -> None:
+    text = (
+        "x: f32[6, 8, 9] = input()\nP[n, y, z]: f32[6, 16, 9] = x[n, y // 2, z]\nC[n, y, z]: f32[6, 16, 18] = P[n, y, z // 2]{}\nreturn C\n"
+    )
+    assert cheap_names(parse_program(text.format(""))) == ("P",)
+    assert cheap_names(parse_program(text.replace("[n, y // 2, z]", "[n, y // 2, z] ** 5.5").format(""))) == ()
+
+
 def test_a_border_alone_is_not_far_larger() -> None:
     padded = "x: f32[64, 64] = input()\nP[i, j]: f32[66, 66] = where(i >= 1 and j >= 1 and i < 65 and j < 65, x[i - 1, j - 1], 0.0)\n"
     program = parse_program(padded + "C[i, j]: f32[64, 64] = sum(P[i + r, j + r] for r in range(3))\nreturn C\n")

@@ -79,6 +79,9 @@ class Writer:
             if rng.random() < 0.2 and None not in parts:  # nested selections with a branch in common
                 inner = (self.leaf(dtypes.bool_), parts[1], parts[2])
                 parts[rng.choice((1, 2))] = apply("where", *inner)  # type: ignore[arg-type]
+            elif rng.random() < 0.1 and dtype.is_float and None not in parts:  # a function on both sides
+                parts[1:] = [apply(name, part) for name, part in zip(rng.choice((("exp", "exp"), ("exp", "tanh"))), parts[1:], strict=True)]  # type: ignore[arg-type]
+                parts[2] = apply("add", self.leaf(dtype), parts[2])  # type: ignore[arg-type]
         else:
             parts = [self.expr(inner, depth - 1) for _ in range(op.arity)]
             if op.result == "bool" and op.arity == 2 and rng.random() < 0.2:

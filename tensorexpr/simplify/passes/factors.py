@@ -49,7 +49,8 @@ from tensorexpr.simplify.passes.amounts import lengths
 from tensorexpr.simplify.passes.definitions import with_definitions
 from tensorexpr.simplify.passes.inline import without_literals
 from tensorexpr.simplify.passes.terms import bytes_of_ends, pays_alone
-from tensorexpr.simplify.passes.terms.found import FUNCTION, term_of
+from tensorexpr.simplify.passes.terms.found import term_of
+from tensorexpr.simplify.rules.floats import FUNCTION
 from tensorexpr.traversal import bound_names, children, free_names, has_points, map_children, put_term, size_names, substitute, walk
 
 GAIN = 1.5
@@ -94,7 +95,7 @@ def _with_factors(node: Expr, axes: tuple[Axis, ...], types: Mapping[str, Tensor
     node = map_children(node, lambda child: _with_factors(child, inner, types, floats, ends))
     exact = node.dtype.is_integer or (floats and node.dtype.is_float and node.dtype.bits >= 32)
     if exact and _is_sum(node):
-        node = _ascending(_joined(node))
+        node = _in_memory_order(_ascending(_joined(node)))
         if all(map(has_points, node.axes)):
             return _in_one_order(node, axes, types, ends) or _apart(node, axes, types, ends)
     if exact and isinstance(node, Apply) and node.op.name in ("add", "sub"):
@@ -171,6 +172,25 @@ def _ascending(node: Reduce) -> Reduce:
     return node
 
 
+def _in_memory_order(node: Reduce) -> Reduce:
+    """sum(x[i, j] * y[i, j] for j for i) -> sum(x[i, j] * y[i, j] for i for j): axes as they stand in all tensors that they go through"""
+    names = {axis.index for axis in node.axes}
+    if len(names) < 2 or not all(map(has_points, node.axes)):
+        return node
+    before: set[tuple[str, str]] = set()
+    for access in (n for n in walk(node.values[0]) if isinstance(n, Access)):
+        through = [names.intersection(free_names(index)) for index in access.indices]
+        before |= {(a, b) for one, other in combinations(through, 2) for a in one for b in other}
+    if any((b, a) in before for a, b in before):
+        return node
+    left, axes = list(node.axes), []
+    while left:
+        first = next((a for a in left if not any((b.index, a.index) in before for b in left)), left[0])
+        axes.append(first)
+        left.remove(first)
+    return node if tuple(axes) == node.axes else replace(node, axes=tuple(axes))
+
+
 def _in_normal_form(expr: Expr) -> Expr:
     """The expression with what it computes of indices in normal form; numbers of data may wrap around, and stay."""
     if isinstance(expr, Apply) and expr.dtype is dtypes.int64 and not any(isinstance(n, Access | Param) for n in walk(expr)):
@@ -237,7 +257,9 @@ def _leaving(
     fewer operations at each point: a product with what is summed is one operation with its sum."""
     leaving = [[e for e in part if own.isdisjoint(free_names(e))] for part in (factors, divisors)]
     staying = [[e for e in part if not own.isdisjoint(free_names(e))] for part in (factors, divisors)]
-    if not staying[0] or _operations(factors, divisors) == _operations(*staying) or any(map(_has_function, staying[0])):
+    literal = all(isinstance(e, Const) for part in leaving for e in part)
+    computed = not literal and any(map(_has_function, staying[0]))
+    if not staying[0] or _operations(factors, divisors) == _operations(*staying) or computed:
         return ([], []), (list(factors), list(divisors))
     return (leaving[0], leaving[1]), (staying[0], staying[1])
 
@@ -280,6 +302,9 @@ def _factors(value: Expr) -> tuple[list[Expr], list[Expr]]:
     if isinstance(value, Apply) and value.op.name == "div":
         (a, below_a), (b, below_b) = map(_factors, value.args)
         return a + below_b, below_a + b
+    if isinstance(value, Apply) and value.op.name == "neg" and value.dtype.is_float:
+        above, below = _factors(value.args[0])
+        return [*above, Const(-1, value.dtype)], below
     if isinstance(value, Apply) and value.op.name == "where":
         (taken, below), (otherwise, below_otherwise) = map(_factors, value.args[1:])
         common = [e for e in dict.fromkeys(taken) if e in otherwise and not isinstance(e, Const)]

@@ -7,7 +7,7 @@ sums of a few components that another sum reads once each (`k[i, j] = exp(-sum((
 over j), and the parts of a reduction, which nothing else reads (rows of a sum over all); so do outputs, the inits of scans and whatever
 a scatter or a scan makes. What only rearranges elements (the windows of a convolution as rows of a matrix) goes where its readers put
 together what it took apart, and what says which elements of a far smaller tensor stand where (windows side by side) to all of its few
-readers: what is made of them reads these elements themselves.
+readers, as to those that do no more themselves: what is made of them reads these elements themselves.
 """
 
 from __future__ import annotations
@@ -228,7 +228,8 @@ def cheap_names(program: Program, outside: Mapping[str, TensorType] | None = Non
             continue
         places = sites[definition.name]
         loads = len(_elements(definition)) + more.get(id(definition), 0)
-        if not _worth_inlining(definition, places, loads) and not (repeats(definition, types) and _few_each(places)):
+        around = repeats(definition, types) or (_is_element(definition.value) and _are_elements(places))
+        if not _worth_inlining(definition, places, loads) and not (around and _few_each(places)):
             continue
         nodes, depth = extent_of(definition)
         grown: dict[int, tuple[int, int]] = {}
@@ -478,6 +479,11 @@ def repeats(definition: Define, types: Mapping[str, TensorType]) -> bool:
 def _few_each(places: list[Place]) -> bool:
     """Whether no reader, all of which are plain definitions, reads in many places."""
     return all(isinstance(p.reader, Define) for p in places) and max(Counter(id(p.reader) for p in places).values()) <= MOST_READS
+
+
+def _are_elements(places: list[Place]) -> bool:
+    """Whether all readers only say which elements stand where, too."""
+    return all(isinstance(p.reader, Define) and _is_element(p.reader.value) for p in places)
 
 
 def _is_element(value: Expr) -> bool:

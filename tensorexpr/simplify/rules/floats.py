@@ -14,6 +14,10 @@ import math
 from tensorexpr.ir import Apply, Const, Expr, Reduce, apply
 from tensorexpr.rewrite import on
 from tensorexpr.simplify.rules.common import fold_constants, is_value, operands_of, reads_nothing, without_negative
+from tensorexpr.traversal import put_term, walk
+
+FUNCTION = 12
+"""What functions cost at least (`Op.cost`): beside one, a product with what it is a factor of costs next to nothing."""
 
 
 @on("mul", "div")
@@ -50,6 +54,35 @@ def _never_negative_zero(expr: Expr) -> bool:
         case Apply() if expr.op.name == "where":
             return all(map(_never_negative_zero, expr.args[1:]))
     return isinstance(expr, Apply) and expr.op.name == "abs"
+
+
+@on("where")
+def select_argument(expr: Expr) -> Expr | None:
+    """where(c, a + f(x), f(y)) -> where(c, a + f(z), f(z)) with z = where(c, x, y), where f is a function, the only one of its name on each
+    side, and c reads a tensor (else each side has loops of its own)"""
+    assert isinstance(expr, Apply)
+    condition, *sides = expr.args
+    if reads_nothing(condition) or any(isinstance(n, Reduce) for side in sides for n in walk(side)):
+        return None
+    one, other = map(_functions, sides)
+    for name in one:
+        if name in other and len(one[name]) == len(other[name]) == 1:
+            (x,), (y,) = one[name], other[name]
+            if x != y and len(x.args) == 1:
+                argument = Apply(expr.op, (condition, x.args[0], y.args[0]))
+                both = Apply(x.op, (select_argument(argument) or argument,))
+                taken, otherwise = put_term(sides[0], x, both), put_term(sides[1], y, both)
+                return taken if taken == otherwise else apply("where", condition, taken, otherwise)
+    return None
+
+
+def _functions(expr: Expr) -> dict[str, dict[Apply, None]]:
+    """The functions of floats that are computed in an expression, by their names."""
+    found: dict[str, dict[Apply, None]] = {}
+    for node in walk(expr):
+        if isinstance(node, Apply) and node.op.cost >= FUNCTION and node.dtype.is_float:
+            found.setdefault(node.op.name, {})[node] = None
+    return found
 
 
 @on("neg")
@@ -174,6 +207,7 @@ FLOAT_RULES = (
     small_power,
     add_itself,
     round_twice,
+    select_argument,
 )
 
 

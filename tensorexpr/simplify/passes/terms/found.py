@@ -17,6 +17,7 @@ from tensorexpr.rewrite import head_of
 from tensorexpr.simplify.passes.amounts import cost_over, lengths, parts, points
 from tensorexpr.simplify.passes.definitions import form_of, formal_of
 from tensorexpr.simplify.passes.inline import fixed_by, without_fixed
+from tensorexpr.simplify.rules.floats import FUNCTION
 from tensorexpr.traversal import (
     bound_names,
     children,
@@ -29,8 +30,6 @@ from tensorexpr.traversal import (
     walk,
 )
 
-FUNCTION = 12
-"""What functions cost at least (`Op.cost`): beside one, a product with what it is a factor of costs next to nothing."""
 REPEATED = 2
 """How often each element of a term is computed at least."""
 LEAST = 1 << 14
