@@ -249,3 +249,20 @@ def test_axes_that_tensors_disagree_about_keep_their_order() -> None:
     for kept in ("x[j, i]", "x[i, i]"):
         program = parse_program(text.format(kept))
         assert factor_sums(program, REGROUPED) is program
+
+
+@pytest.mark.parametrize("value", ["w[i] * x[k] * c[k]", "x[k] * c[k] / w[i]", "x[k] * c[k] * -2.0", "w[at[i]] * x[k] * c[k]"])
+def test_what_leaves_a_sum_that_may_be_empty_does_so_where_it_has_points(value: str) -> None:
+    """Over none it is 0, whatever its factors are: infinite, below zero, outside of their tensor."""
+    inputs = "w: f32[4] = input()\nx: f32[m] = input()\nc: f32[m] = input()\nat: i64[4] = input()\n"
+    program = parse_program(f"sizes(m)\n{inputs}y[i]: f32[4] = sum({value} for k in range(m))\nreturn y\n")
+    apart = factor_sums(program, DERIVED)
+    verify(apart)
+    assert "sum(x[k] * c[k] for k in range(m))" in print_program(apart)
+    w = np.array([np.inf, 0, np.nan, -1], np.float32)
+    empty = {"w": w, "x": w[:0], "c": w[:0], "at": np.full(4, 9)}
+    found = evaluate_program(apart, empty, {"m": 0})["y"]
+    assert not found.any() and not np.signbit(found).any()
+    some = {"w": w, "x": np.arange(1, 4, dtype=np.float32), "c": np.ones(3, np.float32), "at": np.arange(4)}
+    wanted = evaluate_program(program, some, {"m": 3})["y"]
+    np.testing.assert_array_equal(evaluate_program(apart, some, {"m": 3})["y"], wanted)

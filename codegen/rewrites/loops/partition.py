@@ -182,11 +182,13 @@ def _are_numbers(*ends: Expr) -> bool:
 
 def _branches(s: For, points: Sequence[Expr], facts: Facts) -> Block:
     inner = facts.loop(s.index, s.start, s.stop)
-    body: Block = simplified(s.body, _behind(inner, s, points), ended=False)
-    for number in reversed(range(len(points))):
-        before = apply("lt", Index(s.index), points[number])
-        here = simplified(s.body, _behind(inner, s, points[:number]).under(before), ended=False)
-        body = (If(before, here, body),)
+    body: Block = ()
+    for begin, end in reversed(list(pairwise((None, *points, None)))):
+        first = s.start if begin is None else decided(maximum(begin, s.start), inner)
+        stop = s.stop if end is None else decided(minimum(end, s.stop), inner)
+        known = _behind(facts.loop(s.index, first, stop), s, points[: points.index(end)] if end is not None else points)
+        here = simplified(s.body, known, ended=False)
+        body = here if end is None else (If(apply("lt", Index(s.index), end), here, body),)
     return simplified(body, inner, ended=False)
 
 

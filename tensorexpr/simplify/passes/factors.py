@@ -13,13 +13,14 @@ each point has fewer factors, no two of them may make a smaller tensor: that one
 problem in general; greedy elimination is what einsum libraries do.
 
 Integers are a ring modulo 2**bits. Floats round differently, as they do where a sum adds in another order, and another sum may overflow;
-those of 16 bits never are taken apart. Only sums over literal ranges that have points: over none, a factor that is infinite would be
-multiplied by zero.
+those of 16 bits never are taken apart. Over no points, a factor that is infinite would be multiplied by zero: so only axes of literal
+ranges that have points go inside, and what leaves a sum whose points depend on sizes does so where it has some.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from itertools import combinations
 from math import inf, prod
 from typing import TypeGuard
@@ -96,7 +97,7 @@ def _with_factors(node: Expr, axes: tuple[Axis, ...], types: Mapping[str, Tensor
     exact = node.dtype.is_integer or (floats and node.dtype.is_float and node.dtype.bits >= 32)
     if exact and _is_sum(node):
         node = _in_memory_order(_ascending(_joined(node)))
-        if all(map(has_points, node.axes)):
+        if all(has_points(a) or _is_open(a) for a in node.axes):
             return _in_one_order(node, axes, types, ends) or _apart(node, axes, types, ends)
     if exact and isinstance(node, Apply) and node.op.name in ("add", "sub"):
         return _with_common_factor(node) or node
@@ -215,7 +216,7 @@ def _apart(node: Reduce, around: tuple[Axis, ...], types: Mapping[str, TensorTyp
         best: tuple[float, Axis] | None = None
         for axis in axes:
             depending = {n for e in (*factors, *divisors) if axis.index in free_names(e) for n in free_names(e)}
-            if not depending:
+            if not depending or not has_points(axis):
                 continue
             (inside, outside), (inside_below, outside_below) = _parted(factors, axis.index), _parted(divisors, axis.index)
             after = _points(depending, extents) * _operations(inside, inside_below)
@@ -243,11 +244,32 @@ def _apart(node: Reduce, around: tuple[Axis, ...], types: Mapping[str, TensorTyp
         return node
     value = _quotient(factors, divisors, node)
     value = replace(node, values=(value,), axes=tuple(axes)) if axes else value
+    some = None if node.dtype.is_integer else _has_some(node.axes)
+    left, left_below = [_guarded(e, some, 0) for e in left], [_guarded(e, some, 1) for e in left_below]
     literals = [e for e in left if isinstance(e, Const)]  # these stand last, as in all derived formulas
     value = _quotient([*(e for e in left if not isinstance(e, Const)), value, *literals], [], node)
     for divisor in left_below:  # one after the other: the product of divisors may be out of range where no quotient is
         value = apply("div", value, divisor)
     return value
+
+
+def _is_open(axis: Axis) -> bool:
+    """Whether an axis has points or none as sizes alone say."""
+    return not any(isinstance(n, Access | Param | Index) for e in (axis.start, axis.stop) for n in walk(e))
+
+
+def _has_some(axes: Sequence[Axis]) -> Expr | None:
+    """The condition that axes have points; None where they have."""
+    conditions = [apply("lt", a.start, a.stop) for a in axes if not has_points(a)]
+    return reduce(lambda a, b: apply("and", a, b), conditions) if conditions else None
+
+
+def _guarded(factor: Expr, some: Expr | None, otherwise: int) -> Expr:
+    """What stands in front of a sum, or `otherwise` where the sum has no points and is 0: a factor may be infinite there, or below zero,
+    a divisor 0."""
+    if some is None or (isinstance(factor, Const) and 0 < float(factor.value) < inf):
+        return factor
+    return apply("where", some, factor, Const(otherwise, factor.dtype))
 
 
 def _leaving(

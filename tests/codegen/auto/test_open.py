@@ -82,10 +82,9 @@ def test_borders_are_cut_off_whatever_memory_takes_at_large_sizes():
     n, c, l = x.shape
     y = te.compute((n, c, l - 2), lambda i, j, k: te.sum(lambda r: x[i, j, k + r], 3))
     (grad,) = te.gradient([y], [x], [te.placeholder(y.shape, name="h")])
-    made = te.autoschedule(grad)
-    assert "partition" in made.as_python()
     found = te.build(grad)
     found.versions = None
+    assert "for p_o in range(1, " in str(found.nest)
     for extents in ((2, 3, 2), (1, 2, 3), (2, 1, 67), (3, 2, 130), (1, 1, 259)):
         h = floats(*extents[:2], extents[2] - 2)
         wanted = sum(np.pad(h, ((0, 0), (0, 0), (r, 2 - r))) for r in range(3))
