@@ -78,7 +78,10 @@ class Windows:
 
     def _extent(self, d: int, ceil: bool) -> Any:
         size, stride = self.sizes[d], self.stride[d]
-        free = size + self.before[d] + self.after[d] - (self.taps[d] - 1) * self.dilation[d] - 1
+        more = self.before[d] + self.after[d] - (self.taps[d] - 1) * self.dilation[d]
+        if stride == 1 and known(more) and more == 0:
+            return size  # as it is written: sizes that are products are equal by their form alone
+        free = size + more - 1
         if known(free) and free < 0:
             span = (self.taps[d] - 1) * self.dilation[d] + 1
             raise bad(f"window: expected at most the {size} + {self.before[d]} + {self.after[d]} elements of an axis, got {span} taps")

@@ -186,11 +186,14 @@ def test_sizes_that_are_computed():
 
 
 def test_numbers_that_are_ratios_of_sizes():
+    taps = torch.randn(3, 3, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+
     def f(x):
         rows, columns = x.shape[2:]
         small = F.interpolate(x[:, :, ::2, ::2], size=(rows, columns), mode="bilinear")
         mixed = x.flatten(2).view_as(x) * torch.arange(1.0, 1 + columns)
-        return small * (rows / columns) + math.sqrt(rows) * x + F.scaled_dot_product_attention(mixed, x, mixed, is_causal=True)
+        seen = F.conv1d(x.flatten(2), taps, padding=1).view_as(x)  # places of a product of sizes
+        return small * (rows / columns) + math.sqrt(rows) * seen + F.scaled_dot_product_attention(mixed, x, mixed, is_causal=True)
 
     fast = torch.compile(f, backend=backend, dynamic=True, options=STRICT)
     for rows, columns in ((9, 9), (8, 11), (5, 6)):
