@@ -34,6 +34,14 @@ from tensorexpr.kernels.elementwise.activations import (
     tanhshrink,
     threshold,
 )
+from tensorexpr.kernels.elementwise.bits import (
+    bitwise_and,
+    bitwise_left_shift,
+    bitwise_not,
+    bitwise_or,
+    bitwise_right_shift,
+    bitwise_xor,
+)
 from tensorexpr.kernels.elementwise.broadcast import (
     add,
     addcdiv,
@@ -172,6 +180,7 @@ from tensorexpr.kernels.products.attention import (
     sliding_window_attention,
 )
 from tensorexpr.kernels.products.einsum import einsum
+from tensorexpr.kernels.products.fourier import fft, fft2, fftshift, ifft, ifft2, ifftshift, irfft, rfft
 from tensorexpr.kernels.products.linear import (
     addbmm,
     addmm,
@@ -208,6 +217,7 @@ from tensorexpr.kernels.products.pairwise import (
     soft_dtw,
     squared_distance,
 )
+from tensorexpr.kernels.products.polynomials import polyval, vander
 from tensorexpr.kernels.products.recurrent import gru, gru_cell, lstm, lstm_cell, rnn, rnn_cell
 from tensorexpr.kernels.rearranging.embedding import embedding, embedding_bag
 from tensorexpr.kernels.rearranging.indexing import (
@@ -218,6 +228,8 @@ from tensorexpr.kernels.rearranging.indexing import (
     index_copy,
     index_fill,
     index_select,
+    interp,
+    isin,
     masked_fill,
     one_hot,
     scatter,
@@ -313,6 +325,7 @@ from tensorexpr.kernels.reductions.cumulative import (
     trapezoid,
     trapz,
 )
+from tensorexpr.kernels.reductions.missing import nancumprod, nancumsum, nanmax, nanmean, nanmin, nanprod, nanstd, nansum, nanvar
 from tensorexpr.kernels.reductions.normalization import (
     batch_norm,
     group_norm,
@@ -323,6 +336,7 @@ from tensorexpr.kernels.reductions.normalization import (
     rms_norm,
     weight_norm,
 )
+from tensorexpr.kernels.reductions.norms import dist, norm, vector_norm
 from tensorexpr.kernels.reductions.reductions import (
     all,
     amax,
@@ -331,25 +345,22 @@ from tensorexpr.kernels.reductions.reductions import (
     any,
     argmax,
     argmin,
+    average,
     count_nonzero,
-    dist,
     logsumexp,
     max,
     mean,
     min,
-    nanmean,
-    nansum,
-    norm,
     prod,
+    ptp,
     std,
     std_mean,
     sum,
     var,
     var_mean,
-    vector_norm,
 )
 from tensorexpr.kernels.reductions.softmax import log_softmax, masked_softmax, softmax, softmin
-from tensorexpr.kernels.reductions.topk import argsort, kthvalue, median, msort, quantile, sort, topk
+from tensorexpr.kernels.reductions.topk import argsort, kthvalue, median, msort, percentile, quantile, sort, topk
 from tensorexpr.kernels.windowed.adaptive import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -402,6 +413,7 @@ from tensorexpr.kernels.windowed.pooling import (
     max_unpool3d,
 )
 from tensorexpr.kernels.windowed.sampling import affine_grid, bilinear_lookup, deform_conv2d, grid_sample, roi_align, warp
+from tensorexpr.kernels.windowed.sequences import convolve, correlate, gradient
 from tensorexpr.kernels.windowed.stencils import (
     box_blur,
     divergence,
@@ -421,6 +433,9 @@ from tensorexpr.op.operation import Op
 absolute, negative, fix, rint, degrees, radians = abs, neg, trunc, round, rad2deg, deg2rad
 arccos, arccosh, arcsin, arcsinh, arctan, arctan2, arctanh = acos, acosh, asin, asinh, atan, atan2, atanh
 subtract, multiply, divide, power, mod, clip = sub, mul, div, pow, remainder, clamp
+around, fabs, gammaln, psi, clone, unstack, array_split = round, abs, lgamma, digamma, positive, unbind, tensor_split
+cumulative_sum, cumulative_prod, bitwise_invert, invert = cumsum, cumprod, bitwise_not, bitwise_not
+left_shift, shift_left, right_shift = bitwise_left_shift, bitwise_left_shift, bitwise_right_shift
 greater, greater_equal, less, less_equal, not_equal = gt, ge, lt, le, ne
 concat, expand_dims, permute_dims, swapaxes, swapdims = concatenate, unsqueeze, permute, transpose, transpose
 expit, swish, hard_sigmoid, hard_swish, hard_tanh, log_sigmoid, soft_sign = (
@@ -454,6 +469,8 @@ __all__ = [
     # attention
     "alibi_attention", "linear_attention", "relative_position_attention", "rotary_embedding", "scaled_dot_product_attention",
     "sliding_window_attention",
+    # bits
+    "bitwise_and", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor",
     # broadcast
     "add", "addcdiv", "addcmul", "atan2", "clamp", "clamp_max", "clamp_min", "copysign", "div", "entr", "float_power",
     "floor_divide", "fmax", "fmin", "fmod", "heaviside", "hypot", "lerp", "logaddexp", "logaddexp2", "logit", "maximum", "minimum",
@@ -482,9 +499,11 @@ __all__ = [
     # folding
     "channel_shuffle", "depth_to_space", "fold", "nchw_to_nchwc", "nchwc_to_nchw", "pixel_shuffle", "pixel_unshuffle",
     "space_to_depth", "unfold",
+    # fourier
+    "fft", "fft2", "fftshift", "ifft", "ifft2", "ifftshift", "irfft", "rfft",
     # indexing
-    "bucketize", "gather", "gather_nd", "index_add", "index_copy", "index_fill", "index_select", "masked_fill", "one_hot", "scatter",
-    "scatter_add", "scatter_reduce", "searchsorted", "take", "take_along_axis", "take_along_dim",
+    "bucketize", "gather", "gather_nd", "index_add", "index_copy", "index_fill", "index_select", "interp", "isin", "masked_fill",
+    "one_hot", "scatter", "scatter_add", "scatter_reduce", "searchsorted", "take", "take_along_axis", "take_along_dim",
     # interpolation
     "interpolate",
     # linear
@@ -498,8 +517,12 @@ __all__ = [
     "triplet_margin_loss",
     # matrices
     "corrcoef", "cov", "diag", "diag_embed", "diagflat", "diagonal", "diagonal_scatter", "t", "trace", "tril", "triu",
+    # missing
+    "nancumprod", "nancumsum", "nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nansum", "nanvar",
     # normalization
     "batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "normalize", "rms_norm", "weight_norm",
+    # norms
+    "dist", "norm", "vector_norm",
     # padding
     "pad",
     # pairwise
@@ -509,6 +532,8 @@ __all__ = [
     "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "cat", "chunk", "column_stack", "concatenate", "dsplit", "dstack",
     "hsplit", "hstack", "narrow", "select", "select_scatter", "slice_axis", "slice_scatter", "split", "stack", "tensor_split",
     "unbind", "vsplit", "vstack",
+    # polynomials
+    "polyval", "vander",
     # pooling
     "avg_pool1d", "avg_pool2d", "avg_pool3d", "lp_pool1d", "lp_pool2d", "max_pool1d", "max_pool2d", "max_pool3d", "max_unpool1d",
     "max_unpool2d", "max_unpool3d",
@@ -518,20 +543,22 @@ __all__ = [
     # recurrent
     "gru", "gru_cell", "lstm", "lstm_cell", "rnn", "rnn_cell",
     # reductions
-    "all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "count_nonzero", "dist", "logsumexp", "max", "mean", "min", "nanmean",
-    "nansum", "norm", "prod", "std", "std_mean", "sum", "var", "var_mean", "vector_norm",
+    "all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "average", "count_nonzero", "logsumexp", "max", "mean", "min", "prod",
+    "ptp", "std", "std_mean", "sum", "var", "var_mean",
     # sampling
     "affine_grid", "bilinear_lookup", "deform_conv2d", "grid_sample", "roi_align", "warp",
     # segments
     "bincount", "csr_matmul", "ragged_row_sum", "segment_max", "segment_mean", "segment_min", "segment_prod", "segment_softmax",
     "segment_sum",
+    # sequences
+    "convolve", "correlate", "gradient",
     # softmax
     "log_softmax", "masked_softmax", "softmax", "softmin",
     # stencils
     "box_blur", "divergence", "gaussian_blur", "heat_step", "heat_steps", "laplacian", "sobel", "spatial_gradient", "stencil",
     "wave_step", "wave_steps",
     # topk
-    "argsort", "kthvalue", "median", "msort", "quantile", "sort", "topk",
+    "argsort", "kthvalue", "median", "msort", "percentile", "quantile", "sort", "topk",
     # unary
     "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "deg2rad", "digamma", "erf", "erfc", "erfinv",
     "exp", "exp2", "expm1", "floor", "frac", "lgamma", "log", "log10", "log1p", "log2", "ndtr", "neg", "positive", "rad2deg",

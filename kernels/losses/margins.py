@@ -13,7 +13,7 @@ from tensorexpr.kernels.conventions.arguments import bad, is_int
 from tensorexpr.kernels.conventions.axes import along, drop, vector
 from tensorexpr.kernels.conventions.broadcasting import at, broadcast_shape, pointwise
 from tensorexpr.kernels.losses.losses import paired, reduced
-from tensorexpr.kernels.reductions.reductions import norm
+from tensorexpr.kernels.reductions.norms import norm
 
 
 def _hinge(value: Any) -> te.Scalar:

@@ -17,7 +17,7 @@ import numpy as np
 import tensorexpr as te
 from tensorexpr.kernels.conventions.arguments import at_least_axes, bad, known, ranked, same_extent, shaped
 from tensorexpr.kernels.conventions.broadcasting import broadcast_shape, is_one
-from tensorexpr.kernels.reductions.reductions import norm
+from tensorexpr.kernels.reductions.norms import norm
 
 
 def _points(name: str, x: te.Tensor, y: te.Tensor) -> None:

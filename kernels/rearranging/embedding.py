@@ -11,7 +11,7 @@ from typing import Any
 import tensorexpr as te
 from tensorexpr.kernels.conventions.arguments import bad, integral, is_int, known, one_of, ranked, shaped
 from tensorexpr.kernels.rearranging.segments import counts_of, rows_of
-from tensorexpr.kernels.reductions.reductions import norm
+from tensorexpr.kernels.reductions.norms import norm
 
 
 def _padding(row: Any, rows: Any) -> Any:

@@ -78,6 +78,51 @@ def place_in(x: te.Tensor, value: Any, front: Sequence[Any], behind: bool, order
     return found
 
 
+@te.op
+def isin(x: te.Tensor, values: te.Tensor, *, invert: bool = False, assume_unique: bool = False) -> te.Tensor:
+    """Whether an element is one of `values` (with `invert` none of them), of any shape; all are compared, whether they are unique or not.
+
+    >>> kernels.isin(np.array([[1, 2], [3, 4]]), np.array([2, 3]))
+    array([[False,  True],
+           [ True, False]])
+    """
+
+    def found(i: tuple[Any, ...]) -> Any:
+        one = te.any(lambda *k: x[i] == values[k], values.shape) if values.ndim else x[i] == values[()]
+        return ~one if invert else one
+
+    return te.compute(x.shape, lambda *i: found(i))
+
+
+@te.op
+def interp(x: te.Tensor, xp: te.Tensor, fp: te.Tensor, *, left: Any = None, right: Any = None) -> te.Tensor:
+    """The line through the points `(xp, fp)` at each element of `x`; `xp` is a vector in ascending order.
+
+    In front of the first point it is `left`, behind the last `right`, by default the values there. NaN stays NaN.
+
+    >>> kernels.interp(np.array([0.5, 2.5, 9.0]), np.array([0.0, 1.0, 3.0]), np.array([0.0, 10.0, 30.0]))
+    array([ 5., 25., 30.])
+    """
+    ranked(xp, 1)
+    shaped(fp, xp.shape, "a value for each point")
+    count = xp.shape[0]
+    if not known(count) or count < 1:
+        raise bad(f"interp: expected a known number of points, at least 1, got {count}")
+
+    def element(*i: Any) -> Any:
+        v = x[i] if x[i].dtype.is_float else te.cast(x[i], "float64")
+        k = te.minimum(te.maximum(place_in(xp, v, (), True, None) - 1, 0), max(count - 2, 0))
+        after = te.minimum(k + 1, count - 1)
+        width = xp[after] - xp[k]
+        # A step has no width: its upper value counts from there on.
+        inside = fp[k] + (fp[after] - fp[k]) / te.where(width == 0, 1, width) * (v - xp[k])
+        before, behind = fp[0] if left is None else left, fp[count - 1] if right is None else right
+        found = te.where(v < xp[0], before, te.where(v > xp[count - 1], behind, te.where(v == xp[count - 1], fp[count - 1], inside)))
+        return te.where(te.isnan(v), v, found)
+
+    return te.compute(x.shape, element)
+
+
 # ------------------------------------------------------------------------------------------------------- reading
 
 

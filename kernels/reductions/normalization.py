@@ -15,7 +15,7 @@ import numpy as np
 import tensorexpr as te
 from tensorexpr.kernels.conventions.arguments import at_least, at_least_axes, bad, is_int, known, product, shaped
 from tensorexpr.kernels.conventions.axes import along, drop, normalized, numbers_too
-from tensorexpr.kernels.reductions.reductions import norm
+from tensorexpr.kernels.reductions.norms import norm
 
 Place = Callable[[tuple[Any, ...], tuple[Any, ...]], tuple[Any, ...]]
 """Indices of a statistic and of what it is taken over, to indices of the input."""

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorexpr as te
-from tensorexpr.kernels.conventions.arguments import bad, in_dtype, known, product
+from tensorexpr.kernels.conventions.arguments import bad, in_dtype, known, product, same_extent, shaped
 from tensorexpr.kernels.conventions.axes import several
-from tensorexpr.kernels.conventions.broadcasting import pointwise
+from tensorexpr.kernels.conventions.broadcasting import at, stretches
 
 
 class Fold:
@@ -70,68 +70,108 @@ def _simple(reduce: Callable[..., Any], x: te.Tensor, axis: Any, keepdims: bool,
     return fold.each(lambda row: fold.over(reduce, row, lambda i: body(x[i])))
 
 
-def _not_empty(name: str, fold: Fold) -> None:
+def not_empty(name: str, fold: Fold) -> None:
     """`ArgumentError` for an extreme of provably nothing."""
     if known(fold.count) and fold.count == 0 and 0 not in [extent for extent in fold.rows if known(extent)]:
         raise bad(f"{name}: expected at least one element along the axes {fold.axes}, got none")
 
 
 def _extreme(name: str, reduce: Callable[..., Any], x: te.Tensor, axis: Any, keepdims: bool) -> te.Tensor:
-    _not_empty(name, Fold(x, axis))
+    not_empty(name, Fold(x, axis))
     return _simple(reduce, x, axis, keepdims)
 
 
 # ---------------------------------------------------------------------------------------------------- sums and extremes
 
 
+def _masked(
+    reduce: Callable[..., Any], x: te.Tensor, where: te.Tensor | None, axis: Any, keepdims: bool, neutral: Any, body: Callable[[Any], Any]
+) -> te.Tensor:
+    """`reduce` of the elements where a mask is true, which is broadcast to `x`; where it is not, of what changes nothing."""
+    fold = Fold(x, axis, keepdims)
+    if where is None:
+        return fold.each(lambda row: fold.over(reduce, row, lambda i: body(x[i])))
+    if not stretches(where.shape, x.shape):
+        raise bad(f"where: expected a shape that broadcasts to {x.shape}, got {where.shape}")
+
+    def chosen(i: tuple[Any, ...]) -> Any:
+        value = body(x[i])
+        return te.where(at(where, i) != 0, value, te.cast(neutral, value.dtype))
+
+    return fold.each(lambda row: fold.over(reduce, row, chosen))
+
+
+def _begun(found: te.Tensor, initial: Any, combine: Callable[[Any, Any], Any]) -> te.Tensor:
+    """The result with `initial`, a number in its dtype, taken in."""
+    if initial is None:
+        return found
+    if isinstance(initial, bool) or not isinstance(initial, (int, float) if found.dtype.is_float else int):
+        raise bad(f"initial: expected a number of {found.dtype.name}, got {initial!r}")
+    return te.compute(found.shape, lambda *i: combine(te.cast(initial, found.dtype), found[i]))
+
+
 @te.op
-def sum(x: te.Tensor, *, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> te.Tensor:
+def sum(
+    x: te.Tensor, where: te.Tensor | None = None, *, axis: Any = None, keepdims: bool = False, dtype: Any = None, initial: Any = None
+) -> te.Tensor:
     """The sum along `axis`, 0 over nothing; integers below 64 bits and bools are summed in 64 bits. Elements are cast to `dtype` first.
 
-    >>> kernels.sum(np.array([[1, 2], [3, 4]]), axis=0, keepdims=True)
-    array([[4, 6]])
+    Those where `where` is false, which is broadcast to `x`, do not count. `initial` is a number that is added.
+
+    >>> x = np.array([[1, 2], [3, 4]])
+    >>> kernels.sum(x, axis=0, keepdims=True), kernels.sum(x, where=x > 1, initial=10)
+    (array([[4, 6]]), array(19))
     """
-    return _simple(te.sum, in_dtype(x, dtype), axis, keepdims)
+    found = _masked(te.sum, in_dtype(x, dtype), where, axis, keepdims, 0, lambda v: v)
+    return _begun(found, initial, lambda a, b: a + b)
 
 
 @te.op
-def nansum(x: te.Tensor, *, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> te.Tensor:
-    """The sum of the elements that are no NaN; they are cast to `dtype` first.
-
-    >>> kernels.nansum(np.array([1.0, np.nan, 3.0]))
-    array(4.)
-    """
-    return _simple(te.sum, in_dtype(x, dtype), axis, keepdims, lambda v: te.where(te.isnan(v), 0, v))
-
-
-@te.op
-def prod(x: te.Tensor, *, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> te.Tensor:
-    """The product along `axis`, 1 over nothing; its gradient is exact where elements are 0.
+def prod(
+    x: te.Tensor, where: te.Tensor | None = None, *, axis: Any = None, keepdims: bool = False, dtype: Any = None, initial: Any = None
+) -> te.Tensor:
+    """The product along `axis`, 1 over nothing; its gradient is exact where elements are 0. `where` and `initial` as in `sum`.
 
     >>> kernels.prod(np.array([[1, 2], [3, 4]]), axis=1)
     array([ 2, 12])
     """
-    return _simple(te.prod, in_dtype(x, dtype), axis, keepdims)
+    found = _masked(te.prod, in_dtype(x, dtype), where, axis, keepdims, 1, lambda v: v)
+    return _begun(found, initial, lambda a, b: a * b)
 
 
 @te.op
-def amax(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor:
+def amax(x: te.Tensor, where: te.Tensor | None = None, *, axis: Any = None, keepdims: bool = False, initial: Any = None) -> te.Tensor:
     """The greatest value along `axis`; NaN if one is. The gradient goes to the first of equals in row-major order.
 
-    >>> kernels.amax(np.array([[1, 2], [3, 4]]), axis=0)
-    array([3, 4])
+    `initial` is a number that counts too: what there is where no element counts, as with `where`.
+
+    >>> kernels.amax(np.array([[1, 2], [3, 4]]), axis=0), kernels.amax(np.array([1, 2]), initial=5)
+    (array([3, 4]), array(5))
     """
-    return _extreme("amax", te.max, x, axis, keepdims)
+    return _outermost("amax", te.max, te.maximum, x, where, axis, keepdims, initial)
 
 
 @te.op
-def amin(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor:
-    """The least value along `axis`; NaN if one is. The gradient goes to the first of equals in row-major order.
+def amin(x: te.Tensor, where: te.Tensor | None = None, *, axis: Any = None, keepdims: bool = False, initial: Any = None) -> te.Tensor:
+    """The least value along `axis`; NaN if one is. The gradient goes to the first of equals in row-major order. See `amax`.
 
     >>> kernels.amin(np.array([[1, 2], [3, 4]]), axis=0)
     array([1, 2])
     """
-    return _extreme("amin", te.min, x, axis, keepdims)
+    return _outermost("amin", te.min, te.minimum, x, where, axis, keepdims, initial)
+
+
+def _outermost(
+    name: str, reduce: Callable[..., Any], two: Callable[[Any, Any], Any], x: te.Tensor, where: Any, axis: Any, keepdims: bool, initial: Any
+) -> te.Tensor:
+    if initial is None:
+        not_empty(name, Fold(x, axis))
+        if where is not None:
+            raise bad(f"{name}: expected initial beside where, got none", "it is the result where no element counts")
+    elif known(count := Fold(x, axis).count) and count == 0:
+        return _begun(Fold(x, axis, keepdims).each(lambda row: te.cast(initial, x.dtype)), initial, lambda a, _: a)
+    neutral = 0 if initial is None else te.cast(initial, x.dtype)
+    return _begun(_masked(reduce, x, where, axis, keepdims, neutral, lambda v: v), initial, two)
 
 
 @te.op
@@ -168,6 +208,18 @@ def aminmax(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> tuple[
     (array(1), array(3))
     """
     return _extreme("aminmax", te.min, x, axis, keepdims), _extreme("aminmax", te.max, x, axis, keepdims)
+
+
+@te.op
+def ptp(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor:
+    """`amax - amin` along `axis`: from the least to the greatest.
+
+    >>> kernels.ptp(np.array([[1, 5], [3, 4]]), axis=1)
+    array([4, 1])
+    """
+    fold = Fold(x, axis, keepdims)
+    not_empty("ptp", fold)
+    return fold.each(lambda row: fold.over(te.max, row, lambda i: x[i]) - fold.over(te.min, row, lambda i: x[i]))
 
 
 @te.op
@@ -224,14 +276,20 @@ def count_nonzero(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> 
 
 
 @te.op
-def mean(x: te.Tensor, *, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> te.Tensor:
+def mean(x: te.Tensor, where: te.Tensor | None = None, *, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> te.Tensor:
     """The sum along `axis` divided by the number of elements; NaN over nothing. Integers give float64, unless `dtype` says another.
+
+    Elements where `where` is false, which is broadcast to `x`, do not count.
 
     >>> kernels.mean(np.array([[1, 2], [3, 4]]), axis=1)
     array([1.5, 3.5])
     """
     x, fold = in_dtype(x, dtype), Fold(x, axis, keepdims)
-    return fold.each(lambda row: _mean(x, fold, row))
+    if where is None:
+        return fold.each(lambda row: _mean(x, fold, row))
+    total = _masked(te.sum, x, where, axis, keepdims, 0, wide)
+    count = _masked(te.sum, x, where, axis, keepdims, 0, lambda v: te.cast(1, total.dtype if total.dtype.is_float else "float64"))
+    return te.compute(total.shape, lambda *i: like(total[i] / count[i], x))
 
 
 def _mean(x: te.Tensor, fold: Fold, row: Sequence[Any]) -> Any:
@@ -239,17 +297,26 @@ def _mean(x: te.Tensor, fold: Fold, row: Sequence[Any]) -> Any:
 
 
 @te.op
-def nanmean(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor:
-    """The mean of the elements that are no NaN.
+def average(x: te.Tensor, weights: te.Tensor | None = None, *, axis: Any = None, keepdims: bool = False) -> te.Tensor:
+    """`sum(x * weights) / sum(weights)` along `axis`; the mean without weights. They have the shape of `x`, or are a vector along `axis`.
 
-    >>> kernels.nanmean(np.array([1.0, np.nan, 3.0]))
-    array(2.)
+    >>> kernels.average(np.array([[1.0, 2.0], [3.0, 6.0]]), np.array([3.0, 1.0]), axis=1)
+    array([1.25, 3.75])
     """
+    if weights is None:
+        return mean.function(x, axis=axis, keepdims=keepdims)
     fold = Fold(x, axis, keepdims)
+    if weights.ndim == 1 and len(fold.axes) == 1:
+        same_extent("average: weights", weights.shape[0], fold.extents[0])
+    else:
+        shaped(weights, x.shape, "as x")
+
+    def weight(i: tuple[Any, ...]) -> Any:
+        value = wide(weights[i if weights.ndim == x.ndim else i[fold.axes[0]]])
+        return value if value.dtype.is_float or x.dtype.is_float else te.cast(value, "float64")
 
     def body(row: Sequence[Any]) -> Any:
-        total = fold.over(te.sum, row, lambda i: te.where(te.isnan(x[i]), 0, wide(x[i])))
-        return like(total / te.cast(fold.over(te.sum, row, lambda i: ~te.isnan(x[i])), total.dtype), x)
+        return like(fold.over(te.sum, row, lambda i: wide(x[i]) * weight(i)) / fold.over(te.sum, row, weight), x)
 
     return fold.each(body)
 
@@ -277,7 +344,7 @@ def std(x: te.Tensor, *, axis: Any = None, correction: Any = 1, keepdims: bool =
     """
     correction, fold = _correction(correction, unbiased), Fold(x, axis, keepdims)
     total = _squares(x, fold)
-    return fold.each(lambda row: like(_root(over(total[row], _freedom(fold.count, correction))), x))
+    return fold.each(lambda row: like(root(over(total[row], _freedom(fold.count, correction))), x))
 
 
 def _squares(x: te.Tensor, fold: Fold) -> te.Tensor:
@@ -301,7 +368,7 @@ def _freedom(count: Any, correction: float) -> Any:
     return (left if left > 0 else 0) if known(count) else te.maximum(left, 0)
 
 
-def _root(value: Any) -> te.Scalar:
+def root(value: Any) -> te.Scalar:
     """The square root, whose derivative at 0 is taken to be 0 (as of a norm), not infinite."""
     return te.where(value > 0, te.sqrt(value), value)
 
@@ -366,7 +433,7 @@ def std_mean(x: te.Tensor, *, axis: Any = None, correction: Any = 1, keepdims: b
     >>> kernels.std_mean(np.array([1.0, 3.0]), correction=0)
     (array(1.), array(2.))
     """
-    return _spread("std_mean", ("std", "mean"), x, axis, _correction(correction, unbiased), keepdims, _root)
+    return _spread("std_mean", ("std", "mean"), x, axis, _correction(correction, unbiased), keepdims, root)
 
 
 def _spread(
@@ -389,77 +456,7 @@ def _spread(
     return found
 
 
-# ---------------------------------------------------------------------------------------------------- norms, logsumexp
-
-
-@te.op
-def norm(x: te.Tensor, *, p: Any = 2, axis: Any = None, keepdims: bool = False, ord: Any = None) -> te.Tensor:
-    """The vector norm `(sum |x|^p)^(1/p)` along `axis`; p = 0 counts what is not 0, inf and -inf are the extremes of `|x|`, "fro" is 2.
-
-    `ord` is p as NumPy and `torch.linalg` mean it: over two axes the norm of a matrix, of which 1 and inf are the largest sum of a
-    column and of a row, -1 and -inf the smallest, and those of singular values are refused.
-    A zero vector has gradient 0, and so has an element that is 0 (for `p >= 0`).
-
-    >>> kernels.norm(np.array([[3.0, 4.0], [0.0, 2.0]]), axis=1), kernels.norm(np.array([[3.0, 4.0], [0.0, 2.0]]), ord=1)
-    (array([5., 2.]), array(6.))
-    """
-    if ord is not None:
-        return _norm_of_order(x, ord, axis, keepdims)
-    if isinstance(p, str) and p == "fro":
-        p = 2
-    if isinstance(p, bool) or not isinstance(p, (int, float)) or math.isnan(p):
-        raise bad(f"norm: expected a number p, or 'fro', got {p!r}", "p may be 0, math.inf and -math.inf")
-    fold = Fold(x, axis, keepdims)
-    if math.isinf(p):
-        _not_empty("norm", fold)
-        return fold.each(lambda row: fold.over(te.max if p > 0 else te.min, row, lambda i: te.abs(x[i])))
-    if p == 0:
-        return fold.each(lambda row: like(fold.over(te.sum, row, lambda i: te.where(x[i] != 0, wide(x[i]) * 0 + 1, 0)), x))
-    if p == 1:
-        return fold.each(lambda row: like(fold.over(te.sum, row, lambda i: te.abs(wide(x[i]))), x))
-
-    def power(v: Any) -> Any:
-        if p == 2:
-            return v**2
-        return te.where(v == 0, 0, te.abs(v) ** p) if p > 0 else te.abs(v) ** p
-
-    total = te.compute(fold.rows, lambda *r: fold.over(te.sum, r, lambda i: power(wide(x[i]))), name="total")
-    if p == 2:
-        return fold.each(lambda row: like(_root(total[row]), x))
-    return fold.each(lambda row: like(te.where(total[row] > 0, total[row] ** (1 / p), total[row]), x))
-
-
-def _norm_of_order(x: te.Tensor, order: Any, axis: Any, keepdims: bool) -> te.Tensor:
-    """`norm` along one axis, that of matrices along two."""
-    axes = tuple(range(x.ndim)) if axis is None else tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
-    if len(axes) > 2:
-        raise bad(f"norm: expected one axis or two for ord, got {len(axes)}", "p is for any number of axes")
-    if len(axes) < 2 or order == "fro":
-        return norm.function(x, p=order, axis=axis, keepdims=keepdims)
-    if order not in (1, -1, math.inf, -math.inf):
-        raise bad(f"norm: expected ord 1, -1, inf, -inf or 'fro' for matrices, got {order!r}", "p=2 is the norm of all elements")
-    sums = norm.function(x, p=1, axis=axes[0 if abs(order) == 1 else 1], keepdims=True)
-    return norm.function(sums, p=math.copysign(math.inf, order), axis=axes, keepdims=keepdims)
-
-
-@te.op
-def vector_norm(x: te.Tensor, *, ord: Any = 2, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> te.Tensor:
-    """`norm` under PyTorch's other name; elements are cast to `dtype` first.
-
-    >>> kernels.vector_norm(np.array([1.0, -2.0]), ord=1)
-    array(3.)
-    """
-    return norm.function(in_dtype(x, dtype), p=ord, axis=axis, keepdims=keepdims)
-
-
-@te.op
-def dist(x: te.Tensor, y: te.Tensor, *, p: Any = 2) -> te.Tensor:
-    """The `norm` of `x - y`, the two broadcast.
-
-    >>> kernels.dist(np.array([3.0, 4.0]), np.array([0.0, 0.0]))
-    array(5.)
-    """
-    return norm.function(pointwise("dist", lambda a, b: a - b, x, y, result="apart"), p=p)
+# ---------------------------------------------------------------------------------------------------- logsumexp
 
 
 @te.op

@@ -203,3 +203,14 @@ def quantile(x: te.Tensor, *, q: Any, axis: Any = None, keepdims: bool = False, 
 
     rest = drop(x.shape, axis)
     return te.compute(along(rest, axis, 1) if keepdims else rest, between)
+
+
+@te.op
+def percentile(x: te.Tensor, *, q: Any, axis: Any = None, keepdims: bool = False, interpolation: str = "linear") -> te.Tensor:
+    """`quantile` of `q / 100`.
+
+    >>> kernels.percentile(np.array([1.0, 2.0, 4.0]), q=75)
+    array(3.)
+    """
+    shares = tuple(one / 100 for one in q) if isinstance(q, tuple) else q / 100 if isinstance(q, (int, float)) else q
+    return quantile.function(x, q=shares, axis=axis, keepdims=keepdims, interpolation=interpolation)

@@ -14,7 +14,9 @@ OTHER_NAMES = {
     "mat1": ("x",), "batch1": ("x",),
     "batch2": ("y",), "tensors": ("xs",), "ddof": ("correction",), "newshape": ("shape",), "size": ("shape",), "ord": ("p",),
     "exponent": ("y",), "a_min": ("min",), "a_max": ("max",), "k": ("diagonal", "offset"), "diagonal": ("offset",),
-    "constant_values": ("value",), "minlength": ("num_bins",), "length": ("num_bins",), "shift": ("shifts",), "a": ("x",), "b": ("y",),
+    "constant_values": ("value",),
+    "elements": ("x",), "test_elements": ("values",), "method": ("interpolation",), "N": ("n",),
+    "minlength": ("num_bins",), "length": ("num_bins",), "shift": ("shifts",), "a": ("x",), "b": ("y",),
     "indices_or_sections": ("sections",), "pad_width": ("pads",),
 }  # fmt: skip
 """Names of arguments that others use, each with those that ours may have in their place."""

@@ -16,6 +16,8 @@ RESERVED = ("out",)
 """Names that a call of an op keeps for itself."""
 SEVERAL = ("tensors",)
 """The one parameter of an op that takes any number of tensors: a tuple of them, or each by itself where none can be meant as an axis."""
+MASKS = ("where",)
+"""Tensors that may be left out and are given by name: by position a number is the next static argument."""
 REQUIRED = inspect.Parameter.empty
 """The default of a static argument that has none."""
 
@@ -97,7 +99,8 @@ class Bound:
         if self.static and self.rest is None and self.derived is None:
             covered = any(name in keywords for name in self.parameters[: len(given)])
             lacking = sum(default is REQUIRED and name not in keywords for name, default in static.items())
-            tensors, behind = apart(given, len(self.parameters), len(self.parameters) - len(self.optional), covered, lacking)
+            places = len(self.parameters) - sum(name in MASKS for name in self.optional)
+            tensors, behind = apart(given, places, len(self.parameters) - len(self.optional), covered, lacking)
             names = zip(static.items(), behind, strict=False)
             behind = [numbers_of(value) if default is REQUIRED else value for (_, default), value in names] + behind[len(static) :]
             if len(behind) > 1 and list(static.values()) == [REQUIRED] and all(map(is_number, behind)):

@@ -49,14 +49,18 @@ def test_axes():
 
 def test_names_of_others():
     assert not set(kernels.OTHER_NAMES) & set(kernels.__all__) and set(kernels.OTHER_NAMES.values()) <= set(kernels.__all__)
-    x, y = np.array([[0.3, -0.5, 0.9]]), np.array([[0.5, -0.5, 2.0]])
+    x, y, i = np.array([[0.3, -0.5, 0.9]]), np.array([[0.5, -0.5, 2.0]]), np.array([3, 0, 5])
     given = {
         "concat": ((x, y),), "expand_dims": (x, 1), "swapaxes": (x, 0, 1), "permute_dims": (x, (1, 0)),
-        "clip": (x, 0, 0.5), "power": (abs(x), y), "arccosh": (abs(x) + 1,),
+        "clip": (x, 0, 0.5), "power": (abs(x), y), "arccosh": (abs(x) + 1,), "array_split": (x, 2, 1),
+        "invert": (i,), "bitwise_invert": (i,), "left_shift": (i, i), "right_shift": (i, i), "cumulative_sum": (x[0],),
+        "cumulative_prod": (x[0],),
     }  # fmt: skip
     two = {"arctan2", "subtract", "multiply", "divide", "mod", "greater", "greater_equal", "less", "less_equal", "not_equal"}
     for name in kernels.OTHER_NAMES:
         numpy = np.concatenate if name == "concat" else np.transpose if name == "permute_dims" else getattr(np, name, None)
         if numpy is not None:
             values = given.get(name, (x, y) if name in two else (x,))
-            np.testing.assert_allclose(getattr(kernels, name)(*values), numpy(*values), rtol=1e-13, err_msg=name)
+            found, wanted = getattr(kernels, name)(*values), numpy(*values)
+            for a, b in zip(found, wanted, strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-13, err_msg=name)

@@ -12,6 +12,7 @@ U, V, S = (te.placeholder(shape, name=name) for shape, name in (((3,), "u"), ((4
 B = te.placeholder((2, 3, 4), name="b")
 I, M = te.placeholder((3,), "int64", name="i"), te.placeholder((3, 4), "bool", name="m")
 L = te.placeholder((3, 5), "int64", name="l")
+O, O1 = te.placeholder((te.dim("n"), 4), name="x"), te.placeholder((te.dim("n"),), name="x")
 
 
 @pytest.mark.parametrize(
@@ -36,6 +37,29 @@ L = te.placeholder((3, 5), "int64", name="l")
         # axes
         (lambda: kernels.sum(X, axis=2), "sum: expected an axis of x between -2 and 1, got 2"),
         (lambda: kernels.sum(X, axis=(0, -2)), "sum: expected different axes of x, got (0, -2)"),
+        # what NumPy has
+        (lambda: kernels.fft(X, n=0), "fft: expected a known length of at least 1 along axis 1, got 0"),
+        (lambda: kernels.rfft(O, axis=1), "rfft: expected a known shape, got (n, 4)"),
+        (lambda: kernels.fftshift(O), "fftshift: expected known extents along axes (0, 1), got (n, 4)"),
+        (lambda: kernels.fft2(X, axes=(0, -2)), "fft2: expected two axes, got (0, -2)"),
+        (lambda: kernels.polyval(O1, X), "polyval: expected a known number of coefficients, at most 256, got n"),
+        (lambda: kernels.vander(U, n=-1), "vander: n: expected a number of powers, got -1"),
+        (lambda: kernels.interp(X, O1, O1), "interp: expected a known number of points, at least 1, got n"),
+        (lambda: kernels.sum(X, U), "sum: where: expected a shape that broadcasts to (3, 4), got (3,)"),
+        (lambda: kernels.sum(I, initial=0.5), "sum: initial: expected a number of int64, got 0.5"),
+        (lambda: kernels.amax(X, M), "amax: expected initial beside where, got none"),
+        (lambda: kernels.convolve(U, O1), "convolve: expected vectors of known lengths, at least 1, got 3 and n elements"),
+        (lambda: kernels.gradient(S), "gradient: expected a tensor with axes, got x without any"),
+        (
+            lambda: kernels.gradient(X, spacing=(1, 2, 3)),
+            "gradient: spacing: expected a number other than 0, or one for each of 2 axes, got (1, 2, 3)",
+        ),
+        (
+            lambda: kernels.gradient(O, axis=0),
+            "gradient: expected a known number of elements on axis 0 of x, at least 2, got shape (n, 4)",
+        ),
+        (lambda: kernels.bitwise_and(X, X), "bitwise_and: expected integers or bools, got x of float32"),
+        (lambda: kernels.bitwise_left_shift(M, I), "bitwise_left_shift: expected integers, got m of bool"),
         # reductions
         (
             lambda: kernels.amax(te.placeholder((3, 0), name="e"), axis=1),

@@ -11,50 +11,8 @@ from tensorexpr import language
 from tensorexpr.interop.onnx.operators.common import axis_of, number, sizes
 from tensorexpr.interop.onnx.table import Known, operator
 from tensorexpr.interop.onnx.values import kind_of, spend
-from tensorexpr.language import Tensor, compute, constant
-
-
-def _parts(n: int) -> tuple[int, int]:
-    """Two factors of a length, as near to each other as they are."""
-    a = next(k for k in range(math.isqrt(n), 0, -1) if n % k == 0)
-    return n // a, a
-
-
-def _turns(rows: int, columns: int, n: int, sign: int, kind: Any) -> Tensor:
-    """The factors `exp(sign 2 pi i r c / n)`, as pairs."""
-    angle = 2 * np.pi * (np.outer(np.arange(rows), np.arange(columns)) % n) / n
-    return constant(np.stack([np.cos(angle), sign * np.sin(angle)], -1).astype(kind))
-
-
-def _times(a: tuple[Any, Any], b: tuple[Any, Any], part: Any) -> Any:
-    """A part of a product of complex numbers."""
-    return language.where(part == 0, a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0])
-
-
-def transform(x: Tensor, sign: int) -> Tensor:
-    """The discrete Fourier transform of the rows of `x [rows, n, 2]`: by two factors of n one after the other, as Cooley and Tukey did.
-
-    A length that is prime, or short, is one sum.
-    """
-    rows, n, _ = sizes(x)
-    a, b = _parts(n)
-    kind = x.dtype.numpy
-    if b == 1 or n <= 16:
-        whole = _turns(n, n, n, sign, kind)
-        return compute(
-            (rows, n, 2), lambda r, k, p: language.sum(lambda t: _times((x[r, t, 0], x[r, t, 1]), (whole[t, k, 0], whole[t, k, 1]), p), n)
-        )
-    # t = b t1 + t2, k = k1 + a k2: inner transforms of length a over t1, turned by t2 k1, and outer ones of length b over t2.
-    across = compute((rows * b, a, 2), lambda r, t, p: x[r // b, b * t + r % b, p], name="across")
-    inner = transform(across, sign)
-    turns = _turns(b, a, n, sign, kind)
-
-    def turned(r: Any, t: Any, p: Any) -> Any:
-        q, k = r // a, r % a
-        return _times((inner[q * b + t, k, 0], inner[q * b + t, k, 1]), (turns[t, k, 0], turns[t, k, 1]), p)
-
-    outer = transform(compute((rows * a, b, 2), turned, name="turned"), sign)
-    return compute((rows, n, 2), lambda r, k, p: outer[r * a + k % a, k // a, p])
+from tensorexpr.kernels.products.fourier import transform
+from tensorexpr.language import Tensor, compute
 
 
 def _dft(x: Tensor, length: int | None, axis: int, inverse: bool, onesided: bool) -> Tensor:

@@ -58,6 +58,7 @@ def segment(name, reduce, empty, values="normal"):
     )  # fmt: skip
 
 
+XP = np.array([0.0, 0.5, 1.0, 3.0])
 CASES = [
     searched("searchsorted", kernels.searchsorted, (Data((7,), SORTED), Data((3, 4), (-2, 9))), np.searchsorted),
     searched("searchsorted behind", kernels.searchsorted, (Data((7,), SORTED), Data((5,), (-2, 9))),
@@ -117,6 +118,17 @@ CASES = [
          "lambda x, i, s: x.scatter(0, i, 2.5) + 0 * s", static={"axis": 0}, differentiable=False),
     Case("scatter multiply", kernels.scatter, INTO, "lambda x, i, s: x.scatter(0, i, s, reduce='multiply')",
          static={"axis": 0, "reduce": "multiply"}, differentiable=False),
+    Case("isin", kernels.isin, (Data((2, 3), (0, 6)), Data((2, 2), (0, 6))), "torch.isin", np.isin, differentiable=False),
+    Case("isin of a number", kernels.isin, (Data((4,), (0, 3)), Data((), (0, 3))), None, lambda x, v: np.isin(x, v, invert=True),
+         {"invert": True}, differentiable=False),
+    Case("isin of none", kernels.isin, (Data((3,), (0, 3)), Data((0,), (0, 3))), None, np.isin, differentiable=False),
+    *(
+        Case(f"interp {name}", kernels.interp, (Data((7,), np.array([-1.0, 0.0, 0.2, 1.0, 2.5, 3.0, 4.0])), Data((k,), XP[:k]), (k,)), None,
+             lambda x, xp, fp, given=given: np.interp(x, xp, fp, **given), given, kinks=True, scatters=True)
+        for name, k, given in (("", 4, {}), ("outside", 4, {"left": -5.0, "right": 7.0}), ("of two", 2, {}), ("of one", 1, {"left": 2.0}))
+    ),
+    Case("interp NaN", kernels.interp, (Data((2,), np.array([np.nan, 1.5])), Data((4,), XP), (4,)), None, np.interp,
+         differentiable=False, float32=None),
     Case("bincount", kernels.bincount, (BAG, None), "lambda i: torch.bincount(i, minlength=6)", static={"num_bins": 6},
          differentiable=False),
     Case("bincount weights", kernels.bincount, (BAG, (7,)), "lambda i, w: torch.zeros(6, dtype=w.dtype).index_add(0, i, w)",

@@ -10,6 +10,7 @@ from tests.kernels.case import Case, Data
 A = ((3, 4),)
 B = ((2, 3, 4),)
 D = (Data((2, 3, 4), "distinct"),)
+NONE = (Data((3, 0)),)
 TIES = (Data((3, 5), "ties"),)
 HOLES = (Data((2, 3), np.array([[1.0, np.nan, 2.0], [np.nan, -3.0, 0.5]])),)
 ZEROS = (Data((3, 4), np.array([[2.0, 0.0, -1.0, 3.0], [0.0, 0.0, 1.0, 2.0], [1.0, 2.0, -1.5, 0.5]])),)
@@ -29,7 +30,6 @@ CASES = [
     Case("sum of a number", kernels.sum, ((),), "torch.sum"),
     values("sum of bools", kernels.sum, (Data((3, 4), "bool"),), lambda x: x.sum(0), axis=0),
     values("sum in a dtype", kernels.sum, (Data((3, 4), (0, 9)),), lambda x: x.sum(1, dtype=np.float64), axis=1, dtype="float64"),
-    Case("nansum", kernels.nansum, HOLES, "lambda x: torch.nansum(x, 1)", None, {"axis": 1}, kinks=True),
     Case("prod", kernels.prod, A, "torch.prod"),
     Case("prod with zeros", kernels.prod, ZEROS, "lambda x: x.prod(1)", None, {"axis": 1}),
     Case("amax", kernels.amax, D, "torch.amax"),
@@ -51,10 +51,36 @@ CASES = [
     values("all", kernels.all, (Data((3, 4), "bool"),), lambda x: x.all(1), axis=1),
     values("any", kernels.any, TIES, lambda x: x.any(0, keepdims=True), axis=0, keepdims=True),
     values("count_nonzero", kernels.count_nonzero, TIES, lambda x: np.count_nonzero(x, 1), axis=1),
+    *(
+        Case(
+            f"{name} where {shape[1]}", op, ((3, 4), Data(shape, "bool")), None,
+            lambda x, m, f=f, given=given: f(x, axis=1, where=m, **given), {"axis": 1, **given}, kinks="am" in name,
+        )
+        for name, op, f, given in (
+            ("sum", kernels.sum, np.sum, {}), ("sum initial", kernels.sum, np.sum, {"initial": 2.5}),
+            ("prod", kernels.prod, np.prod, {"initial": -2.0}), ("amax", kernels.amax, np.max, {"initial": -0.1}),
+            ("amin", kernels.amin, np.min, {"initial": 0.1, "keepdims": True}),
+        )
+        for shape in ((3, 4), (3, 1))
+    ),
+    Case("mean where", kernels.mean, ((3, 4), Data((4,), np.array([True, False, True, True]))), None,
+         lambda x, m: np.mean(x, axis=1, where=m), {"axis": 1}),
+    values("amax initial", kernels.amax, NONE, lambda x: np.max(x, axis=1, initial=2), axis=1, initial=2),
+    values("amin initial of integers", kernels.amin, (Data((3, 4), (0, 9)),), lambda x: np.min(x, initial=3), initial=3),
+    values("mean of integers where", kernels.mean, (Data((3, 4), (0, 9)), Data((3, 4), np.eye(3, 4) == 0)),
+           lambda x, m: np.mean(x, axis=0, where=m), axis=0),
+    Case("ptp", kernels.ptp, D, None, np.ptp),
+    Case("ptp axis kept", kernels.ptp, D, None, lambda x: np.ptp(x, 1, keepdims=True), {"axis": 1, "keepdims": True}),
+    values("ptp of integers", kernels.ptp, (Data((3, 4), (0, 9)),), lambda x: np.ptp(x, 0), axis=0),
+    Case("average", kernels.average, ((3, 4), None), "lambda x: x.mean(0)", lambda x: np.average(x, axis=0), {"axis": 0}),
+    Case("average by weights", kernels.average, ((3, 4), Data((3, 4), "positive")), None, lambda x, w: np.average(x, weights=w)),
+    Case("average by a vector", kernels.average, ((3, 4), Data((3,), "positive")), None,
+         lambda x, w: np.average(x, axis=0, weights=w, keepdims=True), {"axis": 0, "keepdims": True}),
+    values("average of integers", kernels.average, (Data((3, 4), (0, 9)), Data((3, 4), (1, 9))),
+           lambda x, w: np.average(x, axis=1, weights=w), axis=1),
     Case("mean", kernels.mean, B, "torch.mean", np.mean),
     Case("mean axes kept", kernels.mean, B, "lambda x: x.mean((0, 2), True)", None, {"axis": (0, 2), "keepdims": True}),
     values("mean of integers", kernels.mean, (Data((3, 4), (0, 9)),), lambda x: x.mean(0), axis=0),
-    Case("nanmean", kernels.nanmean, HOLES, "lambda x: torch.nanmean(x, 1)", None, {"axis": 1}, kinks=True),
     Case("var", kernels.var, B, "torch.var"),
     Case("var axes", kernels.var, B, "lambda x: x.var((0, 2), correction=0)", None, {"axis": (0, 2), "correction": 0}),
     values("var of integers", kernels.var, (Data((3, 4), (0, 9)),), lambda x: x.var(0, ddof=1), axis=0),

@@ -32,6 +32,7 @@ CASES = [
     Case("quantile", kernels.quantile, (X,), "lambda x: x.quantile(0.3, 1)", static={"q": 0.3, "axis": 1}),
     Case("kthvalue kept", kernels.kthvalue, (X,), "lambda x: x.kthvalue(2, 0, True)", static={"k": 2, "axis": 0, "keepdims": True}),
     Case("median kept", kernels.median, (X,), "lambda x: x.median(1, True)", static={"axis": 1, "keepdims": True}),
+    Case("percentile", kernels.percentile, (X,), None, lambda x: np.percentile(x, (10, 55), axis=1), {"q": (10, 55), "axis": 1}),
     Case("quantile midpoint", kernels.quantile, (X,), "lambda x: x.quantile(0.3, 1, interpolation='midpoint')",
          static={"q": 0.3, "axis": 1, "interpolation": "midpoint"}),
     Case("quantile nearest", kernels.quantile, (X,), "lambda x: x.quantile(0.3, 1, interpolation='nearest')",
