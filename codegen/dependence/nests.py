@@ -295,11 +295,6 @@ class Dependences:
                 found.append(loop)
         return tuple(found)
 
-    def writes_before_reads(self, writer: Place, reader: Place) -> Allowed:
-        """Whether nothing that a place reads is written by another one afterwards: it may stand right behind all that it needs."""
-        found = (c for c in self.between(writer, reader) if c.kind == "anti" and c.first in set(self.touched_in(reader)))
-        return _first(found, False)
-
     def distances(self, a: Place, b: Place) -> tuple[Span, ...] | None:
         """How many iterations of each loop around both lie between two that conflict, from the one that runs first: the least and the
         greatest number, None where there is no bound. None where they never conflict."""

@@ -194,11 +194,7 @@ def _narrow(s: Planned) -> None:
         found = bounds(definition.value)
         fitting = [t for t in NARROW if found is not None and int(t.least) <= found[0] and found[1] <= int(t.greatest)]
         if fitting and s.decisions.wanted(f"{name}: narrow"):
-            before = s.state
-            try:
-                s[name].store_as(fitting[0].name)
-            except ScheduleError:
-                s.state = before
+            s.tried(s[name].store_as, fitting[0].name)
 
 
 def _reads_elementwise(reader: Define, source: Define) -> bool:
@@ -484,19 +480,13 @@ def _parallelize(s: Planned, name: str) -> None:
     # Of a loop whose length is open the machine code knows at each call whether other cores are worth waking.
     if not s.decisions.wanted(f"{name}: parallel", work >= PARALLEL_WORK or (bool(free) and stage.extent(free[0]) is None)) or not free:
         return
-    definition = definition_named(s.state.program, name)
-    before = s.state
-    try:
-        loop = free[0]
-        if isinstance(definition, Define | Scan) and not members:
-            loop = _fused_outer(s, name, free)
-        s[name].parallel(loop)
-    except ScheduleError:
-        s.state = before
-        try:
-            s[name].parallel(free[0])
-        except ScheduleError:
-            s.state = before
+    alone = isinstance(definition_named(s.state.program, name), Define | Scan) and not members
+
+    def together() -> None:
+        s[name].parallel(_fused_outer(s, name, free) if alone else free[0])
+
+    if not s.tried(together):
+        s.tried(s[name].parallel, free[0])
 
 
 def _parallelize_together(s: Planned) -> None:
@@ -507,11 +497,7 @@ def _parallelize_together(s: Planned) -> None:
         for name in group if s.target.is_gpu or work >= PARALLEL_WORK else ():
             loops = s[name].loops
             if loops and s.state.stage(name).kind(loops[0]) == "serial":
-                before = s.state
-                try:
-                    s[name].parallel(loops[0])
-                except ScheduleError:
-                    s.state = before
+                s.tried(s[name].parallel, loops[0])
 
 
 def _fused_outer(s: Planned, name: str, free: list[str]) -> str:

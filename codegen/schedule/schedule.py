@@ -7,7 +7,7 @@ names of what they make, which follow from the names before, so `as_python()` ne
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.schedule.analysis import skewing
@@ -110,6 +110,16 @@ class Planned:
         """Makes `steps` steps of a scan in one pass over its states, each a few rows behind the one before, in blocks of `rows` rows."""
         state = skewing.skew(self.state, scan, steps, rows)
         self.state = replace(state, calls=(*state.calls, f"s.skew({scan!r}, {steps!r}, {rows!r})"))
+
+    def tried(self, way: Callable[..., object], *arguments: object) -> bool:
+        """Whether a way to plan is legal; where it is not, nothing is changed."""
+        before = self.state
+        try:
+            way(*arguments)
+        except ScheduleError:
+            self.state = before
+            return False
+        return True
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Planned) and self.state == other.state

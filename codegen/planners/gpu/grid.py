@@ -20,7 +20,6 @@ from tensorexpr.codegen.planners.gpu.parts import in_parts, parts_of_columns, pa
 from tensorexpr.codegen.planners.gpu.scatters import plan_gpu_scatter, plan_gpu_segments, take_gpu_scatters_apart
 from tensorexpr.codegen.planners.tiles.threads import (
     data_loops,
-    done,
     fused,
     plan_rows_of_gpu,
     wants_rows,
@@ -40,14 +39,14 @@ def plan_gpu(s: Planned, shapes: Shapes, flat: set[str]) -> None:
             for what, found in (("product", parts_of_product), ("columns", parts_of_columns)):
                 parts = found(s, name, shapes)
                 if parts is not None and s.decisions.wanted(f"{name}: {what} in parts"):
-                    done(s, in_parts, name, *parts)
+                    s.tried(in_parts, s, name, *parts)
                     break
     shapes = {**shapes, **{name: type_.shape for name, type_ in s.state.program.types.items()}}
     for name in s.stages:
         if name not in flat and s.state.stage(name).place is None:
             for tensor, order in operands_to_stage(s, name, shapes):
                 if s.decisions.wanted(f"{name}: {tensor} staged"):
-                    done(s, _staged, name, tensor, order)
+                    s.tried(_staged, s, name, tensor, order)
     shapes = {**shapes, **{name: type_.shape for name, type_ in s.state.program.types.items()}}
     for name in s.stages:
         if name not in s.state.table or name in flat or s.state.stage(name).place is not None:
@@ -59,16 +58,16 @@ def plan_gpu(s: Planned, shapes: Shapes, flat: set[str]) -> None:
                 products = ranked_products(s, name, shapes)
                 if products and not s.decisions.wanted(f"{name}: tensor cores"):
                     products = []
-                tensor_cores = any(done(s, plan_mma, name, tile) for tile in products)
+                tensor_cores = any(s.tried(plan_mma, s, name, tile) for tile in products)
                 if not tensor_cores:
-                    any(done(s, plan_block, name, tile) for tile in ranked_tiles(s, name, shapes))
+                    any(s.tried(plan_block, s, name, tile) for tile in ranked_tiles(s, name, shapes))
             case Define() if s.decisions.wanted(f"{name}: a block per point", bool(hosted) or wants_rows(s, name, shapes)):
-                if not done(s, plan_rows_of_gpu, name, hosted, shapes) and hosted:
-                    done(s, _threads, name)
+                if not s.tried(plan_rows_of_gpu, s, name, hosted, shapes) and hosted:
+                    s.tried(_threads, s, name)
             case Scatter():
-                done(s, plan_gpu_scatter, definition)
+                s.tried(plan_gpu_scatter, s, definition)
             case Segments():
-                done(s, plan_gpu_segments, name)
+                s.tried(plan_gpu_segments, s, name)
 
 
 def _has_tiles(s: Planned, name: str, shapes: Shapes) -> bool:
@@ -79,7 +78,7 @@ def plan_points(s: Planned) -> None:
     """A thread per point of every definition that has points of its own: the plain form on a GPU."""
     for name in s.stages:
         if isinstance(definition_named(s.state.program, name), Define):
-            done(s, _threads, name)
+            s.tried(_threads, s, name)
 
 
 def _staged(s: Planned, name: str, tensor: str, order: tuple[int, ...]) -> None:

@@ -17,7 +17,6 @@ from tensorexpr.codegen.schedule.analysis.work import lengths
 from tensorexpr.codegen.schedule.scatters.own import rows_of
 from tensorexpr.codegen.schedule.scatters.part import plans_of, segment_sum
 from tensorexpr.codegen.schedule.schedule import Planned
-from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Const, Define, Expr, Scatter, Segments, product
 from tensorexpr.traversal import free_names, tensors_read
 
@@ -50,11 +49,7 @@ def _sort(s: Planned) -> None:
         free = prod(long[name] for name in free_axes(definition, s.target))
         points = prod(long[axis.index] for axis in definition.axes) // max(1, free)
         if s.decisions.wanted(f"{definition.name}: sort", points >= LEAST_POINTS and free < s.target.cores * BUSY):
-            before = s.state
-            try:
-                s[definition.name].sort()
-            except ScheduleError:
-                s.state = before
+            s.tried(s[definition.name].sort)
 
 
 def _part(s: Planned) -> None:
@@ -69,11 +64,7 @@ def _part(s: Planned) -> None:
         points = product(tuple(axis.stop for axis in found.plan.axes))
         lengths = next((n for least, n in PARTS if not isinstance(points, Const) or int(points.value) >= least), ())
         if s.decisions.wanted(f"{definition.name}: segments in parts", bool(lengths)):
-            before = s.state
-            try:
-                s[definition.name].part(_loop_of(s, definition.name, plans), *(lengths or PARTS[-1][1]))
-            except ScheduleError:
-                s.state = before
+            s.tried(s[definition.name].part, _loop_of(s, definition.name, plans), *(lengths or PARTS[-1][1]))
 
 
 def _loop_of(s: Planned, name: str, plans: dict[str, Segments]) -> str:
@@ -91,14 +82,14 @@ def _own_rows(s: Planned) -> None:
     for definition in s.state.program.definitions:
         if not isinstance(definition, Scatter) or is_atomic(definition, s.target) or rows_of(definition, shapes) is None:
             continue
-        before, first = s.state, definition.axes[0].index
+        first = definition.axes[0].index
         extent = s.state.stage(definition.name).extent(first)
-        if extent is not None and extent < LEAST_ROWS:
-            continue
-        try:
-            s[definition.name].own(s[definition.name].split(first, 1)[0])
-        except ScheduleError:
-            s.state = before
+        if extent is None or extent >= LEAST_ROWS:
+            s.tried(_own_each, s, definition.name, first)
+
+
+def _own_each(s: Planned, name: str, axis: str) -> None:
+    s[name].own(s[name].split(axis, 1)[0])
 
 
 def plan_gpu_scatter(s: Planned, scatter: Scatter) -> None:

@@ -289,11 +289,7 @@ def _apply(s: Planned, chain: Chain, rows: int, shapes: dict[str, tuple[Expr, ..
     copies = [n for n in s.stages if n not in known]
     planned.update(copies)
     for name in copies if len(loops) > 1 else ():
-        before = s.state
-        try:
-            s[name].compute_at(chain.root, loops[-2])
-        except ScheduleError:
-            s.state = before
+        s.tried(s[name].compute_at, chain.root, loops[-2])
     return planned
 
 

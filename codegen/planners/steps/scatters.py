@@ -19,8 +19,6 @@ the number of owners. A sum in the value has its lanes along an axis that its re
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from math import prod
 
 from tensorexpr.codegen.planners.tiles.parts import WIDE, even_block
@@ -32,7 +30,6 @@ from tensorexpr.codegen.schedule.legal.legality import runs_in_lanes
 from tensorexpr.codegen.schedule.scatters.own import rows_of
 from tensorexpr.codegen.schedule.schedule import Planned, schedule
 from tensorexpr.dtypes import accumulator
-from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Const, Expr, Program, Scatter, product
 from tensorexpr.regions import Opaque, affine_of
 from tensorexpr.traversal import free_names, tensors_read, walk
@@ -62,7 +59,7 @@ def take_scatters_apart(s: Planned) -> None:
     """Gives every scatter with many points blocks that may run side by side."""
     for definition in s.state.program.definitions:
         if isinstance(definition, Scatter) and definition.name in s.state.table and definition.axes:
-            _attempt(s, partial(_take_apart, s, definition))
+            s.tried(_take_apart, s, definition)
 
 
 def form_of(program: Program) -> str:
@@ -143,19 +140,11 @@ def plan_scatter(schedule: Planned, scatter: Scatter, shapes: Shapes) -> None:
     groups = schedule.state.stage(scatter.name).parts.groups
     for group in groups:
         if all(other.scope != group.number for other in groups):
-            _attempt(schedule, partial(_lanes_in_a_sum, schedule, scatter, group, shapes))
+            schedule.tried(_lanes_in_a_sum, schedule, scatter, group, shapes)
     if not groups:
-        _attempt(schedule, partial(_lanes_in_the_result, schedule, scatter, shapes))
+        schedule.tried(_lanes_in_the_result, schedule, scatter, shapes)
     if schedule.target.cores > 1:
-        _attempt(schedule, partial(_owners_outside, schedule, scatter))
-
-
-def _attempt(schedule: Planned, change: Callable[[], None]) -> None:
-    before = schedule.state
-    try:
-        change()
-    except ScheduleError:
-        schedule.state = before
+        schedule.tried(_owners_outside, schedule, scatter)
 
 
 def _lanes_in_the_result(schedule: Planned, scatter: Scatter, shapes: Shapes) -> None:

@@ -6,6 +6,8 @@ what each computes beyond its borders.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from tensorexpr.codegen.schedule.analysis.skewing import Wave, wave_of
 from tensorexpr.codegen.schedule.analysis.work import operations
 from tensorexpr.codegen.schedule.schedule import Planned
@@ -29,16 +31,14 @@ def skew_scans(s: Planned) -> None:
     for definition in s.state.program.definitions:
         if not isinstance(definition, Scan) or definition.names[0] in swept or not isinstance(definition.length, Const):
             continue
-        before, name = s.state, definition.names[0]
-        try:
+        name = definition.names[0]
+        with suppress(ScheduleError):
             wave = wave_of(s.state, definition)
             steps, rows = _sizes(s, definition, wave)
             if s.decisions.wanted(f"{name}: steps skewed", _pays(s, definition, steps)):
                 steps = s.decisions.choose(f"{name}: steps of a pass", [max(2, steps)], others=lambda: (2, 4, 8, MOST_STEPS))
                 rows = s.decisions.choose(f"{name}: rows of a block", [rows], others=lambda: (32, 64, 128, 256, 512))
                 s.skew(name, min(steps, integer(definition.length)), rows)
-        except ScheduleError:
-            s.state = before
 
 
 def _sizes(s: Planned, scan: Scan, wave: Wave) -> tuple[int, int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tensorexpr.codegen.schedule.analysis.state import program_facts
 from tensorexpr.codegen.schedule.schedule import Planned
-from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Define, Definition, Scan
 from tensorexpr.traversal import reads
 
@@ -23,28 +22,20 @@ def sweep_scans(s: Planned) -> None:
         name = definition.names[0]
         readers: list[str] = []
         plain = s.state
-        if not _tried(s, name, ()):
+        if not s.tried(s.sweep, name):
             continue
         made = {*definition.names}
         for reader in _after(s, name):
             if not made & set(reads(reader)) or reader.results[0][0] not in s.state.table:
                 continue
             with_it, s.state = s.state, plain
-            if _tried(s, name, (*readers, reader.results[0][0])):
+            if s.tried(s.sweep, name, *readers, reader.results[0][0]):
                 readers.append(reader.results[0][0])
                 made.add(readers[-1])
             else:
                 s.state = with_it
             if len(readers) == MOST_JOINED:
                 break
-
-
-def _tried(s: Planned, name: str, readers: tuple[str, ...]) -> bool:
-    try:
-        s.sweep(name, *readers)
-    except ScheduleError:
-        return False
-    return True
 
 
 def _after(s: Planned, name: str) -> tuple[Definition, ...]:

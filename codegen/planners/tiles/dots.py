@@ -19,7 +19,6 @@ from tensorexpr.codegen.schedule.analysis.state import definition_named
 from tensorexpr.codegen.schedule.analysis.work import lengths as lengths_of
 from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.codegen.target import DOTS, Dot
-from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Define, Expr, Index
 from tensorexpr.records import record
 from tensorexpr.traversal import free_names, read_occurrences
@@ -58,13 +57,7 @@ def plan_dots(s: Planned, name: str) -> bool:
     found = next(_products(s, name, lengths), None)
     if found is None or not s.decisions.wanted(f"{name}: products of narrow numbers as instructions", True):
         return False
-    before = s.state
-    try:
-        _tile(s, name, found, lengths)
-    except ScheduleError:
-        s.state = before
-        return False
-    return True
+    return s.tried(_tile, s, name, found, lengths)
 
 
 def _products(s: Planned, name: str, lengths: Mapping[str, int]) -> Iterator[Product]:
@@ -139,11 +132,7 @@ def _tile(s: Planned, name: str, found: Product, lengths: Mapping[str, int]) -> 
     handle.vectorize(lane_i)
     for copy in copies:
         _copy(s, copy)
-        before = s.state
-        try:
-            s[copy].compute_at(name, lane_o)
-        except ScheduleError:
-            s.state = before
+        s.tried(s[copy].compute_at, name, lane_o)
 
 
 def _copy(s: Planned, copy: str) -> None:

@@ -30,7 +30,6 @@ from tensorexpr.codegen.schedule.legal.placement import part_of
 from tensorexpr.codegen.schedule.schedule import Planned, StageHandle
 from tensorexpr.codegen.target import Target
 from tensorexpr.dtypes import DType, accumulator
-from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Axis, Const, Expr, Index, apply, conjuncts, const
 from tensorexpr.records import record, replace
 from tensorexpr.traversal import free_names
@@ -100,12 +99,8 @@ def plan(schedule: Planned, name: str, shapes: dict[str, tuple[Expr, ...]]) -> N
         vector = schedule.decisions.choose(f"{name}: lanes along{whole}", planner.vectors)
         others = partial(planner.other_tiles, vector)
         for tile in schedule.decisions.ranked(f"{name}: tile{whole}", planner.tiles(vector), others=others):
-            before = schedule.state
-            try:
-                _apply(schedule[name], tile)
+            if schedule.tried(_apply, schedule[name], tile):
                 return
-            except ScheduleError:
-                schedule.state = before
 
 
 def vector_cost(schedule: Planned, name: str, shapes: dict[str, tuple[Expr, ...]]) -> float:

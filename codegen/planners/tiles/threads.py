@@ -8,7 +8,6 @@ several share a block, and none waits for a barrier.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import takewhile
 from math import prod
 
@@ -43,17 +42,6 @@ BLOCKS = 1 << 10
 """Parts that all rows together are taken apart into at most."""
 FEW_PARTS = 8
 """Parts of a row below which it is left whole."""
-
-
-def done(s: Planned, way: Callable[..., None], *arguments: object) -> bool:
-    """Whether a way to give loops to a definition is legal; where it is not, nothing is changed."""
-    before = s.state
-    try:
-        way(s, *arguments)
-    except ScheduleError:
-        s.state = before
-        return False
-    return True
 
 
 def main_group(stage: Stage) -> Group | None:
@@ -153,7 +141,7 @@ def plan_rows_of_gpu(s: Planned, name: str, hosted: list[str], shapes: Shapes) -
     if outer:
         if not hosted:
             s[name].parallel(fused(s, name, outer))
-        elif len(outer) == 1 or not done(s, _grid_of, name, outer):
+        elif len(outer) == 1 or not s.tried(_grid_of, s, name, outer):
             s[name].parallel(outer[0])
 
 
