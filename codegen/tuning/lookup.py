@@ -20,6 +20,7 @@ from tensorexpr.algebra import (
     with_narrow_factors,
     with_narrow_sums,
     with_products_apart,
+    with_products_in_order,
     with_recurrences,
     with_rows,
     with_sent_values,
@@ -61,7 +62,7 @@ def simplified(program: Program, target: Target) -> Program:
     if target.is_gpu:
         return with_copies_read(simplify(program))
     found = simplify(factor_sums(program, REGROUPED))
-    apart = factor_sums(found, REGROUPED)  # what was written where it is read may have factors, too
+    apart = with_products_in_order(factor_sums(found, REGROUPED), REGROUPED)  # what was written where it is read may have factors, too
     found = found if apart is found else simplify(apart)
     narrowed = with_supports(found)
     found = found if narrowed is found else simplify(narrowed)

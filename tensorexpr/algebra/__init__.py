@@ -6,9 +6,10 @@ no formulas: `sharing` asks the integer sets which terms many results have in co
 what is carried, `counts` whether it pays, `recurrences` is the pass. Nothing is ever subtracted from what was added. `sums` carries sums
 of narrow numbers in the types that a machine adds them in, `keyed` sends points to their keys and makes what is read at keys alone there,
 `layouts` makes tensors of the parts of one that products read apart, turns those on the way, and lays rings that sums go around out in
-rows, `products` of products that are added up, and multiplies factors first that share their points, `carries` takes combiners apart whose
-components are sums and maxima, `logarithms` makes quotients of exponentials of their sums, `supports` sums masked weights inside of their
-masks, `copies` reads an output in place of a scan, and a literal in place of a constant that has no other element.
+rows, `products` of products that are added up, takes products of products in the order of fewest operations, and multiplies factors
+first that share their points, `carries` takes combiners apart whose components are sums and maxima, `logarithms` makes quotients of
+exponentials of their sums, `supports` sums masked weights inside of their masks, `copies` reads an output in place of a scan, and a literal
+in place of a constant that has no other element.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tensorexpr.algebra.layouts.rings import with_rows
 from tensorexpr.algebra.layouts.slices import with_slices
 from tensorexpr.algebra.layouts.turned import with_axes_turned
 from tensorexpr.algebra.logarithms import without_logarithms
-from tensorexpr.algebra.products import with_factors_grouped, with_products_apart
+from tensorexpr.algebra.products import with_factors_grouped, with_products_apart, with_products_in_order
 from tensorexpr.algebra.recurrences import share_terms, with_recurrences
 from tensorexpr.algebra.sums import with_narrow_factors, with_narrow_sums
 from tensorexpr.algebra.supports import narrowed_to, supports_of, with_supports
@@ -42,6 +43,7 @@ __all__ = [
     "with_narrow_factors",
     "with_narrow_sums",
     "with_products_apart",
+    "with_products_in_order",
     "with_recurrences",
     "with_rows",
     "with_sent_values",

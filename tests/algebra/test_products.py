@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr.algebra import with_factors_grouped, with_products_apart
+from tensorexpr.algebra import with_factors_grouped, with_products_apart, with_products_in_order
+from tensorexpr.codegen.tuning.lookup import REGROUPED
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Define, Reduce
+from tensorexpr.language import program_of
 from tensorexpr.parse import parse_program
 from tensorexpr.simplify import simplify
 from tensorexpr.text import print_program
@@ -90,3 +92,62 @@ def test_terms_have_thousands_of_factors(monkeypatch: pytest.MonkeyPatch) -> Non
     y = te.compute((3,), lambda i: te.sum(lambda k: term(i, k), 4))
     found = te.build([y], [x, w])(np.full((3, 4), -1.0, np.float32), np.zeros(4, np.float32))[0]
     np.testing.assert_array_equal(found, 0.0)  # 1 - 1 is among the factors
+
+
+SQUARE = (
+    "q: f32[5, 40, 6] = input()\nk: f32[5, 40, 6] = input()\nv: f32[5, 40, 7] = input()\n"
+    "s[b, i, j]: f32[5, 40, 40] = sum(q[b, i, r] * k[b, j, r] for r in range(6)) * 0.5\n"
+    "t[b, i]: f32[5, 40] = sum(s[b, i, j] for j in range(40))\n"
+    "y[b, i, c]: f32[5, 40, 7] = sum(s[b, i, j] * v[b, j, c] for j in range(40)) / (t[b, i] * t[b, i] + 1.0)\nreturn y\n"
+)
+
+
+def test_attention_without_a_softmax_makes_no_square() -> None:
+    program = simplify(parse_program(SQUARE))
+    found = with_products_in_order(program, REGROUPED)
+    verify(found)
+    assert [d.results[0][0] for d in found.definitions] == ["t", "y"]
+    assert with_products_in_order(found, REGROUPED) is found
+    inputs = random_inputs(program, 3)
+    before, after = (evaluate_program(p, inputs)["y"] for p in (program, found))
+    np.testing.assert_allclose(after, before, 1e-4, 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("text", "change"),
+    [
+        ("return y", "return y, s"),  # it is made anyway
+        ("sum(s[b, i, j] for", "sum(exp(s[b, i, j]) for"),  # no factor
+        ("sum(s[b, i, j] for", "sum(s[b, i, i] + s[b, j, i] for"),
+        ("range(40)) / ", "range(40) if j <= i) / "),  # a triangle
+        ("40, 7]", "40, 70]"),  # no fewer operations
+        ("f32", "f16"),
+    ],
+)
+def test_products_of_products_that_stay(text: str, change: str) -> None:
+    given = SQUARE.replace(text, change)
+    given = given.replace("40, 6]", "40, 60]").replace("range(6)", "range(60)") if "70" in change else given
+    assert given != SQUARE
+    program = simplify(parse_program(given))
+    assert with_products_in_order(program, REGROUPED) is program
+
+
+def test_products_with_constants_stay() -> None:
+    """The difference of rows, as a product, is exact where they are close: what it is the difference of has lost these digits."""
+    d = te.constant((np.eye(64) - np.eye(64, k=1)).astype(np.float32))
+    x, v = te.placeholder((64, 64), "float32", name="x"), te.placeholder((64,), "float32", name="v")
+    s = te.compute((64, 64), lambda i, j: te.sum(lambda r: d[i, r] * x[r, j], 64))
+    program = simplify(program_of([te.compute((64,), lambda i: te.sum(lambda j: s[i, j] * v[j], 64))], [x, v]))
+    assert with_products_in_order(program, REGROUPED) is program
+
+
+def test_a_product_inside_of_a_sum_is_a_definition() -> None:
+    text = "x: f32[30, 70] = input()\nw: f32[70, 50] = input()\nz: f32[30, 50] = input()\n"
+    program = simplify(
+        parse_program(f"{text}y[i]: f32[30] = sum(z[i, q] * sum(x[i, p] * w[p, q] for p in range(70)) for q in range(50))\nreturn y\n")
+    )
+    found = with_products_apart(program)
+    verify(found)
+    assert len(found.definitions) == 2
+    inputs = random_inputs(program, 3)
+    np.testing.assert_array_equal(*(evaluate_program(p, inputs)["y"] for p in (program, found)))

@@ -515,6 +515,22 @@ def test_what_says_where_elements_stand_goes_to_what_does_no_more() -> None:
     assert cheap_names(parse_program(text.replace("[n, y // 2, z]", "[n, y // 2, z] ** 5.5").format(""))) == ()
 
 
+def test_a_product_of_smaller_tensors_is_computed_where_each_element_is_read_once() -> None:
+    """The gradient of windows as a tensor: as many elements as the windows have."""
+    text = (
+        "h: f32[6, 40] = input()\nw: f32[6, 3] = input()\nT[c, z, s]: f32[6, 40, 3] = h[c, z] * w[c, s]\n"
+        "y[c, q]: f32[6, 42] = sum(T[c, q - s, s] for s in range(maximum(q - 39, 0), minimum(q + 1, 3)))\nreturn y\n"
+    ).replace("6", "96")
+    assert cheap_names(parse_program(text)) == ("T",)
+    kept = [
+        text.replace("h[c, z] *", "exp(h[c, z]) *"),  # no cheap one
+        text.replace("w[c, s]\n", "w[c, s] * u[c, z, s]\n").replace("T[c, z, s]:", "u: f32[96, 40, 3] = input()\nT[c, z, s]:"),
+        text.replace("sum(T[c, q - s, s]", "sum(T[c, q - s, s] * T[0, q - s, k] for k in range(3)"),  # again and again
+        text.replace("96", "6"),  # small
+    ]
+    assert [cheap_names(parse_program(other)) for other in kept] == [()] * len(kept)
+
+
 def test_a_border_alone_is_not_far_larger() -> None:
     padded = "x: f32[64, 64] = input()\nP[i, j]: f32[66, 66] = where(i >= 1 and j >= 1 and i < 65 and j < 65, x[i - 1, j - 1], 0.0)\n"
     program = parse_program(padded + "C[i, j]: f32[64, 64] = sum(P[i + r, j + r] for r in range(3))\nreturn C\n")

@@ -190,3 +190,18 @@ def test_rows_behind_one_another_are_rows_for_all_that_read_them() -> None:
     want = evaluate_program(program, inputs)["y"]
     got = evaluate_program(found, {"x": inputs["x"].reshape(6, -1)})["y"].reshape(want.shape)
     np.testing.assert_allclose(got, want, 1e-6, 1e-6)
+
+
+def test_heads_that_share_keys_are_groups_for_all_that_read_them() -> None:
+    program = parse_program(
+        "q: f32[8, 5, 6] = input()\nk: f32[2, 7, 6] = input()\n"
+        "s[h, i, j]: f32[8, 5, 7] = sum(q[h, i, r] * k[h // 4, j, r] for r in range(6))\n"
+        "t[h, i]: f32[8, 5] = sum(exp(s[h, i, j]) for j in range(7))\n"
+        "y[h, i, r]: f32[8, 5, 6] = sum(exp(s[h, i, j]) / t[h, i] * k[h // 4, j, r] for j in range(7))\nreturn y\n"
+    )
+    found = simplify(with_plain_shapes(simplify(program)))
+    verify(found)
+    assert "//" not in print_program(found) and "%" not in print_program(found)
+    inputs = random_inputs(program, 3)
+    want, got = evaluate_program(program, inputs)["y"], evaluate_program(found, {"q": inputs["q"], "k": inputs["k"]})["y"]
+    np.testing.assert_array_equal(got.reshape(want.shape), want)

@@ -115,14 +115,17 @@ def _in_one_order(node: Reduce, axes: tuple[Axis, ...], types: Mapping[str, Tens
     if len(inner) != 1 or divisors or not all(map(has_points, inner[0].axes)):
         return None
     own = {a.index for a in inner[0].axes}
-    rest = [e for e in factors if e is not inner[0]]
+    literals = [e for e in factors if isinstance(e, Const)]
+    rest = [e for e in factors if e is not inner[0] and not isinstance(e, Const)]
     if not rest or any(not own.isdisjoint((*free_names(e), *bound_names(e))) for e in rest):
         return None
     value = _product([*rest, inner[0].values[0]])
     assert value is not None
     whole = replace(node, axes=(*node.axes, *inner[0].axes), values=(value,))
     found = _apart(whole, axes, types, ends)
-    return None if found is whole or isinstance(found, Apply) else node if found == node else found
+    if found is whole or isinstance(found, Apply):
+        return None
+    return node if found == node else _product([found, *literals])
 
 
 def _with_common_factor(node: Apply) -> Expr | None:

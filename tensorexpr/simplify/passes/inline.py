@@ -38,7 +38,7 @@ from tensorexpr.records import replace
 from tensorexpr.regions import affine_of
 from tensorexpr.simplify.expressions import simplify_expr
 from tensorexpr.simplify.facts.sort_ranges import ranges_of
-from tensorexpr.simplify.passes.amounts import elements, points
+from tensorexpr.simplify.passes.amounts import cost, elements, points
 from tensorexpr.simplify.passes.definitions import with_definitions
 from tensorexpr.simplify.passes.inline_checks import Checked, Place, checked_axes, unchecked
 from tensorexpr.traversal import (
@@ -71,6 +71,8 @@ ONCE = 1.5
 """Points of loops for each element that count as one read of each: borders count as if there were none."""
 FAR_LARGER = 4
 """How many times larger a definition is than what it reads that says which elements stand where."""
+LARGER = 2
+"""How many times larger one is that is cheap: to store and to load it costs more than to compute it where it is read."""
 LEAST_BYTES = 1 << 14
 """Smaller ones are kept: they stay in the first cache."""
 MOST_NODES = 200
@@ -228,7 +230,9 @@ def cheap_names(program: Program, outside: Mapping[str, TensorType] | None = Non
             continue
         places = sites[definition.name]
         loads = len(_elements(definition)) + more.get(id(definition), 0)
-        around = repeats(definition, types) or (_is_element(definition.value) and _are_elements(places))
+        around = (
+            repeats(definition, types) or (_is_element(definition.value) and _are_elements(places)) or _fans_out(definition, places, types)
+        )
         if not _worth_inlining(definition, places, loads) and not (around and _few_each(places)):
             continue
         nodes, depth = extent_of(definition)
@@ -470,10 +474,21 @@ def _sums_in_order(definition: Define, place: Place) -> bool:
 
 def repeats(definition: Define, types: Mapping[str, TensorType]) -> bool:
     """Whether a definition only says which elements of far smaller tensors stand where."""
-    own = points(definition.axes) * definition.value.dtype.itemsize
-    if own < LEAST_BYTES or not _is_element(definition.value):
+    return _is_element(definition.value) and _is_larger(definition, types, FAR_LARGER)
+
+
+def _fans_out(definition: Define, places: list[Place], types: Mapping[str, TensorType]) -> bool:
+    """Whether a definition is a cheap product of smaller tensors, of which no reader reads an element again."""
+    if any(isinstance(n, Reduce) for n in walk(definition.value)) or cost(definition.value) > CHEAP or not reads(definition):
         return False
-    return FAR_LARGER * sum(elements(types[n].shape) * types[n].dtype.itemsize for n in reads(definition) if n in types) <= own
+    return _is_larger(definition, types, LARGER) and all(points(place.axes) <= ONCE * points(definition.axes) for place in places)
+
+
+def _is_larger(definition: Define, types: Mapping[str, TensorType], times: int) -> bool:
+    """Whether a definition has so many times the bytes of what it reads, which are many."""
+    own = points(definition.axes) * definition.value.dtype.itemsize
+    read = sum(elements(types[n].shape) * types[n].dtype.itemsize for n in reads(definition) if n in types)
+    return own >= LEAST_BYTES and times * read <= own
 
 
 def _few_each(places: list[Place]) -> bool:

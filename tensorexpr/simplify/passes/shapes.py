@@ -29,6 +29,7 @@ from tensorexpr.ir import (
     Index,
     Input,
     Program,
+    Reduce,
     Scan,
     Scatter,
     Segments,
@@ -89,8 +90,8 @@ def _without_units(program: Program) -> Program:
 
 def _with_rows(program: Program) -> Program:
     """The program with an axis for rows and one for places in them, in reductions that read them too, where that leaves fewer divisions."""
-    found = program
-    while layouts := _divided(found):
+    found, groups = program, frozenset(length for d in program.definitions if isinstance(d, Define) for length in _groups(d))
+    while layouts := _divided(found, groups):
         found = _simplified(_laid_out(found, layouts), found)
     return program if found is program or _divisions_more(found, program) >= 0 else _with_rows_read(found)
 
@@ -162,34 +163,50 @@ def _part(definitions: Sequence[Definition], types: Mapping[str, TensorType], pr
     return replace(program, inputs=tuple(Input(name, types[name]) for name in read), definitions=tuple(definitions), outputs=())
 
 
-def _divided(program: Program) -> dict[str, tuple[int, ...]]:
-    """The definitions whose axes are divided by the lengths of rows, with these: of each the largest."""
+def _divided(program: Program, groups: frozenset[int]) -> dict[str, tuple[int, ...]]:
+    """The definitions whose axes are divided by the lengths of rows, those before the last by those of groups too, with these: of each the
+    largest."""
     free = _free(program)
     found = {}
     for d in program.definitions:
         if not isinstance(d, Define) or d.name not in free:
             continue
         divisions = [node for node in walk(d.value) if _is_division(node)]
-        lengths = tuple(max((_divisor(node, axis) for node in divisions), default=0) for axis in d.axes)
+        if not divisions:
+            continue
+        lengths = tuple(
+            max(_divisor(node, axis, groups if axis is not d.axes[-1] else frozenset()) for node in divisions) for axis in d.axes
+        )
         if any(lengths):
             found[d.name] = lengths
     return found
 
 
-def _divisor(node: Expr, axis: Axis) -> int:
+def _groups(d: Define) -> Iterator[int]:
+    """The lengths by which axes before the last are divided where sums read tensors: heads that share keys."""
+    axes = {a.index: int(a.stop.value) for a in d.axes[:-1] if isinstance(a.stop, Const)}
+    for access in (node for outer in walk(d.value) if isinstance(outer, Reduce) for node in walk(outer) if isinstance(node, Access)):
+        for index in access.indices:
+            if isinstance(index, Apply) and _is_division(index) and isinstance(index.args[0], Index) and isinstance(index.args[1], Const):
+                length = int(index.args[1].value)
+                if 1 < length < axes.get(index.args[0].name, 0):
+                    yield length
+
+
+def _divisor(node: Expr, axis: Axis, groups: frozenset[int]) -> int:
     """The length of the rows by which a node divides an index, with nothing beside it but whole rows; 0 where there are none. The remainder
     of a quotient is the quotient of one, `p // 2 % 64` is `p % 128 // 2`."""
     if node.dtype is not dtypes.int64:
         return 0  # data, no index
     match node:
         case Apply(op, (Apply(inner, (dividend, Const(first))), Const(value))) if (op.name, inner.name) == ("mod", "floordiv"):
-            return _divisor(apply("mod", dividend, const(int(first) * int(value))), axis)
+            return _divisor(apply("mod", dividend, const(int(first) * int(value))), axis, groups)
         case Apply(op, (dividend, Const(value))) if op.name in ("floordiv", "mod") and isinstance(axis.stop, Const):
             form = affine_of(dividend)
             if form is None or form.coefficient(axis.index) != 1:
                 return 0
             modulus, length = int(value), int(axis.stop.value)
-            if not LEAST <= modulus < length or length % modulus:
+            if not (modulus >= LEAST or modulus in groups) or modulus >= length or length % modulus:
                 return 0
             return modulus if all(name == axis.index or count % modulus == 0 for name, count in form.terms) else 0
     return 0
