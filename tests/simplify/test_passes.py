@@ -531,6 +531,19 @@ def test_a_product_of_smaller_tensors_is_computed_where_each_element_is_read_onc
     assert [cheap_names(parse_program(other)) for other in kept] == [()] * len(kept)
 
 
+@pytest.mark.parametrize(
+    "value",
+    (
+        "where(c[i] > 0.0, where(i >= 1, exp(x[i - 1]), 0.0), exp(x[i]))",  # a condition of its own keeps the read inside
+        "where(c[i] > 0.0, exp(x[i]), f32(exp(y[i])))",  # a function of another dtype
+        "where(c[i] > 0.0, exp(x[i]), tanh(x[i + 1 - 1] + 1.0))",
+    ),
+)
+def test_functions_of_both_branches_that_stay_two(value: str) -> None:
+    program = parse_program(f"x: f32[9] = input()\ny: f64[9] = input()\nc: f32[9] = input()\nr[i]: f32[9] = {value}\nreturn r\n")
+    assert print_program(simplify(program)).count("c[i]") == 1
+
+
 def test_a_border_alone_is_not_far_larger() -> None:
     padded = "x: f32[64, 64] = input()\nP[i, j]: f32[66, 66] = where(i >= 1 and j >= 1 and i < 65 and j < 65, x[i - 1, j - 1], 0.0)\n"
     program = parse_program(padded + "C[i, j]: f32[64, 64] = sum(P[i + r, j + r] for r in range(3))\nreturn C\n")

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 
-from tensorexpr.ir import Apply, Const, Expr, Reduce, apply
+from tensorexpr.dtypes import DType
+from tensorexpr.ir import Apply, Cast, Const, Expr, Reduce, apply
 from tensorexpr.rewrite import on
 from tensorexpr.simplify.rules.common import fold_constants, is_value, operands_of, reads_nothing, without_negative
 from tensorexpr.traversal import put_term, walk
@@ -76,12 +77,19 @@ def select_argument(expr: Expr) -> Expr | None:
     return None
 
 
-def _functions(expr: Expr) -> dict[str, dict[Apply, None]]:
-    """The functions of floats that are computed in an expression, by their names."""
-    found: dict[str, dict[Apply, None]] = {}
-    for node in walk(expr):
-        if isinstance(node, Apply) and node.op.cost >= FUNCTION and node.dtype.is_float:
-            found.setdefault(node.op.name, {})[node] = None
+def _functions(expr: Expr) -> dict[tuple[str, DType], dict[Apply, None]]:
+    """The functions of floats that are computed in an expression whatever its own conditions say, by their names and dtypes: these may be
+    what keeps reads inside of a tensor."""
+    found: dict[tuple[str, DType], dict[Apply, None]] = {}
+    waiting = [expr]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Apply) and node.op.name not in ("where", "and", "or"):
+            if node.op.cost >= FUNCTION and node.dtype.is_float:
+                found.setdefault((node.op.name, node.dtype), {})[node] = None
+            waiting.extend(reversed(node.args))
+        elif isinstance(node, Cast):
+            waiting.append(node.arg)
     return found
 
 
