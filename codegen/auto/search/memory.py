@@ -151,10 +151,10 @@ def _with_clear_middles(nest: LoopNest, kernel: Kernel) -> Kernel:
 
 
 def _tests_lanes(loop: For) -> bool:
-    """Whether lanes inside differ in tests that change along a loop. Blocks over cores that are moved back at the end write elements
-    twice, which is proved to be the same value where one statement does it: these stay one."""
+    """Whether lanes or copies inside differ in tests that change along a loop. Blocks over cores that are moved back at the end write
+    elements twice, which is proved to be the same value where one statement does it: these stay one."""
     statements = [s for _, s in walk_block(loop.body)]
-    lanes = {s.index for s in statements if isinstance(s, For) and s.kind in LANES}
+    lanes = {s.index for s in statements if isinstance(s, For) and s.kind in (*LANES, "unroll")}
     nodes = [n for s in statements for e in expressions_of(s) if not isinstance(s, For) for n in walk(e) if isinstance(n, Apply)]
     tests = [n for n in nodes if n.op.name in _TESTS and n.args[0].dtype is int64 and loop.index in free_names(n)]
     if loop.kind == "parallel" and any(n.op.name == "minimum" and lanes.isdisjoint(free_names(n)) for n in tests):

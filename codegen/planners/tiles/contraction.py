@@ -54,6 +54,8 @@ DOUBT = 1.25
 """How much cheaper loops without a plan must be: what they cost is known less well."""
 MOST_KEPT = 256
 """Contractions whose plans are remembered."""
+FRONT = 1.3
+"""How much costlier rows are along an open axis in front of another one that could be taken: a batch may be of one."""
 BORDERS = 1.02
 """What rows cost that conditions depend on, in parts of a whole: tiles at a border are computed by themselves."""
 
@@ -223,15 +225,16 @@ class Model(Cycles):
                 continue
             tested = tested_axes(self.group, frozenset({vector.index}))
             if any(vector.index in r.strides for r in self.reads) and not tested:
-                for row in data:
-                    if row is not vector and any(r.stride(vector.index) and not r.stride(row.index) for r in self.reads):
-                        yield from self._tiles(vector, row)
+                rows = [a for a in data if a is not vector and any(r.stride(vector.index) and not r.stride(a.index) for r in self.reads)]
+                last = next((a for a in rows if a.index in self.planner.open), None)  # of open axes the last one is tried first
+                for row in rows:
+                    yield from self._tiles(vector, row, FRONT if row.index in self.planner.open and row is not last else 1.0)
 
-    def _tiles(self, vector: Axis, row: Axis) -> Iterator[Plan]:
+    def _tiles(self, vector: Axis, row: Axis, front: float) -> Iterator[Plan]:
         """The tiles along two axes, from small to large; they are looked at from large to small, for a small one is soon seen to cost more
         than the best so far, however cheap its loads were."""
         width, height = self.lengths[vector.index], self.lengths[row.index]
-        borders = BORDERS if tested_axes(self.group, frozenset({row.index})) else 1.0
+        borders = front * (BORDERS if tested_axes(self.group, frozenset({row.index})) else 1.0)
         near = 1 + 1e-4 * sum(abs(r.stride(row.index)).bit_length() for r in self.reads)
         choices = [(copied, self._copies(copied, vector.index)) for copied in self._choices(vector.index, row.index)]
         tiles = []

@@ -1,5 +1,7 @@
 """Open sizes in the search: what it takes for programs of open extents computes them at every size, those around tiles among them."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -89,6 +91,25 @@ def test_borders_are_cut_off_whatever_memory_takes_at_large_sizes():
         h = floats(*extents[:2], extents[2] - 2)
         wanted = sum(np.pad(h, ((0, 0), (0, 0), (r, 2 - r))) for r in range(3))
         np.testing.assert_allclose(found(h), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_tiles_are_along_the_last_open_axis_and_test_nothing_between_borders():
+    """Not along a batch, which may be of one."""
+    x, w = te.placeholder((*map(te.dim, "nhw"), 16), name="x"), te.placeholder((3, 3, 16, 32), name="w")
+    y = te.compute(
+        (*x.shape[:3], 32),
+        lambda n, i, j, k: te.sum(lambda r, s, c: x.read(n, i + r - 1, j + s - 1, c, outside=0.0) * w[r, s, c, k], (3, 3, 16)),
+        name="y",
+    )
+    found = te.build(y, [x, w])
+    found.versions = None
+    (middle,) = re.findall(r"for j_o in range\(1, [^\n]*\n(.*?)for j_o", str(found.nest), re.DOTALL)
+    assert "if " not in middle and "where(" not in middle
+    for extents in ((1, 5, 7), (2, 4, 13), (1, 1, 1), (3, 17, 2), (2, 3, 21), (0, 3, 9), (1, 0, 5)):
+        given, weights = floats(*extents, 16), floats(3, 3, 16, 32)
+        padded = np.pad(given, ((0, 0), (1, 1), (1, 1), (0, 0)))
+        wanted = sum(padded[:, r : r + extents[1], s : s + extents[2]] @ weights[r, s] for r in range(3) for s in range(3))
+        np.testing.assert_allclose(found(given, weights), wanted, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(("facts", "gone"), [({"multiple_of": 64}, ("if ", "minimum")), ({"min": 64}, ("if ",))])
