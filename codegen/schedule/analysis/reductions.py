@@ -2,13 +2,15 @@
 
 A `Group` is a set of reductions that share one loop nest: equal axes and guard, none needs another's result. Reductions
 are lifted out of the expression around them, which then names their results by parameters (`%0.1.0`: group, member,
-component). Equal reductions are computed once. What stands on the path to a reduction (`where` conditions) is the group's
-guard: the group is evaluated only where one of its uses is. Under another guard an equal one is a group of its own.
+component), and out of the loops of enclosing reductions that they do not depend on, where they are in bounds without
+them. Equal reductions are computed once. What stands on the path to a reduction (`where` conditions) is the group's
+guard: the group is evaluated only where one of its uses is. A further use under another guard widens it, and with it what it needs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import takewhile
 
 from tensorexpr import dtypes
 from tensorexpr.bounds import PROVED, check_access
@@ -143,6 +145,20 @@ class _Frame:
     path: tuple[tuple[Expr, Expr], ...] = ()
 
 
+@record
+class _Taken:
+    """A reduction that was taken apart: its result, the number its loops had on the way, as written and as found."""
+
+    result: Param
+    number: int
+    written: Reduce
+    found: tuple[tuple[Expr, ...], ...]
+
+
+class _NotShared(Exception):
+    """What a reduction needs is not there for a further use."""
+
+
 def take_apart(
     definition: Define | Scatter | Segments,
     shapes: Mapping[str, tuple[Expr, ...]],
@@ -191,9 +207,10 @@ class _Taker:
         self.outer = outer
         self.ranges = ranges
         self.groups: list[Group] = []
-        self.known: dict[tuple[int | None, Expr], Param] = {}
+        self.known: dict[tuple[int | None, Expr], _Taken] = {}
         self.unproved: dict[tuple[Access, int], None] = {}
         self.count = 0
+        self.again = False
 
     def parts(self, axes: tuple[Axis, ...], values: tuple[Expr, ...], where: tuple[Expr, ...]) -> Parts:
         """All that was found."""
@@ -239,18 +256,18 @@ class _Taker:
         return axes, tuple(g for f in frames for g in (*f.where, *(orig for orig, _ in f.path)))
 
     def reduce(self, expr: Reduce, frames: tuple[_Frame, ...]) -> Expr:
+        frames, stuck = self.lifted(expr, frames)
         scope, guard = frames[-1].number, self.guard_of(expr, frames)
         key = (scope, canonical(replace(expr, component=0)))
         known = self.known.get(key)
-        if known is not None and set(self.numbered(known).guard) <= set(guard):
-            return Param(f"{known.name.rsplit('.', 1)[0]}.{expr.component}", expr.dtype)
-        # One that depends on nothing of the loops around it stands in them all the same: conditions and bounds there guard what it reads.
-        around = {a.index for a in frames[-1].axes} if len(frames) > 1 else set()
-        stuck = tuple(a.index for a in frames[-1].axes) if around.isdisjoint(free_names(expr)) and around else ()
+        if known is not None and self.shared(known, frames):
+            return Param(f"{known.result.name.rsplit('.', 1)[0]}.{expr.component}", expr.dtype)
+        if self.again:
+            raise _NotShared
         number, start = self.count, len(self.groups)
         self.count += 1
         expr = self.fitted(expr, frames)
-        bounds, where, values = self.inside(expr, number, frames)
+        bounds, where, values = found = self.inside(expr, number, frames)
         pairs = zip(expr.axes, bounds[::2], bounds[1::2], strict=True)
         bounded = tuple(Axis(axis.index, first, stop) for axis, first, stop in pairs)
         used = tuple(n for n in groups_used(*(e for a in bounded for e in (a.start, a.stop)), *where, *values, *guard))
@@ -260,7 +277,7 @@ class _Taker:
         group = Group(number, bounded, where, (member,), scope, guard, tuple(depends), used)
         member = self.join(group, start)
         result = member.parameter(expr.component, expr.dtype)
-        self.known[key] = result
+        self.known[key] = _Taken(result, number, expr, found)
         return result
 
     def fitted(self, expr: Reduce, frames: tuple[_Frame, ...]) -> Reduce:
@@ -281,6 +298,42 @@ class _Taker:
             bounds += [self.visit(axis.start, inner), self.visit(axis.stop, inner)]
         where, frame = self.conditions(tuple(conjuncts(expr.where)), (*frames, _Frame(number, expr.axes)))
         return tuple(bounds), where, tuple(self.visit(v, (*frames, frame)) for v in expr.values)
+
+    def lifted(self, expr: Reduce, frames: tuple[_Frame, ...]) -> tuple[tuple[_Frame, ...], tuple[str, ...]]:
+        """The frames in which a reduction is evaluated: outside of loops that it does not depend on, as far as it is
+        certainly in bounds there. Also the indices that hold it back although it does not depend on them."""
+        free = set(free_names(expr))
+        while len(frames) > 1:
+            frame, outer = frames[-1], frames[-2]
+            names = {a.index for a in frame.axes}
+            if names & free:
+                return frames, ()
+            outside = self.carried_out(frames, names)
+            kept = len(outside[-1].path) - len(outer.path)
+            if not self.is_safe(expr, outside, frame, kept == len(frame.path)):
+                return frames, tuple(names)
+            frames = outside
+        return frames, ()
+
+    def carried_out(self, frames: tuple[_Frame, ...], names: set[str]) -> tuple[_Frame, ...]:
+        """The frames around the innermost one, with those of its conditions that can be tested there: they mention none of its indices and
+        results, and what they read is there although the loops, which may have no iteration, and conditions left behind do not say so."""
+        frame, outer = frames[-1], frames[-2]
+        whole = not frame.where and all(has_points(a) for a in frame.axes)
+        for written, found in frame.path:
+            outside = (*frames[:-2], outer)
+            apart = not names & set(free_names(written)) and not _mentions_inner(found, frame.number, self.groups)
+            if apart and (whole or self.is_in_bounds(written, *self.context(outside))):
+                outer = replace(outer, path=(*outer.path, (written, found)))
+            else:
+                whole = False
+        return (*frames[:-2], outer)
+
+    def is_safe(self, expr: Reduce, outside: tuple[_Frame, ...], frame: _Frame, all_kept: bool) -> bool:
+        """Whether every access in `expr` is in bounds although the loops of `frame`, or conditions in it, no longer guard it."""
+        if all_kept and not frame.where and all(has_points(a) for a in frame.axes):
+            return True
+        return self.is_in_bounds(expr, *self.context(outside))
 
     def is_in_bounds(self, expr: Expr, axes: tuple[Axis, ...], guards: tuple[Expr, ...]) -> bool:
         """Whether every access in an expression is certain to be in bounds under these loops and guards."""
@@ -311,14 +364,52 @@ class _Taker:
         axes = self.context(frames)[0]
         return own if self.is_in_bounds(expr, axes, tuple(orig for orig, _ in frames[-1].path)) else (*outer, *own)
 
+    def shared(self, known: _Taken, frames: tuple[_Frame, ...]) -> bool:
+        """Whether a reduction that was taken apart serves this use, too. Under another guard it is gone through again, as it was
+        written: what it needs outside of its loops has to be there as well, and its accesses may leave their tensors now."""
+        group, guard = self.numbered(known.result), self.guard_of(known.written, frames)
+        covered = set(group.guard) <= set(guard)
+        if covered and not self.again:
+            return True
+        if len(group.members) > 1:
+            return False  # its other members would be computed there as well, and its axes may have other names
+        groups, unproved, again = list(self.groups), dict(self.unproved), self.again
+        self.again = True
+        try:
+            fits = self.inside(known.written, known.number, frames) == known.found and (covered or self.widen(group.number, guard))
+        except _NotShared:
+            fits = False
+        self.again = again
+        if not fits:
+            self.groups, self.unproved = groups, unproved
+        return fits
+
     def numbered(self, result: Param) -> Group:
         """The group of a result."""
         return next(g for g in self.groups if g.number == group_number(result.name))
 
+    def widen(self, number: int, guard: tuple[Expr, ...]) -> bool:
+        """Lets a group be evaluated under another guard as well; False where that would read what is computed after it.
+
+        A condition on the group's own result was read where those before it hold, so these are the guard: they are the wider one."""
+        at = next(i for i, g in enumerate(self.groups) if g.number == number)
+        group = self.groups[at]
+        guard = tuple(takewhile(lambda condition: number not in groups_used(condition), guard))
+        if set(group.guard) <= set(guard):
+            return True
+        either = guard if set(guard) <= set(group.guard) else (apply("or", closed(group.guard), closed(guard)),)
+        depends = dict.fromkeys((*group.depends, *(n for g in either for n in free_names(g))))
+        uses = dict.fromkeys((*group.uses, *groups_used(*either)))
+        order = {g.number: i for i, g in enumerate(self.groups)}
+        if any(order[n] > at for n in uses):
+            return False
+        self.groups[at] = replace(group, guard=either, depends=tuple(depends), uses=tuple(uses))
+        return True
+
     def join(self, group: Group, start: int) -> Member:
         """Adds a group, as a further member of one with the same loops where there is one that it does not need."""
         (member,) = group.members
-        for at, other in enumerate(self.groups if start == len(self.groups) else ()):  # nothing stands in its loops
+        for at, other in enumerate(self.groups[:start]):
             if other.scope != group.scope or other.guard != group.guard or len(other.axes) != len(group.axes):
                 continue
             if set(other.depends) != set(group.depends):
@@ -331,17 +422,27 @@ class _Taker:
             if not same_axes or tuple(substitute(c, names) for c in group.where) != other.where:
                 continue
             earlier = {g.number for g in self.groups[:at]}
-            if not earlier.issuperset(group.uses):
+            inner = {g.number for g in self.groups[start:]}
+            if not all(n in earlier or n in inner for n in group.uses) or not self._stays(inner, earlier, group.number):
                 continue
             joined = replace(
                 member, name=f"{PARAMETER}{other.number}.{len(other.members)}", values=tuple(substitute(v, names) for v in member.values)
             )
+            for position in range(start, len(self.groups)):
+                self.groups[position] = _moved(self.groups[position], group.number, other.number, names)
             self.unproved |= {(substitute(access, names), axis): None for access, axis in self.unproved}  # type: ignore[misc]  # an access with other names is an access
             uses = tuple(dict.fromkeys((*other.uses, *group.uses)))
-            self.groups[at] = replace(other, members=(*other.members, joined), uses=uses)
+            children = self.groups[start:]
+            del self.groups[start:]
+            self.groups[at : at + 1] = [*children, replace(other, members=(*other.members, joined), uses=uses)]
             return joined
         self.groups.append(group)
         return member
+
+    def _stays(self, inner: set[int], earlier: set[int], number: int) -> bool:
+        """Whether the groups made on the way into group `number` all stand in its loops and need only earlier ones."""
+        chosen = [g for g in self.groups if g.number in inner]
+        return all((g.scope == number or g.scope in inner) and all(n in earlier or n in inner for n in g.uses) for g in chosen)
 
 
 def _closed_over_uses(groups: list[Group]) -> list[Group]:
@@ -353,6 +454,28 @@ def _closed_over_uses(groups: list[Group]) -> list[Group]:
         depends = dict.fromkeys((*group.depends, *(n for n in used if n not in group.indices)))
         found[group.number] = group if len(depends) == len(group.depends) else replace(group, depends=tuple(depends))
     return list(found.values())
+
+
+def _mentions_inner(condition: Expr, number: int | None, groups: list[Group]) -> bool:
+    """Whether a condition reads the result of a group that stands in the loops of group `number`."""
+    scopes = {g.number: g.scope for g in groups}
+    return any(scopes.get(used) == number for used in groups_used(condition))
+
+
+def _moved(group: Group, old: int, new: int, names: Mapping[str, Expr]) -> Group:
+    """A group whose enclosing group `old` became part of group `new`, with the names of its axes."""
+    axes = tuple(Axis(a.index, substitute(a.start, names), substitute(a.stop, names)) for a in group.axes)
+    members = tuple(replace(m, values=tuple(substitute(v, names) for v in m.values)) for m in group.members)
+    renamed = {k: v.name for k, v in names.items() if isinstance(v, Index)}
+    return replace(
+        group,
+        axes=axes,
+        where=tuple(substitute(c, names) for c in group.where),
+        members=members,
+        scope=new if group.scope == old else group.scope,
+        guard=tuple(substitute(c, names) for c in group.guard),
+        depends=tuple(renamed.get(n, n) for n in group.depends),
+    )
 
 
 def closed(conditions: tuple[Expr, ...]) -> Expr:
