@@ -133,15 +133,17 @@ def _best(candidate: Candidate, survey: Survey, kernel: int, facts: Facts, most:
         copies = len(one.nest.kernels) - len(candidate.nest.kernels)
         if copies < 0:
             return one, 0.0  # nothing is left of an empty kernel
+        whole = True
         if survey.small:
             took = _judged(one.nest, kernel + copies, facts)
         else:
-            one, took = bordered(one, kernel + copies, lambda nest, number: _judged(nest, number, near, sizes=longer))
+            one, took, whole = bordered(one, kernel + copies, lambda nest, number: _judged(nest, number, near, sizes=longer))
             took = _judged(one.nest, kernel + copies, facts) if longer else took
         took += sum(copying(survey, packed) for packed in choice.tile.packed if packed.loop is None)
         if took < time:
             best, time = one, took
-        if took <= choice.time * SURE:
+        # A tile of fewer copies may have its borders cut off; for open sizes there is less time to see.
+        if took <= choice.time * SURE and (whole or longer):
             break
         behind[_alike(choice)] = min(took / choice.time, behind.get(_alike(choice), inf))
     return best, time

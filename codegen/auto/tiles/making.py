@@ -252,9 +252,9 @@ GAIN = 1.01
 """How much faster a nest has to be for pieces that are as many times its code."""
 
 
-def bordered(candidate: Candidate, kernel: int, judge: Callable[[LoopNest, int], float]) -> tuple[Candidate, float]:
-    """The candidate with its loops cut where tests inside change, as long as that is faster, and its time: between borders nothing is
-    asked."""
+def bordered(candidate: Candidate, kernel: int, judge: Callable[[LoopNest, int], float]) -> tuple[Candidate, float, bool]:
+    """The candidate with its loops cut where tests inside change, as long as that is faster, its time, and whether none is left that is
+    not cut only because there are too many statements: between borders nothing is asked."""
     time = judge(candidate.nest, kernel)
     for name, test in _asked_of_all(candidate, kernel).items():
         try:
@@ -280,7 +280,7 @@ def bordered(candidate: Candidate, kernel: int, judge: Callable[[LoopNest, int],
         if not any(_is_asked(s) for _, s in walk_kernel(candidate.nest, kernel) if isinstance(s, For) and s.index == name):
             continue
         if statements_of(candidate.nest.kernels[kernel].body) > MOST_STATEMENTS:
-            break
+            return candidate, time, False
         try:
             one = candidate.then("partition", name)
         except ScheduleError:
@@ -288,7 +288,7 @@ def bordered(candidate: Candidate, kernel: int, judge: Callable[[LoopNest, int],
         took = judge(one.nest, kernel)
         if took * GAIN < time:
             candidate, time = one, took
-    return candidate, time
+    return candidate, time, True
 
 
 def _asked_of_all(candidate: Candidate, kernel: int) -> dict[str, Expr]:

@@ -46,8 +46,9 @@ MOST_OWN = 2
 MOST_TOGETHER = 64
 """Points of the data axes of a reader that share one value: each has an accumulator, up to `MOST_IN_REGISTERS` in a register."""
 MOST_IN_REGISTERS = 16
-LONGEST_COPIED = 64
-"""Reductions inside others are copied out up to this length."""
+LONGEST_COPIED, MOST_COPIED = 64, 32
+"""Reductions inside others are copied out up to this length, and beside rows while there are no more copies of what all lanes have in
+common than registers: LLVM loads all of them in front of the blocks of lanes, and stores what it has no register for."""
 SHARED_REGISTERS = 24
 """Registers for accumulators, values and what is loaded once; the others hold constants and what is on its way."""
 MOST_VECTORS = 2
@@ -337,7 +338,8 @@ class _Nested:
         handle.reorder(*rest, *last)
         for group in self.inner:
             for index in group.indices:
-                if 1 < self.lengths[index] <= LONGEST_COPIED and handle._stage.extent(index) is not None:
+                longest = LONGEST_COPIED if choice.rows == 1 else MOST_COPIED // choice.rows
+                if 1 < self.lengths[index] <= longest and handle._stage.extent(index) is not None:
                     handle.unroll(index)
         for index in copied:
             handle.unroll(index)

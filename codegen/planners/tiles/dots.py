@@ -109,7 +109,7 @@ def _tile(s: Planned, name: str, found: Product, lengths: Mapping[str, int]) -> 
     shared_at = _place(found.shared, found.terms)
     if shared_at != len(found.shared.indices) - 1:
         rest = tuple(axis for axis in range(len(found.shared.indices)) if axis != shared_at)
-        _copy(s, handle.stage(found.shared.tensor, (*rest, shared_at or 0)))
+        _copy(s, handle.stage(found.shared.tensor, (*rest, shared_at or 0)), False)
     lane_o, lane_i = handle.split(found.lane, width, "guard")
     row_o, row_i = handle.split(found.row, rows, "shift") if rows < lengths[found.row] else (None, found.row)
     term_o, term_i = handle.split(found.terms, count, "peel")
@@ -131,16 +131,20 @@ def _tile(s: Planned, name: str, found: Product, lengths: Mapping[str, int]) -> 
     handle.unroll(term_i)
     handle.vectorize(lane_i)
     for copy in copies:
-        _copy(s, copy)
+        _copy(s, copy, term_at == len(found.own.indices) - 1)
         s.tried(s[copy].compute_at, name, lane_o)
 
 
-def _copy(s: Planned, copy: str) -> None:
-    """The loops of a copy: lanes along the axis of its blocks with elements side by side in the source, groups of terms inside of them."""
+def _copy(s: Planned, copy: str, whole: bool) -> None:
+    """The loops of a copy: lanes along the axis of its blocks with elements side by side in the source, groups of terms inside of them;
+    without lanes where groups are `whole` in the source, each a number that is loaded and stored."""
     loops = list(s[copy].loops)
     if loops[-1].endswith("_i"):
         s[copy].unroll(loops[-1])
-        s[copy].vectorize(loops[-2])
+        if whole:
+            s[copy].reorder(loops[-2], loops[-3])
+        else:
+            s[copy].vectorize(loops[-2])
 
 
 def _shape(rows: int, columns: int, registers: int) -> tuple[int, int]:

@@ -305,6 +305,20 @@ return y
     assert "y[i] = x[i + 1]" in print_nest(candidate.then("partition", "i").nest)
 
 
+def test_a_border_is_cut_off_in_a_tile_of_fewer_copies_where_the_best_one_is_too_long():
+    """The best tile of a reflected blur along rows writes five taps of ten rows out, and its pieces would be too many statements."""
+    text = """
+x: f32[397, 403] = input()
+k: f32[5] = input()
+y[i, j]: f32[397, 403] = sum(k[a] * x[i, minimum(abs(j + a - 2), 804 - abs(j + a - 2))] for a in range(5))
+return y
+"""
+    made = tiled(plain(parse_program(text)), 0, ZEN_4)
+    body = print_nest(made.nest)
+    assert ("partition", "j_o") in [(call.word, call.arguments[0]) for call in made.calls]
+    assert re.search(r"x\[i_i \+ i_o \* \d+, a \+ j_i \+ j_o \* \d+ - 2\]", body), body
+
+
 def test_a_loop_is_cut_where_a_choice_of_its_index_changes():
     def cut(name: str) -> str:
         candidate = start(TEXTS[name])

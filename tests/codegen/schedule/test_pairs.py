@@ -217,6 +217,19 @@ def test_lanes_along_an_outer_reduction_hold_the_inner_ones():
     assert loops(nest).count(("j_i", "vectorize")) > 6  # two of them for what is left of j
 
 
+@pytest.mark.parametrize(("length", "kind"), [(5, "unroll"), (40, "serial")])
+def test_sums_inside_of_rows_are_copied_out_while_registers_hold_what_lanes_share(length: int, kind: str) -> None:
+    text = f"""
+x: f32[24, {length}] = input()
+a: f32[{length}, 40] = input()
+z: f32[24, 40] = input()
+y[n]: f32[24] = sum(z[n, j] * exp(sum(x[n, i] * a[i, j] for i in range({length}))) for j in range(40))
+return y
+"""
+    nest = lower(autoschedule(parse_program(text), WIDE))
+    assert {k for name, k in loops(nest) if name == "i"} == {kind}
+
+
 def test_a_sum_over_all_pairs_runs_in_lanes():
     nest = assert_means(autoschedule(parse_program(TOTAL), WIDE))
     assert {("j_o", "serial"), ("j_i", "vectorize")} < set(loops(nest)) and all(elements(b) == 1 for b in nest.workspace)
