@@ -14,6 +14,7 @@ these that fits:
   block: results are written along their last axis and the tensor is read along the axis on which its elements lie, whole lines of both;
 - *neighbors* of an elementwise kernel, sixteen bytes of the widest element;
 - *rows* along which some operand of a sum stays where it is, so that what a thread loads is used again;
+- a *window* that is cut off at borders: all of its points under conditions, copied out, so that what it reads is on its way at once;
 - a point.
 
 Where squares, neighbors and rows leave multiprocessors without threads, they are none. Planners leave to this what they have no loops for.
@@ -27,13 +28,13 @@ from math import gcd, prod
 from tensorexpr.codegen.auto.candidate import Candidate
 from tensorexpr.codegen.auto.tiles.survey import DATA, Leaf, Survey
 from tensorexpr.codegen.lowering.context.arithmetic import ZERO, constant
-from tensorexpr.codegen.nest import Alloc, Block, For, Kernel, LoopNest
+from tensorexpr.codegen.nest import Alloc, Block, For, If, Kernel, LoopNest, Stmt
 from tensorexpr.codegen.nest.walks import stores_in
 from tensorexpr.codegen.rewrites.names import fresh, named
 from tensorexpr.codegen.rewrites.paths import loop_at, loop_paths, walk_block
 from tensorexpr.codegen.target import Gpu
 from tensorexpr.errors import ScheduleError
-from tensorexpr.ir import Access, Index, const
+from tensorexpr.ir import Access, Apply, Expr, Index, apply, conjunction, conjuncts, const
 from tensorexpr.records import replace
 from tensorexpr.traversal import free_names, tensors_read
 
@@ -50,6 +51,12 @@ ROWS = (8, 4, 2)
 """Rows that a thread computes at once."""
 NEAR = 8
 """Elements from one to the next up to which threads beside each other read a line together."""
+WINDOW = 16
+"""Iterations of a loop up to which it may run over one range."""
+WASTE = 2.0
+"""How many more iterations it may have then."""
+COPIES = 64
+"""Points of a window that are copied out."""
 RESIDENT = 1024
 """Threads per multiprocessor that keep it busy."""
 ENOUGH = 128
@@ -126,7 +133,7 @@ def _threads(made: Candidate, root: str, target: Gpu) -> Candidate:
     loops = _chain(made.nest, root, survey)
     leaves = survey.below(root)
     elementwise = all(leaf.path[-1] == loops[-1] for leaf in leaves)
-    ways: tuple[Way, ...] = (_square, _neighbors, _points) if elementwise else (_rows, _points)
+    ways: tuple[Way, ...] = (_square, _neighbors, _points) if elementwise else (_rows, _window, _points)
     for way in ways:
         try:
             found = way(made, survey, loops, leaves, target)
@@ -135,6 +142,69 @@ def _threads(made: Candidate, root: str, target: Gpu) -> Candidate:
         if found is not None:
             return found
     return made
+
+
+def _window(made: Candidate, survey: Survey, loops: list[str], leaves: list[Leaf], target: Gpu) -> Candidate | None:
+    whole = made
+    for inner in survey.loops:
+        one = whole
+        for outer in (*loops, *survey.loops):
+            if any(outer in free_names(e) for s in survey.loops[inner] for e in (s.start, s.stop)):
+                one = one.then("widen", inner, outer)
+        length = None if one is whole else Survey(one.nest, 0).length(inner)
+        if length is not None and length <= min(WINDOW, WASTE * survey.iterations(inner)):
+            whole = one
+    return None if whole is made else _copied_out(_as_one(whole, loops))
+
+
+def _copied_out(made: Candidate) -> Candidate:
+    """The candidate with the innermost loops of a window copied out: what it reads is on its way at once."""
+    survey, copies = Survey(made.nest, 0), {s.index: s for s in _loops(made.nest.kernels[0].body)}
+    for leaf in survey.leaves:
+        count = 1
+        for s in reversed(leaf.loops):
+            length = survey.length(s.index)
+            if s.kind == "unroll" and length is not None:
+                count *= length
+            elif s.kind == "serial" and length is not None and count * length <= COPIES and copies[s.index].kind == "serial":
+                try:
+                    made = made.then("unroll", s.index)
+                except ScheduleError:
+                    break
+                count, copies[s.index] = count * length, replace(s, kind="unroll")
+            else:
+                break
+    (kernel,) = made.nest.kernels
+    return Candidate(replace(made.nest, kernels=(replace(kernel, body=_inward(kernel.body)),)), made.calls).then("simplify")
+
+
+def _inward(block: Block) -> Block:
+    """Statements with conditions inside of the loops that are copied out, each of their comparisons by itself."""
+    made: list[Stmt] = []
+    for s in block:
+        match s:
+            case For() | Alloc():
+                made.append(replace(s, body=_inward(s.body)))
+            case If(then=(For(kind="unroll") as inner,), otherwise=()):
+                made += _inward((replace(inner, body=tuple(replace(s, then=(x,)) for x in inner.body)),))
+            case If(then=(If(otherwise=()) as inner,), otherwise=()):
+                made += _inward((replace(inner, condition=conjunction((s.condition, inner.condition))),))
+            case If():
+                test = conjunction(tuple(one for c in conjuncts(s.condition) for one in _comparisons(c)))
+                made.append(replace(s, condition=test, then=_inward(s.then), otherwise=_inward(s.otherwise)))
+            case _:
+                made.append(s)
+    return tuple(made)
+
+
+def _comparisons(test: Expr) -> Iterator[Expr]:
+    """What a comparison with the greatest or the least of some bounds says of each."""
+    ends = {"ge": "maximum", "gt": "maximum", "le": "minimum", "lt": "minimum"}
+    if isinstance(test, Apply) and isinstance(bound := test.args[-1], Apply) and bound.op.name == ends.get(test.op.name):
+        for one in bound.args:
+            yield from _comparisons(apply(test.op.name, test.args[0], one))
+    else:
+        yield test
 
 
 def _chain(nest: LoopNest, root: str, survey: Survey) -> list[str]:

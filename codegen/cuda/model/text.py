@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tensorexpr.records import cached_property
 
@@ -17,6 +17,11 @@ _PIECE = re.compile(r"\{[^}]*\}|\[[^\]]*\]|\([^)]*\)|[^,\s]+")
 SHARED_BEGIN = 1024
 """Where shared memory begins: the first KiB is the system's."""
 ARENA_ALIGNMENT = 1024
+
+
+MOST_PREDICATED = 6
+"""Instructions behind a branch that the assembler gives a predicate in its place: loads with their arithmetic, as seen in machine code."""
+_ALONE = ("bra", "ret", "exit", "bar", "call", "cp", "shfl", "vote", "mma", "wgmma", "ldmatrix", "atom", "red", "fence", "membar")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +149,37 @@ def _kernel(name: str, parameters: list[str], body: list[str], outer: dict[str, 
         blocks[-1].append(Instruction(match[3], operands, match[2], match[1] == "!"))
         if match[3].split(".")[0] in ("bra", "ret", "exit"):
             blocks.append([])
+    blocks, labels = _predicated(blocks, labels)
     return Kernel(name, tuple(parameters), tuple(map(tuple, blocks)), labels, shared, local)
+
+
+def _predicated(blocks: list[list[Instruction]], labels: dict[str, int]) -> tuple[list[list[Instruction]], dict[str, int]]:
+    """Basic blocks where a branch over a few instructions is none: the assembler gives these the condition of the branch, so that none of
+    those behind waits for it."""
+    targets = [labels[b[-1].operands[-1]] for b in blocks if b and b[-1].words[0] == "bra"]
+    places = set(labels.values())
+    made: list[list[Instruction]] = []
+    moved: dict[int, int] = {}
+    k = 0
+    while k < len(blocks):
+        moved[k] = len(made)
+        block = blocks[k]
+        while (
+            block
+            and block[-1].words[0] == "bra"
+            and block[-1].guard is not None
+            and labels[block[-1].operands[-1]] == k + 2 < len(blocks)
+            and targets.count(k + 2) == 1
+            and k + 1 not in places
+            and len(blocks[k + 1]) <= MOST_PREDICATED
+            and all(i.guard is None and i.words[0] not in _ALONE for i in blocks[k + 1])
+        ):
+            skip = block[-1]
+            block = [*block[:-1], *(replace(i, guard=skip.guard, negated=not skip.negated) for i in blocks[k + 1]), *blocks[k + 2]]
+            k += 2
+        made.append(block)
+        k += 1
+    return made, {name: moved[number] for name, number in labels.items() if number in moved}
 
 
 def _statements(body: list[str]) -> list[str]:

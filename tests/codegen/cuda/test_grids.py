@@ -60,7 +60,21 @@ v[i]: f32[64] = x[i, 0] + 1.0
 u[i, j]: f32[3, 8] = w[j, i]
 return y, v, u
 """
-PROGRAMS = {"short rows": SHORT_ROWS, "borders": BORDERS, "pieces": PIECES, "gather": GATHER, "sums": SUMS, "beside": BESIDE}
+WINDOW = """
+x: f32[3, 40] = input()
+y[i, j]: f32[3, 40] = sum(x[i, j + s - 2] for s in range(maximum(2 - j, 0), minimum(42 - j, 5))) * 0.2
+z[i, j]: f32[3, 40] = max(x[r, j] for r in range(maximum(i - 1, 0), minimum(i + 2, 3)))
+return y, z
+"""
+PROGRAMS = {
+    "window": WINDOW,
+    "short rows": SHORT_ROWS,
+    "borders": BORDERS,
+    "pieces": PIECES,
+    "gather": GATHER,
+    "sums": SUMS,
+    "beside": BESIDE,
+}
 
 
 @needs_compiler
@@ -96,6 +110,11 @@ def test_a_block_is_a_kernel_of_its_own() -> None:
     kernels = emit(verify_nest(lowered(autoschedule(simplify(parse_program(BESIDE)), SMALL)))).launches
     assert [launch.buffers for launch in kernels] == [("x", "y"), ("x", "w", "v", "u")] or len(kernels) == 2
     assert sum("__shared__" in part for part in launched(BESIDE).split('extern "C"')) == 1
+
+
+def test_windows_that_borders_cut_off_are_copied_out() -> None:
+    text = launched(WINDOW)
+    assert text.count("#pragma unroll") == 2 and "s < 5" in text and "r < 3" in text and "te_minimum" not in text
 
 
 STEPS_OF_TWO = """

@@ -135,3 +135,20 @@ def test_every_kernel_of_some_library_comes_to_an_end():
         ([te.compute((30, 16), lambda i, j: te.sin(table[i, j]) / (1.0 + te.exp(table[i, j])))], [table]),
     ):
         assert operations(outputs, inputs) >= 0
+
+
+GUARDED = "float s = 0; for (int k = 0; k < 8; ++k) s += x[k] * (t + k >= 3 && t + k < 60 ? x[t + k - 3] : 0.0f); y[t] = s;"
+
+
+def test_a_branch_over_a_load_is_a_predicate() -> None:
+    """As machine code has it: eight loads that do not wait for each other, of the elements whose conditions hold."""
+    made = kernel(f"{INDEX} {GUARDED}")
+    assert len([block for block in made.blocks if block]) == 1, made.blocks
+    found = Block(made, ("x", "y", "ids"), (0,), (64, 1, 1), (1, 1, 1), (0, 0, 0)).run()
+    under = [a for a in found.accesses.values() if a.place == "x" and len({s for part in a.touched for s in part}) > 1]
+    assert len(under) == 8
+
+
+def test_a_branch_over_a_barrier_or_to_where_others_go_is_one() -> None:
+    assert len(kernel(f"{INDEX} if (n > 3) {{ y[t] = x[t]; __syncthreads(); }} y[t + 64] = 1;").blocks) > 1
+    assert len(kernel(f"{INDEX} for (int k = 0; k < n; ++k) y[t + k] = x[k];").blocks) > 1
