@@ -123,6 +123,9 @@ def test_a_gradient_computes_the_product_in_a_quadratic_form_once() -> None:
         ("w[i] * x[i, k] * c[k, j] for k in range(32)", "w[i] * sum(x[i, k] * c[k, j] for k in range(32))"),
         ("x[i, k] * c[k, j] / w[i] for k in range(32)", "sum(x[i, k] * c[k, j] for k in range(32)) / w[i]"),
         ("x[i, k] / w[i] for k in range(32)", "sum(x[i, k] for k in range(32)) / w[i]"),
+        ("x[i, k] * (w[i] * c[k, j] + w[i] * x[i, k]) for k in range(32)", "w[i] * sum(x[i, k] * (c[k, j] + x[i, k]) for k in range(32))"),
+        ("x[i, k] * (c[k, j] * 2.0 - c[k, j] * w[i]) for k in range(32)", "(2.0 - w[i]) * sum(x[i, k] * c[k, j] for k in range(32))"),
+        ("x[i, k] * (c[k, j] * 2.0 - x[i, k] * w[i]) for k in range(32)", None),
         ("w[i] * x[i, k] for k in range(32)", None),  # the product and the sum are one operation
         ("w[k] * x[i, k] * c[k, j] for k in range(32)", None),  # w[k] * c[k, j] is a tensor of its own
         ("w[i] * x[i, k] * c[k, j] for k in range(32) if k != j", None),  # perhaps no points

@@ -544,6 +544,15 @@ def test_functions_of_both_branches_that_stay_two(value: str) -> None:
     assert print_program(simplify(program)).count("c[i]") == 1
 
 
+def test_a_number_for_each_row_costs_a_cheap_definition_nothing() -> None:
+    text = (
+        "x: f32[96, 80] = input()\nm: f32[96] = input()\nl: f32[96] = input()\nP[i, j]: f32[96, 80] = x[i, j] - m[i] - l[i]\n"
+        "y[i]: f32[96] = sum(exp(P[i, j]) for j in range(80))\nz[i, j]: f32[96, 80] = exp(P[i, j])\nreturn y, z\n"
+    )
+    assert cheap_names(parse_program(text)) == ("P",)
+    assert cheap_names(parse_program(text.replace("[96] = input", "[80] = input").replace("m[i] - l[i]", "m[j] - l[j]"))) == ()
+
+
 def test_a_border_alone_is_not_far_larger() -> None:
     padded = "x: f32[64, 64] = input()\nP[i, j]: f32[66, 66] = where(i >= 1 and j >= 1 and i < 65 and j < 65, x[i - 1, j - 1], 0.0)\n"
     program = parse_program(padded + "C[i, j]: f32[64, 64] = sum(P[i + r, j + r] for r in range(3))\nreturn C\n")

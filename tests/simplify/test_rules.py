@@ -88,6 +88,12 @@ class Writer:
                 parts = [Cast(inner, Access("B", (Index("p"),), dtypes.bool_)), self.literal(inner)]
             if op.arity == 2 and rng.random() < 0.3:
                 parts[1] = self.compared_again(parts[0]) if head == "or" and rng.random() < 0.5 else parts[0]
+            if (
+                head == "mul" and rng.random() < 0.1 and parts[1] is not None and OPS["sign"].accepts(dtype)
+            ):  # what a square of a magnitude derives to
+                parts = [apply("abs", parts[1]), apply("sign", parts[1])]
+                if rng.random() < 0.5:
+                    parts[0] = apply("mul", self.leaf(dtype), parts[0])  # type: ignore[arg-type]
         if any(p is None for p in parts):
             return None
         try:

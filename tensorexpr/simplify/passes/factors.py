@@ -4,6 +4,7 @@
     sum(w[i] * x[i, k] * c[k, j] for k)            -->   w[i] * sum(x[i, k] * c[k, j] for k)
     sum(x[i, a] * c[a, b] * x[i, b] for a for b)   -->   sum(x[i, b] * sum(x[i, a] * c[a, b] for a) for b)
     sum(where(t[j], a[j] * b[k], a[j] * c[k]) for k)   -->   a[j] * sum(where(t[j], b[k], c[k]) for k)
+    sum(x[k] * (a[j] * b[k] + a[j] * c[k]) for k)      -->   a[j] * sum(x[k] * (b[k] + c[k]) for k)
 
 The distributive law; a sum of sums is one sum to begin with, which goes through its terms forwards. What depends on no axis leaves
 first, where that makes fewer operations at each point. Then one axis at a time: the axis whose sum, over the factors that depend on it,
@@ -320,7 +321,8 @@ def _parted(factors: Sequence[Expr], name: str) -> tuple[list[Expr], list[Expr]]
 
 
 def _factors(value: Expr) -> tuple[list[Expr], list[Expr]]:
-    """The factors of a product, and what it is divided by; of a choice those that both of its branches have, and the choice of the rest."""
+    """The factors of a product, and what it is divided by; of a choice, or of the sum of two products, those that both sides have, and the
+    same of the rest."""
     if isinstance(value, Apply) and value.op.name == "mul":
         (a, below_a), (b, below_b) = map(_factors, value.args)
         return a + b, below_a + below_b
@@ -330,13 +332,18 @@ def _factors(value: Expr) -> tuple[list[Expr], list[Expr]]:
     if isinstance(value, Apply) and value.op.name == "neg" and value.dtype.is_float:
         above, below = _factors(value.args[0])
         return [*above, Const(-1, value.dtype)], below
-    if isinstance(value, Apply) and value.op.name == "where":
-        (taken, below), (otherwise, below_otherwise) = map(_factors, value.args[1:])
+    if isinstance(value, Apply) and (value.op.name == "where" or _is_pair(value)):
+        (taken, below), (otherwise, below_otherwise) = map(_factors, value.args[-2:])
         common = [e for e in dict.fromkeys(taken) if e in otherwise and not isinstance(e, Const)]
         if common and below == below_otherwise:
             rest = [_product(_without(own, common)) or Const(1, value.dtype) for own in (taken, otherwise)]
-            return [*common, apply("where", value.args[0], *rest)], below
+            return [*common, apply(value.op.name, *value.args[:-2], *rest)], below
     return [value], []
+
+
+def _is_pair(value: Apply) -> bool:
+    """Whether a value is the sum or the difference of two products."""
+    return value.op.name in ("add", "sub") and all(isinstance(e, Apply) and e.op.name in ("mul", "div") for e in value.args)
 
 
 def _without(factors: Sequence[Expr], common: Sequence[Expr]) -> list[Expr]:

@@ -356,8 +356,12 @@ def _parts(expr: Expr) -> tuple[Expr, ...]:
 
 
 def _elements(definition: Define) -> set[Access]:
-    """The elements that a definition reads as it is written."""
-    return {node for node in walk(definition.value) if isinstance(node, Access)}
+    """The elements that a definition reads along its rows as it is written; one for each row costs nothing."""
+    return {node for node in walk(definition.value) if isinstance(node, Access) and _is_along(node, definition)}
+
+
+def _is_along(access: Access, definition: Define) -> bool:
+    return not definition.axes or definition.axes[-1].index in free_names(access)
 
 
 def _worth_inlining(definition: Define, places: list[Place], loads: int) -> bool:
@@ -369,7 +373,7 @@ def _worth_inlining(definition: Define, places: list[Place], loads: int) -> bool
     if _renames_only(definition) or (_rearranges(definition) and all(_in_order(definition, place) for place in places)):
         return True
     cost = sum(node.op.cost for node in walk(definition.value) if isinstance(node, Apply))
-    own = sum(1 for node in walk(definition.value) if isinstance(node, Access))
+    own = sum(isinstance(node, Access) and _is_along(node, definition) for node in walk(definition.value))
     if len(places) == 1 and _reads_each_once(places[0].access, places[0].axes):
         return True
     elements, points = _points(definition.axes), [_points(place.axes) for place in places]

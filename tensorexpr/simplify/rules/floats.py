@@ -260,7 +260,21 @@ def select_negative(expr: Expr) -> Expr | None:
     return None
 
 
-ZERO_SIGN_RULES = (add_zero, negate_difference, negate_sum, select_negative)
+@on("mul")
+def magnitude_with_sign(expr: Expr) -> Expr | None:
+    """y * abs(x) * sign(x) -> y * x;  abs(x) * sign(x) -> x (a zero may change its sign)"""
+    assert isinstance(expr, Apply)
+    left, right = expr.args
+    for one, other in ((left, right), (right, left)):
+        if (signed := operands_of(other, "sign")) is not None:
+            if operands_of(one, "abs") == signed:
+                return signed[0]
+            if (inner := operands_of(one, "mul")) is not None and operands_of(inner[1], "abs") == signed:
+                return apply("mul", inner[0], signed[0])
+    return None
+
+
+ZERO_SIGN_RULES = (add_zero, negate_difference, negate_sum, select_negative, magnitude_with_sign)
 
 
 _LEAST_FACTOR = 1e-3
