@@ -22,11 +22,12 @@ from tensorexpr.codegen.auto.search.memory import lowered
 from tensorexpr.codegen.auto.tiles.grids import with_grids
 from tensorexpr.codegen.handle import Schedule
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest, Store
+from tensorexpr.codegen.nest import Block, For, If, LoopNest, Store
 from tensorexpr.codegen.nest.absorb import absorbed
 from tensorexpr.codegen.nest.batches import batched
 from tensorexpr.codegen.nest.order import sparing
 from tensorexpr.codegen.nest.verify import verify_nest
+from tensorexpr.codegen.nest.walks import expressions_of, inside, iterations
 from tensorexpr.codegen.nest_proofs import Verdict, prove
 from tensorexpr.codegen.pieces import nest_of_pieces, pieces_of
 from tensorexpr.codegen.plain import plain_nest
@@ -36,7 +37,7 @@ from tensorexpr.codegen.schedule import schedule as plain_schedule
 from tensorexpr.codegen.target import Gpu, Target, host_target
 from tensorexpr.codegen.tuning.lookup import ANALYTIC, is_tuned, scheduled, simplified
 from tensorexpr.errors import DefinitionError, InternalError, ScheduleError
-from tensorexpr.ir import Const, Expr, Program, integer
+from tensorexpr.ir import Expr, Program
 from tensorexpr.records import replace
 from tensorexpr.simplify import simplify
 from tensorexpr.text import print_program
@@ -222,16 +223,10 @@ def _written(block: Block) -> int:
     """How many operations are written out."""
     count = 0
     for s in block:
-        match s:
-            case For():
-                known = s.kind == "unroll" and isinstance(s.start, Const) and isinstance(s.stop, Const)
-                count += (max(0, integer(s.stop) - integer(s.start)) if known else 1) * _written(s.body)
-            case Alloc():
-                count += _written(s.body)
-            case If():
-                count += _operations(s.condition) + _written(s.then) + _written(s.otherwise)
-            case Store():
-                count += sum(map(_operations, (*s.indices, s.value)))
+        copies = iterations(s) if isinstance(s, For) and s.kind == "unroll" else None
+        count += (1 if copies is None else copies) * _written(inside(s))
+        if isinstance(s, Store | If):
+            count += sum(map(_operations, expressions_of(s)))
     return count
 
 

@@ -15,8 +15,8 @@ from tensorexpr.codegen.auto.moves import Move, move_of
 from tensorexpr.codegen.auto.summary import AUTO, PARALLEL, PARALLEL_AUTO, SERIAL, UNROLL, VECTORIZE
 from tensorexpr.codegen.llvm.text.machine import Machine
 from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, Stmt, Store
-from tensorexpr.codegen.nest.walks import declared_in, statements, stores_in
-from tensorexpr.ir import Access, Apply, Const, Expr
+from tensorexpr.codegen.nest.walks import declared_in, iterations, statements, stores_in
+from tensorexpr.ir import Access, Apply, Expr
 from tensorexpr.records import field, record
 from tensorexpr.traversal import free_names, walk
 
@@ -147,10 +147,3 @@ class Kinds:
 def instructions_of(e: Apply, machine: Machine) -> float:
     """Instructions of one operation, its operands apart."""
     return 1.0 if e.op.name == "where" else sum(n for _, n in operations.instructions(e.op.name, e.args[0].dtype, machine))
-
-
-def iterations(s: Stmt) -> int | None:
-    """How often a loop of constant bounds runs."""
-    if isinstance(s, For) and isinstance(s.start, Const) and isinstance(s.stop, Const):
-        return int(s.stop.value) - int(s.start.value)
-    return None

@@ -29,7 +29,7 @@ from math import prod
 
 from tensorexpr.codegen.nest.names import NestNames
 from tensorexpr.codegen.nest.program import Alloc, Block, Buffer, Check, For, If, Kernel, LoopNest, Store
-from tensorexpr.codegen.nest.walks import expressions_of, map_statements, statements, written
+from tensorexpr.codegen.nest.walks import expressions_of, iterations, map_statements, statements, written
 from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, integer
 from tensorexpr.records import replace
 from tensorexpr.traversal import bottom_up, walk
@@ -121,8 +121,9 @@ def _stores(block: Block, name: str) -> int:
         match s:
             case For():
                 inside = _stores(s.body, name)
-                if inside and s.call is None and isinstance(s.start, Const) and isinstance(s.stop, Const):
-                    count += inside * max(0, integer(s.stop) - integer(s.start))
+                times = iterations(s)
+                if inside and s.call is None and times is not None:
+                    count += inside * times
                 elif inside:
                     count -= 1 << 80
             case Alloc():

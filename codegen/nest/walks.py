@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from operator import is_
 
 from tensorexpr.codegen.nest.program import Alloc, Block, Call, Check, For, If, Stmt, Store
-from tensorexpr.ir import Access, Expr
+from tensorexpr.ir import Access, Const, Expr, integer
 from tensorexpr.records import replace
 from tensorexpr.traversal import bottom_up, tensors_read, walk
 
@@ -62,6 +62,19 @@ def statements(block: Block) -> Iterator[Stmt]:
         if not isinstance(s, Store):
             for inner in reversed(blocks_of(s)):
                 pending += reversed(inner)
+
+
+def iterations(s: Stmt) -> int | None:
+    """How often a loop between two numbers runs; None of any other statement."""
+    if isinstance(s, For) and isinstance(s.start, Const) and isinstance(s.stop, Const):
+        return max(0, integer(s.stop) - integer(s.start))
+    return None
+
+
+def range_of(loop: For) -> tuple[int, int] | None:
+    """The first and the last index of a loop between two numbers that runs; None of any other."""
+    count = iterations(loop)
+    return (integer(loop.start), integer(loop.start) + count - 1) if count else None
 
 
 def loops_in(block: Block) -> Iterator[For]:

@@ -17,7 +17,7 @@ from math import isfinite
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, Stmt, Store
-from tensorexpr.codegen.nest.walks import expressions_in, expressions_of, inside
+from tensorexpr.codegen.nest.walks import expressions_in, expressions_of, inside, iterations
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.integers import Affine
 from tensorexpr.integers.forms.affine import period_of
@@ -211,10 +211,8 @@ def statements_of(block: Block) -> int:
     """How many statements a block is, with those of loops that are copied out for each of their iterations."""
     total = 0
     for s in block:
-        copies = 1
-        if isinstance(s, For) and s.kind == "unroll" and isinstance(s.start, Const) and isinstance(s.stop, Const):
-            copies = max(0, int(s.stop.value) - int(s.start.value))
-        total += (not isinstance(s, Alloc)) + copies * statements_of(inside(s))
+        copies = iterations(s) if isinstance(s, For) and s.kind == "unroll" else None
+        total += (not isinstance(s, Alloc)) + (1 if copies is None else copies) * statements_of(inside(s))
     return total
 
 

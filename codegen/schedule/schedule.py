@@ -23,11 +23,9 @@ from tensorexpr.codegen.schedule.loops.bind import bind
 from tensorexpr.codegen.schedule.loops.cache import cache
 from tensorexpr.codegen.schedule.loops.compute_at import compute_at
 from tensorexpr.codegen.schedule.loops.fuse import fuse
-from tensorexpr.codegen.schedule.loops.parallel import parallel
 from tensorexpr.codegen.schedule.loops.reorder import reorder
+from tensorexpr.codegen.schedule.loops.rewriting import mark
 from tensorexpr.codegen.schedule.loops.split import split
-from tensorexpr.codegen.schedule.loops.unroll import unroll
-from tensorexpr.codegen.schedule.loops.vectorize import vectorize
 from tensorexpr.codegen.schedule.scatters.own import own
 from tensorexpr.codegen.schedule.scatters.part import part
 from tensorexpr.codegen.schedule.scatters.sort import sort
@@ -181,19 +179,19 @@ class StageHandle:
         self._apply("reorder", reorder(self._schedule.state, self.name, axes), *axes)
 
     def parallel(self, axis: str) -> None:
-        """Runs the iterations of the outermost loop on all cores."""
-        self._apply("parallel", parallel(self._schedule.state, self.name, axis), axis)
+        """Runs the iterations of the outermost loop on all cores, in any order, so they must touch different elements."""
+        self._apply("parallel", mark(self._schedule.state, self.name, axis, "parallel"), axis)
 
     def vectorize(self, axis: str) -> None:
         """Runs the iterations of a loop of constant extent in the lanes of vectors.
 
         Of a reduction: every lane has an accumulator, combined in a fixed order at the end (a reassociation).
         """
-        self._apply("vectorize", vectorize(self._schedule.state, self.name, axis), axis)
+        self._apply("vectorize", mark(self._schedule.state, self.name, axis, "vectorize"), axis)
 
     def unroll(self, axis: str) -> None:
         """Copies out the iterations of a loop of constant extent."""
-        self._apply("unroll", unroll(self._schedule.state, self.name, axis), axis)
+        self._apply("unroll", mark(self._schedule.state, self.name, axis, "unroll"), axis)
 
     def bind(self, axis: str, gpu_axis: str) -> None:
         """Runs the iterations of a loop as the blocks of a GPU's grid ("block.x" to "block.z"), as the threads of a block

@@ -19,7 +19,7 @@ from tensorexpr.codegen.cuda.thread import values as v
 from tensorexpr.codegen.cuda.thread.packs import ALIGNMENT
 from tensorexpr.codegen.cuda.thread.values import Value, memory_type
 from tensorexpr.codegen.nest import GRID, Alloc, Block, Buffer, Check, For, If, LoopNest, Stmt, Store
-from tensorexpr.codegen.nest.walks import statements
+from tensorexpr.codegen.nest.walks import inside, iterations, statements
 from tensorexpr.ir import Access, Apply, Const, Expr, Index, Size, apply, integer
 from tensorexpr.traversal import walk
 
@@ -276,17 +276,11 @@ def steps_of(block: Block) -> int:
     """Steps of a thread in the longest nest of loops, which are as long as `LONG` where their extent is open, and no longer than known."""
     found = 1
     for s in block:
-        match s:
-            case Alloc():
-                found = max(found, steps_of(s.body))
-            case If():
-                found = max(found, steps_of((*s.then, *s.otherwise)))
-            case For():
-                if isinstance(s.start, Const) and isinstance(s.stop, Const):
-                    own = max(1, integer(s.stop) - integer(s.start))
-                else:
-                    own = LONG if any(isinstance(e, Size) for end in (s.start, s.stop) for e in walk(end)) else 1
-                found = max(found, own * steps_of(s.body))
+        own = 1
+        if isinstance(s, For):
+            is_open = any(isinstance(e, Size) for end in (s.start, s.stop) for e in walk(end))
+            own = LONG if is_open else max(1, iterations(s) or 1)
+        found = max(found, own * steps_of(inside(s)))
     return found
 
 

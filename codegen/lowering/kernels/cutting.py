@@ -14,7 +14,7 @@ from __future__ import annotations
 from tensorexpr.codegen.lowering.context.arithmetic import constant, maximum, minimum, normal, reads_data
 from tensorexpr.codegen.lowering.kernels.unswitch import Ranges, assumed, conditions_in, is_innermost, positive_part, refuted
 from tensorexpr.codegen.nest import Block, For
-from tensorexpr.codegen.nest.walks import map_statements
+from tensorexpr.codegen.nest.walks import iterations, map_statements
 from tensorexpr.integers import Affine
 from tensorexpr.ir import Expr, conjuncts
 from tensorexpr.records import record, replace
@@ -68,12 +68,7 @@ def _loop(s: For) -> Block:
     made.append(replace(s, start=begin, stop=end, body=assumed(s.body, frozenset(borders))))
     if falling:
         made += [replace(s, start=end)] if len(borders) > 1 else _behind(s, end, *borders.items())
-    return tuple(part for part in made if not _is_empty(part))
-
-
-def _is_empty(s: For) -> bool:
-    start, stop = constant(s.start), constant(s.stop)
-    return start is not None and stop is not None and start >= stop
+    return tuple(part for part in made if iterations(part) != 0)
 
 
 def _behind(s: For, end: Expr, only: tuple[Expr, Border]) -> list[For]:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from tensorexpr.codegen.lowering.context.arithmetic import constant, reads_data, substituted
 from tensorexpr.codegen.lowering.kernels.unswitch import Ranges, assumed, conditions_in, hardest, is_innermost
 from tensorexpr.codegen.nest import LANES, Block, For
-from tensorexpr.codegen.nest.walks import inside, map_expressions, map_statements
+from tensorexpr.codegen.nest.walks import inside, map_expressions, map_statements, range_of
 from tensorexpr.ir import TRUE, Expr, Index, conjuncts, const
 from tensorexpr.records import replace
 from tensorexpr.traversal import free_names
@@ -70,8 +70,8 @@ def _conditions(body: Block, ranges: Ranges, copied: frozenset[str]) -> Iterator
     for s in body:
         known, own = ranges, copied
         if isinstance(s, For):
-            start, stop = constant(s.start), constant(s.stop)
-            known = {**ranges, s.index: (start, stop - 1)} if start is not None and stop is not None and start < stop else ranges
+            range_ = range_of(s)
+            known = ranges if range_ is None else {**ranges, s.index: range_}
             own = copied | {s.index} if s.kind in (*LANES, "unroll") else copied
         if isinstance(s, For) and s.kind == "serial" and is_innermost(s.body):
             for condition, inner, names in conditions_in(s.body, {}):

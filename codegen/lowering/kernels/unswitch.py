@@ -18,7 +18,7 @@ from math import prod
 
 from tensorexpr.codegen.lowering.context.arithmetic import constant, normal, reads_data
 from tensorexpr.codegen.nest import LANES, Alloc, Block, Check, For, If, Stmt, Store
-from tensorexpr.codegen.nest.walks import inside, stores_in, with_blocks
+from tensorexpr.codegen.nest.walks import inside, iterations, range_of, stores_in, with_blocks
 from tensorexpr.integers import Affine
 from tensorexpr.ir import TRUE, Apply, Const, Expr, apply, conjunction, conjuncts, const
 from tensorexpr.records import replace
@@ -50,8 +50,8 @@ def _statement(s: Stmt, around: Ranges) -> Block:
     if isinstance(s, For) and s.kind == "serial" and is_innermost(s.body):
         return _loop(s, around)
     if isinstance(s, For):
-        start, stop = constant(s.start), constant(s.stop)
-        around = {**around, s.index: (start, stop - 1)} if start is not None and stop is not None and start < stop else around
+        known = range_of(s)
+        around = around if known is None else {**around, s.index: known}
     return (with_blocks(s, lambda block: unswitched(block, around)),)
 
 
@@ -117,8 +117,8 @@ def _copies(body: Block) -> Iterator[int]:
     """How many copies are made of what a loop has inside, by the loops that are copied out."""
     for s in body:
         if isinstance(s, For) and s.kind == "unroll":
-            start, stop = constant(s.start), constant(s.stop)
-            yield 1 if start is None or stop is None else stop - start
+            count = iterations(s)
+            yield 1 if count is None else count
             yield from _copies(s.body)
 
 
@@ -127,9 +127,9 @@ def conditions_in(body: Block, inner: Ranges) -> Iterator[tuple[Expr, Ranges, fr
     for s in body:
         match s:
             case For():
-                start, stop = constant(s.start), constant(s.stop)
-                if start is not None and stop is not None and start < stop:
-                    yield from conditions_in(s.body, {**inner, s.index: (start, stop - 1)})
+                known = range_of(s)
+                if known is not None:
+                    yield from conditions_in(s.body, {**inner, s.index: known})
             case If():
                 yield s.condition, inner, frozenset(inner)
                 yield from conditions_in((*s.then, *s.otherwise), inner)

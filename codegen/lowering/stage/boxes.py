@@ -17,7 +17,7 @@ from types import MappingProxyType
 from tensorexpr.codegen.lowering.context.arithmetic import constant
 from tensorexpr.codegen.lowering.stage.panels import Panel
 from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, Store
-from tensorexpr.codegen.nest.walks import inside, statements
+from tensorexpr.codegen.nest.walks import inside, iterations, statements
 from tensorexpr.dtypes import DType
 from tensorexpr.integers import Affine
 from tensorexpr.integers.forms.affine import Atom
@@ -68,8 +68,8 @@ class Box:
 
 def lanes_of(loop: For) -> int:
     """The iterations of a loop of constant bounds; 1 for others."""
-    start, stop = constant(loop.start), constant(loop.stop)
-    return 1 if start is None or stop is None else stop - start
+    count = iterations(loop)
+    return 1 if count is None else count
 
 
 def sums_of(block: Block, around: Mapping[str, int] = MappingProxyType({})) -> int:

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from math import prod
 
-from tensorexpr.codegen.planners.programs.rows import are_near, members_along, plan_rows
+from tensorexpr.codegen.planners.programs.rows import are_near, bytes_between, define_of, members_along, plan_rows
 from tensorexpr.codegen.schedule.analysis.state import program_facts
-from tensorexpr.codegen.schedule.analysis.work import arithmetic, bytes_of, has_reduction, lengths
+from tensorexpr.codegen.schedule.analysis.work import arithmetic, has_reduction, lengths
 from tensorexpr.codegen.schedule.legal.placement import part_of
 from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.errors import ScheduleError
@@ -44,7 +44,7 @@ def plan_again(s: Planned, shapes: dict[str, tuple[Expr, ...]]) -> set[str]:
     apart = {name: _cone(s, name, large) for name in readers if name != home and name not in led}
     if len(apart) >= MOST_READERS:
         return set()
-    between = sum(_bytes(s, n) for n in large)
+    between = sum(bytes_between(s, n) for n in large)
     again = sum(_work(s, n) for cone in apart.values() for n in cone)
     if not apart or not s.decisions.wanted(f"{home}: large terms again", again <= MOST_AGAIN * between):
         return set()
@@ -72,7 +72,7 @@ def _large(s: Planned) -> set[str]:
         if isinstance(definition, Define) and definition.name not in s.state.program.outputs and definition.name in s.state.table:
             stage = s.state.stage(definition.name)
             known = all(isinstance(a.stop, Const) for a in definition.axes) and not stage.parts.unproved and stage.place is None
-            if known and _bytes(s, definition.name) > s.target.l2_bytes:
+            if known and bytes_between(s, definition.name) > s.target.l2_bytes:
                 found.add(definition.name)
     # A term that is large beside what is made of it: the others are operands and results.
     facts = program_facts(s.state.program)
@@ -80,8 +80,8 @@ def _large(s: Planned) -> set[str]:
 
 
 def _leads_to(s: Planned, name: str, found: set[str]) -> bool:
-    sizes = [_bytes(s, r) for r in program_facts(s.state.program).readers.get(name, ()) if r in found]
-    return any(_bytes(s, name) <= size <= FAR_LARGER * _bytes(s, name) for size in sizes)
+    sizes = [bytes_between(s, r) for r in program_facts(s.state.program).readers.get(name, ()) if r in found]
+    return any(bytes_between(s, name) <= size <= FAR_LARGER * bytes_between(s, name) for size in sizes)
 
 
 def _is_reader(s: Planned, reader: str, name: str) -> bool:
@@ -89,7 +89,7 @@ def _is_reader(s: Planned, reader: str, name: str) -> bool:
     definition = program_facts(s.state.program).definitions[reader]
     if not isinstance(definition, Define) or reader not in s.state.table or any(not isinstance(a.stop, Const) for a in definition.axes):
         return False
-    return bool(definition.axes) and FAR_LARGER * _bytes(s, reader) <= _bytes(s, name) and has_reduction(definition.value)
+    return bool(definition.axes) and FAR_LARGER * bytes_between(s, reader) <= bytes_between(s, name) and has_reduction(definition.value)
 
 
 def _readers(s: Planned, large: set[str]) -> list[str]:
@@ -101,7 +101,7 @@ def _readers(s: Planned, large: set[str]) -> list[str]:
 
 def _led(s: Planned, name: str) -> set[str]:
     """What leads to the rows of a contraction, along the axis along which most does."""
-    return max((members_along(s, name, axis) for axis in range(len(_define(s, name).axes))), key=len)
+    return max((members_along(s, name, axis) for axis in range(len(define_of(s, name).axes))), key=len)
 
 
 def _cone(s: Planned, name: str, large: set[str]) -> list[str]:
@@ -116,12 +116,6 @@ def _cone(s: Planned, name: str, large: set[str]) -> list[str]:
     return sorted(found, key=lambda n: facts.numbers[n])
 
 
-def _define(s: Planned, name: str) -> Define:
-    found = program_facts(s.state.program).definitions[name]
-    assert isinstance(found, Define)
-    return found
-
-
 def _work(s: Planned, name: str) -> int:
     """Operations on elements of a definition over all of its points: where they stand costs little beside them."""
     parts = s.state.stage(name).parts
@@ -131,7 +125,3 @@ def _work(s: Planned, name: str) -> int:
         points = prod(known[n] for n in (*group.depends, *group.indices) if n in known)
         total += points * sum(1 + arithmetic(v) for m in group.members for v in m.values)
     return total
-
-
-def _bytes(s: Planned, name: str) -> int:
-    return bytes_of(s.state.program.types[name])

@@ -141,7 +141,7 @@ def _chain(s: Planned, root: Define, row: Axis) -> Chain | None:
             break
         refused |= wrong
     members = tuple(sorted(found.keys() - {root.name}, key=lambda n: program_facts(s.state.program).numbers[n]))
-    reduced = {m for m in members if has_reduction(_define(s, m).value)}
+    reduced = {m for m in members if has_reduction(define_of(s, m).value)}
     if not reduced or (not is_contraction(s.state, root.name) and not _sums_products(s, root, reduced)):
         return None
     return Chain(root.name, members, batch, row.index, frozenset(kept), frozenset(refused))
@@ -155,7 +155,7 @@ def _sums_products(s: Planned, root: Define, reduced: set[str]) -> bool:
 
 def members_along(s: Planned, name: str, axis: int) -> set[str]:
     """What leads to the rows of a contraction along one of its axes, wherever else it is read."""
-    root = _define(s, name)
+    root = define_of(s, name)
     return set(_members(s, root, root.axes[axis], set())) - {name}
 
 
@@ -204,7 +204,7 @@ def _shared(s: Planned, made: Define, found: dict[str, dict[str, int]], extents:
     for reader in program_facts(s.state.program).readers[made.name]:
         if reader not in found:
             continue
-        axes = _define(s, reader).axes
+        axes = define_of(s, reader).axes
         names = {axes[place].index: axis for axis, place in found[reader].items()}
         for access in accesses_of(s.state.program, reader):
             if access.tensor == made.name:
@@ -219,7 +219,7 @@ def _shared(s: Planned, made: Define, found: dict[str, dict[str, int]], extents:
 
 def _is_last(s: Planned, chain: Chain, place: int) -> bool:
     """Whether the axes of the batch are those before that of the rows, and no others."""
-    names = [a.index for a in _define(s, chain.root).axes]
+    names = [a.index for a in define_of(s, chain.root).axes]
     return set(names[:place]) == set(chain.batch)
 
 
@@ -227,7 +227,7 @@ def _rows(s: Planned, chain: Chain) -> list[int]:
     """Rows that a block may have: as many as are held of what lies between; as many as workspace has room for, where all of it comes from
     the next level, as it would without blocks, but less is read again. Blocks of one length where that is possible."""
     whole = length(_axis(s, chain.root, chain.row))
-    each = [_bytes(s, m) // (whole * prod(_lengths(s, chain))) for m in chain.members]
+    each = [bytes_between(s, m) // (whole * prod(_lengths(s, chain))) for m in chain.members]
     found = []
     for held in (s.target.l2_bytes // SHARE // max(1, sum(each)), SCRATCH_LIMIT // max(1, *each)):
         if held >= min(LEAST_ROWS, whole):
@@ -238,7 +238,7 @@ def _rows(s: Planned, chain: Chain) -> list[int]:
 
 
 def _pays(s: Planned, chain: Chain, rows: int) -> bool:
-    between = sum(_bytes(s, m) for m in chain.members if m not in chain.kept)
+    between = sum(bytes_between(s, m) for m in chain.members if m not in chain.kept)
     work = sum(total_work(s.state.stage(n).parts) for n in (chain.root, *chain.members))
     if between <= s.target.l2_bytes or work > MOST_WORK * between:
         return False
@@ -252,7 +252,7 @@ def _again(s: Planned, chain: Chain) -> int:
     types, again = s.state.program.types, 0
     places = _members(s, _root(s, chain), _axis(s, chain.root, chain.row), chain.refused)
     for name in (chain.root, *chain.members):
-        axes = _define(s, name).axes
+        axes = define_of(s, name).axes
         row = axes[places[name][chain.row]].index
         at = {row, *(axes[places[name][b]].index for b in chain.batch)}
         for access in {a.tensor: a for a in accesses_of(s.state.program, name) if a.tensor not in chain.members}.values():
@@ -316,22 +316,24 @@ def _in_blocks(s: Planned, chain: Chain, rows: int, shapes: dict[str, tuple[Expr
 
 
 def _root(s: Planned, chain: Chain) -> Define:
-    return _define(s, chain.root)
+    return define_of(s, chain.root)
 
 
-def _define(s: Planned, name: str) -> Define:
+def define_of(s: Planned, name: str) -> Define:
+    """The definition of a name. Requires: it is one of elements."""
     found = definition_named(s.state.program, name)
     assert isinstance(found, Define)
     return found
 
 
 def _axis(s: Planned, name: str, index: str) -> Axis:
-    return next(a for a in _define(s, name).axes if a.index == index)
+    return next(a for a in define_of(s, name).axes if a.index == index)
 
 
 def _lengths(s: Planned, chain: Chain) -> list[int]:
     return [length(_axis(s, chain.root, a)) for a in chain.batch]
 
 
-def _bytes(s: Planned, name: str) -> int:
+def bytes_between(s: Planned, name: str) -> int:
+    """The bytes of what a definition stores."""
     return bytes_of(s.state.program.types[name])

