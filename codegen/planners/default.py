@@ -58,6 +58,8 @@ MOST_SHARED = 32
 MOST_WORK = 64
 """Operations per byte of what a definition touches up to which it matters that its results are near when they are read."""
 NOWHERE = "no loop"
+LONG_SUM = 1 << 20
+"""Points of sums down columns from which each is kernels of a GPU of its own: blocks that take a column each read eight times as much."""
 SHORT = 2
 """Vectors of a CPU in a row below which rows are short."""
 LoopOf = Callable[[Planned, dict[str, Define], Define, str], str | None]
@@ -370,7 +372,8 @@ def _rows_loop(s: Planned, table: dict[str, Define], reader: Define, name: str) 
     if depth == 0 or not _worth_sharing(s, reader, depth) or _is_costly(s, source):
         return None
     alone = depth == len(source.axes) and (depth < len(reader.axes) or len(reader.axes) == 1)  # an element at a time
-    if alone and _loses_lanes(s, source):
+    each = depth == len(source.axes) if s.target.is_gpu else alone
+    if each and (_is_down_columns(s, source) or (s.target.is_gpu and _is_down_columns(s, reader))):
         return None
     placed = {m.place.loop for m in s.state.placed_in(reader.name) if m.place is not None}
     # On a GPU the innermost loop is then a block's, whose threads run along the rows that are there, or a thread's own.
@@ -423,11 +426,15 @@ def _has_lanes(s: Planned, name: str) -> bool:
     return any(stage.kind(x) == "vectorize" for x in stage.order)
 
 
-def _loses_lanes(s: Planned, source: Define) -> bool:
+def _is_down_columns(s: Planned, source: Define) -> bool:
     """Whether sums that are taken one by one go along rows that lie apart, where lanes beside each other could take them side by side: a
-    vector times a matrix."""
-    if s.target.is_gpu or not has_reduction(source.value):
+    vector times a matrix. Of a GPU only those beside which its launches are short."""
+    if not has_reduction(source.value):
         return False
+    if s.target.is_gpu:
+        longest = max(prod(map(length, n.axes)) for n in walk(source.value) if isinstance(n, Reduce))
+        if prod(map(length, source.axes)) * longest < LONG_SUM:
+            return False
     summed = {a.index for n in walk(source.value) if isinstance(n, Reduce) for a in n.axes}
     shapes = s.state.program.types
     reads_ = [reach(a, shapes[a.tensor].shape) for a in accesses_of(s.state.program, source.name)]

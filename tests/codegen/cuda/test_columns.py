@@ -58,3 +58,30 @@ def test_results_are_those_of_the_interpreter(text):
     (want,) = evaluate_program(s.program, inputs).values()
     (got,) = run(verify_nest(lower(s)), inputs, order=1).values()
     np.testing.assert_array_equal(got, want)
+
+
+TWO_IN_A_ROW = """
+x: f32[ROWS, COLUMNS] = input()
+mean[j]: f32[COLUMNS] = sum(x[i, j] for i in range(ROWS)) / ROWS.0
+scaled[j]: f32[COLUMNS] = mean[j] * 0.5
+var[j]: f32[COLUMNS] = sum((x[i, j] - scaled[j]) * (x[i, j] - mean[j]) for i in range(ROWS))
+return var, mean
+"""
+
+
+def test_sums_in_a_row_are_each_in_parts():
+    """No block has a column: it would read lines of 32 bytes for one element each."""
+    text = TWO_IN_A_ROW.replace("ROWS", "4096").replace("COLUMNS", "4096")
+    launches = emit(verify_nest(lower(autoschedule(parse_program(text), H200)))).launches
+    assert all(launch.cut for launch in launches) and len(launches) >= 4, launches
+
+
+@needs_compiler
+def test_results_of_sums_in_a_row(monkeypatch):
+    monkeypatch.setattr("tensorexpr.codegen.planners.default.LONG_SUM", 1 << 12)
+    s = autoschedule(parse_program(TWO_IN_A_ROW.replace("ROWS", "301").replace("COLUMNS", "37")), replace(H200, cores=2))
+    assert any(name.startswith("mean_parts") for name in s.stages)
+    inputs = random_inputs(s.program, 3)
+    want = evaluate_program(s.program, inputs)
+    for name, array in run(verify_nest(lower(s)), inputs, order=1).items():
+        np.testing.assert_allclose(array, want[name], rtol=1e-5, atol=1e-5)
