@@ -43,9 +43,9 @@ MANNERS: tuple[dict[str, bool], ...] = (
 """How kernels are grouped: products by themselves, then the most at once first."""
 NEAR = 1.25
 """How far above what no nest goes below one is as good as it gets: loops, rests, and loads beside their arithmetic."""
-FAR = 3.0
-"""How far above it producers in the loops of their reader have to be for their being apart to be tried as well: the shared loops keep
-tiles or borders from one of them (a blur along rows in one along columns, both reflected)."""
+FAR, MOST_APART = 3.0, 3
+"""How far above it producers in the loops of their reader have to be for their being apart to be tried as well, and how many kernels may be
+tiled once more for that: the shared loops keep tiles or borders from one of them (a reflected blur of rows in one of columns)."""
 Times = tuple[float, float]
 """Nanoseconds on one thread and on `SEVERAL`, which count as much: a nest that leaves cores without work is seen."""
 NUMBERED: Mapping[str, int] = {"merge_kernels": 1, "move_kernel": 2}
@@ -147,8 +147,8 @@ class _Choice:
                 best = made, times
             if times[0] <= near:
                 break
-        alone = ways and not (group.beside or group.axis is not None or self.nest.sizes)  # of open sizes, there is less time
-        if alone and best is not None and best[1][0] > FAR * self._least(group)[0]:
+        few = not (group.beside or group.axis is not None or self.nest.sizes) and len(group.members) <= MOST_APART  # open: less time
+        if ways and few and best is not None and best[1][0] > FAR * self._least(group)[0]:
             made = finished(part, self.facts)  # each with tiles and borders of its own
             best = min(best, (made, _times(made.nest, self.facts)), key=lambda way: prod(way[1]))
         return best
