@@ -56,10 +56,11 @@ def simplify(program: Program, *, inline: bool = True, signed_zeros: bool = True
         passes.insert(1, split_reductions)
         passes += [slice_definitions, keep_terms]
     program = run_passes(program, [drop_stop_gradients])
-    for _ in range(MOST_ROUNDS):
-        before = program
-        program = run_passes(program, passes)
-        if program is before:
+    unchanged = 0  # passes since the last one that changed something: each of them would leave the program as it is again
+    for one in passes * MOST_ROUNDS:
+        before, program = program, run_passes(program, [one])
+        unchanged = unchanged + 1 if program is before else 0
+        if unchanged == len(passes):
             break
     return program
 

@@ -14,8 +14,9 @@ Vectors of results are turned around by squares, rows that are missing are fille
 of residue classes, which are stored next to each other, make one row. What results are computed from may lie across the lanes as they
 do, as what a layer is added to: it comes by rows and squares, too, and may be what the results take the place of.
 
-LLVM takes 20 ms for the shuffles of 16 rows, and a network turns the weights of each layer around. Where kernels are modules of their own,
-a whole square of rows as far apart as each other is therefore a call of a function that the process has once.
+LLVM takes 20 ms for the shuffles of 16 rows, and a network turns the weights and results of each layer around. Where kernels are modules
+of their own, a square of rows as far apart as each other is therefore a call of a function that the process has once. Results go there
+in registers (on x86-64: a convention there has enough of them), what they are computed from comes back on the stack.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from tensorexpr.codegen.dependence import in_turn
 from tensorexpr.codegen.llvm.emitter import memory as emit_memory
 from tensorexpr.codegen.llvm.emitter.expressions import reads_for_certain
 from tensorexpr.codegen.llvm.emitter.memory import Binding, masked_load, put
-from tensorexpr.codegen.llvm.text.builder import Builder, Module
+from tensorexpr.codegen.llvm.text.builder import ENTRY, Builder, Module
 from tensorexpr.codegen.llvm.text.casts import to_memory
 from tensorexpr.codegen.llvm.text.values import Value, literal, mangle
 from tensorexpr.codegen.lowering.stage.joining import follows
@@ -158,6 +159,8 @@ def moved(emitter: Statements, s: For, side: int) -> bool:
 
 
 Place = tuple[Binding, tuple[Expr, ...]]
+Rows = tuple[str, int]
+"""Rows in memory: the pointer to the first one, and how many elements they are apart."""
 
 
 def _called(emitter: Statements, source: Place, target: Place, rows: tuple[str, str], side: int) -> bool:
@@ -171,16 +174,24 @@ def _called(emitter: Statements, source: Place, target: Place, rows: tuple[str, 
     if any(start.lanes == 1 or not start.stride for start in places):
         b.rewind(before)
         return False
-    name = f"te.turned.{element}.{side}"
-    if name not in b.module.beside:
-        b.module.beside[name] = _turning(name, element, side, 8 * source[0].dtype.itemsize, b.module.vector_bits)
-    b.module.declarations[name] = f"declare hidden void @{name}(ptr, i64, ptr, i64)"
-    arguments = []
-    for (binding, _), start in zip((source, target), places, strict=True):
-        pointer = b.emit(f"getelementptr inbounds {element}, ptr {binding.pointer}, i64 {start.base.text}", "ptr")
-        arguments.append(f"ptr {pointer.text}, i64 {start.stride}")
-    b.line(f"call void @{name}({', '.join(arguments)})")
+    squares = [_rows_at(b, binding, start) for (binding, _), start in zip((source, target), places, strict=True)]
+    _call(b, element, 8 * source[0].dtype.itemsize, side, side, *squares)
     return True
+
+
+def _rows_at(b: Builder, binding: Binding, start: Value) -> Rows:
+    """The rows of a square, one in each lane."""
+    return b.emit(f"getelementptr inbounds {binding.element}, ptr {binding.pointer}, i64 {start.base.text}", "ptr").text, start.stride
+
+
+def _call(b: Builder, element: str, bits: int, side: int, length: int, source: Rows, target: Rows) -> None:
+    """Has a function that the process has once turn around the rows of a square, of which there are so many elements each."""
+    assert b.module.beside is not None
+    name = f"te.turned.{element}.{side}" + ("" if length == side else f".by{length}")
+    if name not in b.module.beside:
+        b.module.beside[name] = _turning(name, element, side, length, bits, b.module.vector_bits)
+    b.module.declarations[name] = f"declare hidden void @{name}(ptr, i64, ptr, i64)"
+    b.line(f"call void @{name}({', '.join(f'ptr {pointer}, i64 {stride}' for pointer, stride in (source, target))})")
 
 
 def _first_row(emitter: Statements, binding: Binding, indices: tuple[Expr, ...], row: str, number: str, side: int) -> Value:
@@ -189,21 +200,57 @@ def _first_row(emitter: Statements, binding: Binding, indices: tuple[Expr, ...],
         return emitter.offset(binding, indices)
 
 
-def _turning(name: str, element: str, side: int, bits: int, vector_bits: int) -> str:
-    """The function that turns a square around: `side` rows that are `step` elements apart, stored `stride` apart."""
+def _turning(name: str, element: str, side: int, length: int, bits: int, vector_bits: int) -> str:
+    """The function that turns `side` rows of so many elements around, which are `step` elements apart, and stored `stride` apart."""
     b = Builder(Module(vector_bits=vector_bits))
 
-    def rows(pointer: str, step: str) -> Iterator[str]:
-        for number in range(side):
-            offset = b.mul(Value(step, "i64"), number)
-            yield b.emit(f"getelementptr inbounds {element}, ptr {pointer}, i64 {offset.text}", "ptr").text
+    def loaded(row: str) -> Value:
+        if length < side:
+            return masked_load(b, row, _first(length, side), element, bits // 8)
+        return b.emit(f"load <{side} x {element}>, ptr {row}, align {bits // 8}", element, side)
 
-    loaded = [b.emit(f"load <{side} x {element}>, ptr {row}, align {bits // 8}", element, side) for row in rows("%from", "%step")]
-    for column, row in zip(turn(b, loaded, bits), rows("%to", "%stride"), strict=True):
-        b.line(f"store {column.typed}, ptr {row}, align {bits // 8}")
-    b.line("ret void")
+    given = [loaded(row) for row in _rows(b, "%from", "%step", element, side)]
     arguments = "ptr noalias readonly %from, i64 %step, ptr noalias writeonly %to, i64 %stride"
-    return b.function(f'define hidden void @{name}({arguments}) noinline nounwind "prefer-vector-width"="{vector_bits}"')
+    return _turning_of(b, given, bits, length, f"void @{name}({arguments})")
+
+
+def _turning_of(b: Builder, given: list[Value], bits: int, length: int, header: str) -> str:
+    """The function that turns vectors around and stores so many rows, `stride` elements apart."""
+    count, side, element = len(given), given[0].lanes, given[0].type
+    columns = turn(b, given + [Value("poison", element, side)] * (side - count), bits)
+    for column, row in zip(columns, _rows(b, "%to", "%stride", element, length), strict=False):
+        if count < side:
+            _masked_store(b, column, row, _first(count, side), bits // 8)
+        else:
+            b.line(f"store {column.typed}, ptr {row}, align {bits // 8}")
+    b.line("ret void")
+    return b.function(f'define hidden {header} noinline nounwind "prefer-vector-width"="{b.module.vector_bits}"')
+
+
+def _rows(b: Builder, pointer: str, step: str, element: str, count: int) -> Iterator[str]:
+    for number in range(count):
+        offset = b.mul(Value(step, "i64"), number)
+        yield b.emit(f"getelementptr inbounds {element}, ptr {pointer}, i64 {offset.text}", "ptr").text
+
+
+def _call_with(b: Builder, values: list[Value], bits: int, target: Rows) -> None:
+    """Has a function that the process has once turn around vectors, a register each: the convention has as many as a square has rows."""
+    assert b.module.beside is not None
+    count, side, element = len(values), values[0].lanes, values[0].type
+    name = f"te.turned.{element}.{side}.of{count}"
+    types = [f"<{side} x {element}>"] * count
+    if name not in b.module.beside:
+        made = Builder(Module(vector_bits=b.module.vector_bits))
+        words = ", ".join(f"{type_} %x{k}" for k, type_ in enumerate(types))
+        header = f"x86_regcallcc void @{name}(ptr writeonly %to, i64 %stride, {words})"
+        b.module.beside[name] = _turning_of(made, [Value(f"%x{k}", element, side) for k in range(count)], bits, side, header)
+    b.module.declarations[name] = f"declare hidden x86_regcallcc void @{name}(ptr, i64, {', '.join(types)})"
+    b.line(f"call x86_regcallcc void @{name}(ptr {target[0]}, i64 {target[1]}, {', '.join(v.typed for v in values)})")
+
+
+def _first(count: int, side: int) -> Value:
+    """The mask of the first lanes."""
+    return Value(f"<{', '.join(f'i1 {str(lane < count).lower()}' for lane in range(side))}>", "i1", side)
 
 
 @record
@@ -333,14 +380,16 @@ def _turned_results(emitter: Statements, tile: Tile, first: Value, numbers: rang
     come by rows."""
     b, classes, count, side = emitter.b, len(tile.stores), len(numbers), tile.side
     binding, begin = emitter.buffers[tile.stores[0].buffer], b.add(first, numbers.start // classes)
-    there = literal(True, "i1")
-    if count < side:
-        there = Value(f"<{', '.join(f'i1 {str(k < count).lower()}' for k in range(side))}>", "i1", side)
+    bits, called = 8 * binding.dtype.itemsize, b.module.beside is not None and tile.condition is None
+    there = literal(True, "i1") if count == side else _first(count, side)
 
-    def lines(binding: Binding, indices: tuple[Expr, ...]) -> Iterator[tuple[str, Value, Value]]:
-        """Where the row of each lane begins, and which of its elements there are."""
+    def places_of(binding: Binding, indices: tuple[Expr, ...]) -> Value:
+        """Where the row of each lane begins."""
         with emitter.bound(tile.rows, begin), _in_lanes(emitter, tile.lanes, literal(start, "i64"), side):
-            places = emitter.offset(binding, indices)
+            return emitter.offset(binding, indices)
+
+    def lines(binding: Binding, indices: tuple[Expr, ...], places: Value) -> Iterator[tuple[str, Value, Value]]:
+        """The row of each lane, and which of its elements there are."""
         for k in range(side):
             with emitter.bound(tile.lanes, literal(start + k, "i64")):
                 mask = b.vector(there, side)
@@ -358,8 +407,16 @@ def _turned_results(emitter: Statements, tile: Tile, first: Value, numbers: rang
     def crossed(read: Access) -> list[Value]:
         """What is read for each row, in lanes."""
         source = emitter.buffers[read.tensor]
-        rows = [masked_load(b, p, mask, source.element, source.align) for p, _, mask in lines(source, read.indices)]
-        return turn(b, rows, 8 * source.dtype.itemsize)
+        places = places_of(source, read.indices)
+        if called and places.stride:
+            slot = _slot(b, source.element, side, bits)
+            _call(b, source.element, bits, side, count, _rows_at(b, source, places), (slot[0], side))
+            return [
+                b.emit(f"load <{side} x {source.element}>, ptr {row}, align {side * bits // 8}", source.element, side)
+                for row in slot[:count]
+            ]
+        rows = [masked_load(b, p, mask, source.element, source.align) for p, _, mask in lines(source, read.indices, places)]
+        return turn(b, rows, bits)
 
     known, values = {read: crossed(read) for read in reads}, []
     for k in numbers:
@@ -374,16 +431,33 @@ def _turned_results(emitter: Statements, tile: Tile, first: Value, numbers: rang
                 with emitter.masked(b.vector(emitter.expr(tile.condition), side)):
                     found = emitter.expr(value)
             values.append(to_memory(b, b.vector(found, side), binding.dtype))
+    indices = tile.stores[numbers.start % classes].indices
+    places = places_of(binding, indices)
+    if called and places.stride and emitter.machine.triple.startswith("x86_64"):
+        _call_with(b, values, bits, _rows_at(b, binding, places))
+        return
     values += [Value("poison", values[0].type, side)] * (side - count)
     whole = count == side and tile.condition is None
-    for column, (pointer, offset, mask) in zip(
-        turn(b, values, 8 * binding.dtype.itemsize), lines(binding, tile.stores[numbers.start % classes].indices), strict=True
-    ):
+    for column, (pointer, offset, mask) in zip(turn(b, values, bits), lines(binding, indices, places), strict=True):
         if whole:
             put(b, binding, pointer, offset, column)
         else:
-            arguments = f"{column.typed}, ptr align {binding.align} {pointer}, {mask.typed}"
-            b.line(f"call void @llvm.masked.store.{mangle(column)}.p0({arguments})")
+            _masked_store(b, column, pointer, mask, binding.align)
+
+
+def _masked_store(b: Builder, value: Value, pointer: str, mask: Value, align: int) -> None:
+    b.line(f"call void @llvm.masked.store.{mangle(value)}.p0({value.typed}, ptr align {align} {pointer}, {mask.typed})")
+
+
+def _slot(b: Builder, element: str, side: int, bits: int) -> list[str]:
+    """The rows of a square on the stack, the same for all squares that are turned around one after the other."""
+    key = ("turned", element, side)
+    found = b.recall(key)
+    if found is None:
+        found = Value(b.slot(f"[{side * side} x {element}]", side * bits // 8), "ptr")
+        b.scopes[-1][key] = found, ENTRY
+    rows = (b.emit(f"getelementptr inbounds {element}, ptr {found.text}, i64 {side * k}", "ptr").text for k in range(1, side))
+    return [found.text, *rows]
 
 
 @contextmanager

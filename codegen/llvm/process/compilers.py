@@ -59,13 +59,19 @@ class Compiler:
         return module
 
     def run_passes(self, module: Any, machine: Machine, passes: str) -> None:
-        """LLVM's passes over a module."""
+        """LLVM's passes over a module; over each of its functions by itself with "functions"."""
         from llvmlite import binding  # noqa: PLC0415
 
         builder = self._builder(machine, passes)
-        manager = builder.getModulePassManager()
+        manager: Any
+        if passes == "functions":
+            manager, run = builder.getFunctionPassManager(), _unlocked("LLVMPY_RunNewFunctionPassManager")
+            over = [function for function in module.functions if not function.is_declaration]
+        else:
+            manager, run, over = builder.getModulePassManager(), _unlocked("LLVMPY_RunNewModulePassManager"), [module]
         try:
-            _unlocked("LLVMPY_RunNewModulePassManager")(manager, module, builder)
+            for part in over:
+                run(manager, part, builder)
         finally:
             # Closing it does nothing: its class inherits the empty method in front of the one that frees (50 KiB for each compilation).
             binding.newpassmanagers.NewPassManager._dispose(manager)

@@ -93,8 +93,9 @@ def object_code(ir: str, machine: Machine, passes: str) -> ObjectCode:
 
     `passes` is what LLVM does before it makes code: "calls" (nothing, and what is fastest to make, for functions that only call
     others); "none"; "registers" (what explicit vectors need: stack slots to
-    registers, common subexpressions, loop invariants); "loops" (all, with its vectorizers and unroller, at two to three
-    times the time). Raises `InternalError` where the text is not valid IR.
+    registers, common subexpressions, loop invariants); "functions" (the same for each function by itself, in two thirds of
+    the time: nothing is inlined, and of a function nothing is known where it is called); "loops" (all, with its vectorizers and
+    unroller, at two to three times the time). Raises `InternalError` where the text is not valid IR.
     """
     with free_compiler() as compiler, closing(_optimized(compiler, ir, machine, passes)) as module:
         image = compiler.emit_object(module, machine, 0 if passes == "calls" else 2)

@@ -112,7 +112,7 @@ def unit_of(text: str, checked: bool, machine: Machine, passes: str, beside: tup
     with _lock:
         unit = family.units.get(numbers)
         if unit is None:
-            code = None if passes != "registers" else _shared(family, text, numbers, machine, passes)
+            code = None if passes == "loops" else _shared(family, text, numbers, machine, passes)
             unit = Unit(checked, code or _code(text, disk.digest(passes, repr(machine), text), machine, passes), numbers, beside)
             while len(family.units) >= MOST_MEMBERS:
                 del family.units[next(iter(family.units))]

@@ -79,7 +79,10 @@ class _UnitEmitter(ModuleEmitter):
         self.arrays = {name: replace(array, written=name in stored) for name, array in self.arrays.items()}
         self._new_kernel(UNIT, kernel, tuple(self.arrays))
         beside = tuple(starmap(self._beside, (self.module.beside or {}).items()))
-        return unit_of(self.written(), self.checked, self.machine, kernel_passes(kernel), beside)
+        passes = kernel_passes(kernel)
+        if passes == "registers" and not self.module.helpers:  # a function without a helper has nothing to inline
+            passes = "functions"
+        return unit_of(self.written(), self.checked, self.machine, passes, beside)
 
     def _beside(self, name: str, text: str) -> Job:
         """The module of a function that is there once."""

@@ -11,6 +11,7 @@ import pytest
 from tensorexpr import dtypes
 from tensorexpr.codegen.llvm import emit, host
 from tensorexpr.codegen.llvm.emitter.squares import turned
+from tensorexpr.codegen.llvm.process import native
 from tensorexpr.codegen.nest import Alloc, Buffer, If
 from tensorexpr.ir import Const, Expr, Index, apply, const
 from tests.codegen.llvm.below import Case, assert_agree, machines
@@ -122,8 +123,10 @@ def test_results_across_the_lanes_are_stored_as_squares(dtype: dtypes.DType, row
 
 @pytest.mark.parametrize("rows", [4, 14, 16])
 @pytest.mark.parametrize("own", [False, True])
-def test_what_a_tile_is_added_to_comes_by_rows(rows: int, own: bool) -> None:
-    """It lies across the lanes as the results do; they may take its place."""
+@pytest.mark.parametrize("apart", [False, True])
+def test_what_a_tile_is_added_to_comes_by_rows(rows: int, own: bool, apart: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It lies across the lanes as the results do; they may take its place. Squares may be turned around by functions beside the module."""
+    monkeypatch.setattr(native, "MOST_TOGETHER", 0 if apart else 8)
     x, y, r = buffer("X", dtypes.float32, rows, 32), buffer("Y", dtypes.float32, 32, rows), buffer("R", dtypes.float32, 32, rows)
     store = write(y, [j, i], apply("add", read(y if own else r, j, i), read(x, i, j)))
     sources = [x] if own else [x, r]
