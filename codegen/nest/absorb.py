@@ -29,7 +29,7 @@ from math import prod
 
 from tensorexpr.codegen.nest.names import NestNames
 from tensorexpr.codegen.nest.program import Alloc, Block, Buffer, Check, For, If, Kernel, LoopNest, Store
-from tensorexpr.codegen.nest.walks import expressions_of, iterations, map_statements, statements, written
+from tensorexpr.codegen.nest.walks import elements_read, expressions_of, iterations, map_statements, statements, written
 from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, integer
 from tensorexpr.records import replace
 from tensorexpr.traversal import bottom_up, walk
@@ -106,7 +106,7 @@ def _elements(buffer: Buffer) -> int:
 
 def _read(block: Block) -> set[str]:
     """The buffers that statements read."""
-    return {n.tensor for s in statements(block) for e in expressions_of(s) for n in walk(e) if isinstance(n, Access)}
+    return {access.tensor for access in elements_read(block)}
 
 
 def _stores_once(block: Block, buffer: Buffer) -> bool:

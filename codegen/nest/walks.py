@@ -77,6 +77,15 @@ def range_of(loop: For) -> tuple[int, int] | None:
     return (integer(loop.start), integer(loop.start) + count - 1) if count else None
 
 
+def behind_declarations(block: Block) -> Iterator[Stmt]:
+    """The statements of a block, those behind the declarations in it included: what runs as often as the block."""
+    for s in block:
+        if isinstance(s, Alloc):
+            yield from behind_declarations(s.body)
+        else:
+            yield s
+
+
 def loops_in(block: Block) -> Iterator[For]:
     """Every loop of a block, in order."""
     return (s for s in statements(block) if isinstance(s, For))

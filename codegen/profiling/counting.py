@@ -202,8 +202,7 @@ class _Found:
 def _deciding(block: Block) -> Iterator[str]:
     """Names of indices in bounds and conditions: those that say how often something runs."""
     for s in statements(block):
+        asked = list(expressions_of(s)) if isinstance(s, For | If) else []
         if isinstance(s, Store):
-            choices = (node.args[0] for node in walk(s.value) if isinstance(node, Apply) and node.op.name == "where")
-        else:
-            choices = iter(expressions_of(s) if isinstance(s, For | If) else ())
-        yield from (name for e in choices for name in free_names(e))
+            asked = [node.args[0] for node in walk(s.value) if isinstance(node, Apply) and node.op.name == "where"]
+        yield from (name for e in asked for name in free_names(e))

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from tensorexpr.codegen.auto.candidate import Candidate
 from tensorexpr.codegen.auto.operations import costly
 from tensorexpr.codegen.nest import Alloc, Block, For, Store
+from tensorexpr.codegen.nest.walks import behind_declarations
 from tensorexpr.codegen.rewrites.data.keep import shape_of
 from tensorexpr.codegen.rewrites.kernels.room import MOST, bytes_of
 from tensorexpr.codegen.rewrites.names import fresh
@@ -47,11 +48,7 @@ def _repeated(body: Block) -> Iterator[tuple[str, Expr]]:
 
 def _flat(block: Block) -> Iterator[For | Store]:
     """Statements of a block, local buffers looked through."""
-    for s in block:
-        if isinstance(s, Alloc):
-            yield from _flat(s.body)
-        elif isinstance(s, For | Store):
-            yield s
+    return (s for s in behind_declarations(block) if isinstance(s, For | Store))
 
 
 def _stores(block: Block) -> Iterator[Store]:

@@ -29,9 +29,9 @@ from tensorexpr.codegen.auto.candidate import Candidate
 from tensorexpr.codegen.auto.tiles.survey import DATA, Leaf, Survey
 from tensorexpr.codegen.lowering.context.arithmetic import ZERO, constant
 from tensorexpr.codegen.nest import Alloc, Block, For, If, Kernel, LoopNest, Stmt
-from tensorexpr.codegen.nest.walks import stores_in
+from tensorexpr.codegen.nest.walks import loops_in, stores_in
 from tensorexpr.codegen.rewrites.names import fresh, named
-from tensorexpr.codegen.rewrites.paths import loop_at, loop_paths, walk_block
+from tensorexpr.codegen.rewrites.paths import loop_at, loop_paths
 from tensorexpr.codegen.target import Gpu
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Apply, Expr, Index, apply, conjunction, conjuncts, const
@@ -73,7 +73,7 @@ def with_grids(nest: LoopNest, target: Gpu) -> LoopNest:
 def _kernels(nest: LoopNest, kernel: Kernel, target: Gpu) -> Iterator[Kernel]:
     """A kernel with threads, as several where others follow each other in it, or where a block does one of those that run together."""
     roots = kernel.body if kernel.together else ()
-    loops = [s for s in _loops(kernel.body) if not any(s is root for root in roots)]
+    loops = [s for s in loops_in(kernel.body) if not any(s is root for root in roots)]
     if not (loops or roots) or any(s.kind != "serial" for s in loops):
         yield kernel
         return
@@ -85,14 +85,14 @@ def _kernels(nest: LoopNest, kernel: Kernel, target: Gpu) -> Iterator[Kernel]:
         for name in list(_starts(made.nest.kernels[0].body, Survey(made.nest, 0))):
             made = _threads(made, name, target)
         for one in made.nest.kernels:  # none where no loop has iterations
-            has_grid = any(x.kind == "parallel" for x in _loops(one.body))
+            has_grid = any(x.kind == "parallel" for x in loops_in(one.body))
             if kernel.together and not has_grid:
                 beside.append(replace(kernel, body=(s,)))
             elif has_grid and not kernel.together:
                 yield from _joined(kernel, beside)
                 yield one
                 beside = []
-            elif any(x.stop == const(TEAM) for x in _loops(one.body) if x.kind == "vectorize"):
+            elif any(x.stop == const(TEAM) for x in loops_in(one.body) if x.kind == "vectorize"):
                 written = {x.buffer for x in stores_in(one.body)}
                 yield replace(one, name=" ".join(b.name for b in (*nest.parameters, *nest.workspace) if b.name in written))
             else:
@@ -104,10 +104,6 @@ def _joined(kernel: Kernel, parts: list[Kernel]) -> Iterator[Kernel]:
     """What is left of a kernel as one."""
     if parts:
         yield replace(kernel, body=tuple(s for one in parts for s in one.body), together=kernel.together and len(parts) > 1)
-
-
-def _loops(block: Block) -> list[For]:
-    return [s for _, s in walk_block(block) if isinstance(s, For)]
 
 
 def _starts(block: Block, survey: Survey) -> Iterator[str]:
@@ -159,7 +155,7 @@ def _window(made: Candidate, survey: Survey, loops: list[str], leaves: list[Leaf
 
 def _copied_out(made: Candidate) -> Candidate:
     """The candidate with the innermost loops of a window copied out: what it reads is on its way at once."""
-    survey, copies = Survey(made.nest, 0), {s.index: s for s in _loops(made.nest.kernels[0].body)}
+    survey, copies = Survey(made.nest, 0), {s.index: s for s in loops_in(made.nest.kernels[0].body)}
     for leaf in survey.leaves:
         count = 1
         for s in reversed(leaf.loops):
@@ -335,7 +331,7 @@ def _in_lines(made: Candidate, lines: str, elements: str, side: int, pack: int =
 
 
 def _names(nest: LoopNest) -> list[str]:
-    return list(dict.fromkeys(s.index for s in _loops(nest.kernels[0].body)))
+    return list(dict.fromkeys(s.index for s in loops_in(nest.kernels[0].body)))
 
 
 def _count(survey: Survey, loops: list[str]) -> float:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tensorexpr.codegen.auto.candidate import Candidate
-from tensorexpr.codegen.nest import Alloc, Block, For, Stmt
-from tensorexpr.codegen.nest.walks import buffers_written, elements_read
+from tensorexpr.codegen.nest import Block, For
+from tensorexpr.codegen.nest.walks import behind_declarations, buffers_written, elements_read
 from tensorexpr.codegen.rewrites.expressions import substituted
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Index
@@ -38,21 +38,13 @@ def in_one_pass(candidate: Candidate, kernel: int) -> Candidate:
 
 def _alike(block: Block) -> Iterator[tuple[str, str]]:
     """Loops of a block, with a later one over the same range that loads an element which they load."""
-    loops = [s for s in _level(block) if isinstance(s, For)]
+    loops = [s for s in behind_declarations(block) if isinstance(s, For)]
     for n, one in enumerate(loops):
         for other in loops[n + 1 :]:
             if other.index != one.index and _go_together(one, other):
                 yield one.index, other.index
     for loop in loops:
         yield from _alike(loop.body)
-
-
-def _level(block: Block) -> Iterator[Stmt]:
-    for s in block:
-        if isinstance(s, Alloc):
-            yield from _level(s.body)
-        else:
-            yield s
 
 
 def _go_together(one: For, other: For) -> bool:
@@ -64,7 +56,7 @@ def _go_together(one: For, other: For) -> bool:
 def _loaded(block: Block, depth: int = 0) -> set[Access]:
     """The elements that a block loads, with the indices of loops inside by how deep these are."""
     found: set[Access] = set()
-    for s in _level(block):
+    for s in behind_declarations(block):
         if isinstance(s, For):
             found |= _loaded(substituted(s.body, {s.index: Index(str(depth))}), depth + 1)
         else:

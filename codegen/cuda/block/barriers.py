@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from tensorexpr.codegen.cuda.block.lanes import accesses, is_lanes, is_own, is_placed, lanes_of
 from tensorexpr.codegen.cuda.block.shuffles import WARP, Warps
 from tensorexpr.codegen.nest import THREADS, Ahead, Alloc, Block, For, If, Stmt
-from tensorexpr.codegen.nest.walks import statements
+from tensorexpr.codegen.nest.walks import behind_declarations, statements
 from tensorexpr.ir import Apply, Const, Expr
 from tensorexpr.regions import affine_of
 
@@ -78,7 +78,7 @@ def stages_of(block: Block) -> dict[str, int]:
 
 def stages_ahead(loop: For) -> int:
     """How many stages of tiles there are that statements in a loop fill for its iterations to come; 0 where they fill none."""
-    return max((stages_filled(s, loop.index) for s in _inside_of(loop.body) if isinstance(s, Ahead)), default=0)
+    return max((stages_filled(s, loop.index) for s in behind_declarations(loop.body) if isinstance(s, Ahead)), default=0)
 
 
 def stages_filled(s: Ahead, loop: str) -> int:
@@ -118,15 +118,6 @@ def _stage(index: Expr, stages: int = 0) -> tuple[str, int, int] | None:
         return None
     ((name, factor),) = form.terms
     return (name, form.constant % count, count) if isinstance(name, str) and factor == 1 else None
-
-
-def _inside_of(block: Block) -> Iterator[Stmt]:
-    """The statements of a block, those of its buffers included."""
-    for s in block:
-        if isinstance(s, Alloc):
-            yield from _inside_of(s.body)
-        else:
-            yield s
 
 
 def _in_first_warp(lane: For) -> bool:
@@ -189,7 +180,7 @@ def _loop_with_barriers(s: For, since: frozenset[_Touch], region: Region) -> tup
     if not any(_conflict(now, before) for now in inside for before in every | since):
         return [s], frozenset(t.behind(s.index) for t in every | since)
     alone, _ = _iterations(s, frozenset(), region)
-    first = next(iter(_inside_of(alone.body)), None)
+    first = next(iter(behind_declarations(alone.body)), None)
     if isinstance(first, Barrier) and not first.warp:
         made, after = _iterations(s, since, region)
         return [made], after

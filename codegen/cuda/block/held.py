@@ -22,7 +22,7 @@ from itertools import count
 from math import prod
 
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, Stmt, Store
-from tensorexpr.codegen.nest.walks import map_expressions, written
+from tensorexpr.codegen.nest.walks import behind_declarations, map_expressions, written
 from tensorexpr.dtypes import DType
 from tensorexpr.ir import Access, Apply, Const, Expr, Index, const, integer
 from tensorexpr.records import record, replace
@@ -52,7 +52,7 @@ def with_rows(block: Block, buffers: Mapping[str, Buffer], taken: set[str]) -> B
 def _with_rows(block: Block, buffers: Mapping[str, Buffer], taken: set[str], written: set[str]) -> Block:
     """The same of statements in loops of it, where the kernel writes some buffers: one row after the other is held."""
     block = _in_loops(block, buffers, taken, written)
-    nests = [chain for s in _inside(block) if (chain := _chain(s)) is not None]
+    nests = [chain for s in behind_declarations(block) if (chain := _chain(s)) is not None]
     found: dict[Row, list[int]] = {}
     dtypes: dict[Row, DType] = {}
     for number, chain in enumerate(nests):
@@ -93,15 +93,6 @@ def _in_loops(block: Block, buffers: Mapping[str, Buffer], taken: set[str], writ
 
     made = tuple(map(inside, block))
     return block if all(a is b for a, b in zip(made, block, strict=True)) else made
-
-
-def _inside(block: Block) -> Iterator[Stmt]:
-    """The statements that run once, in order, those of buffers included."""
-    for s in block:
-        if isinstance(s, Alloc):
-            yield from _inside(s.body)
-        else:
-            yield s
 
 
 def _chain(s: Stmt) -> tuple[For, ...] | None:

@@ -18,8 +18,8 @@ from tensorexpr.codegen.cuda.emitter.statements import Statements
 from tensorexpr.codegen.cuda.thread import values as v
 from tensorexpr.codegen.cuda.thread.packs import ALIGNMENT
 from tensorexpr.codegen.cuda.thread.values import Value, memory_type
-from tensorexpr.codegen.nest import GRID, Alloc, Block, Buffer, Check, For, If, LoopNest, Stmt, Store
-from tensorexpr.codegen.nest.walks import inside, iterations, statements
+from tensorexpr.codegen.nest import GRID, Alloc, Block, Buffer, Check, For, LoopNest, Stmt, Store
+from tensorexpr.codegen.nest.walks import expressions_of, inside, iterations, statements
 from tensorexpr.ir import Access, Apply, Const, Expr, Index, Size, apply, integer
 from tensorexpr.traversal import walk
 
@@ -194,33 +194,24 @@ class Kernel(Statements):
                     self.hangs |= hangs(s.start) or hangs(s.stop)
                     expression(s.start)
                     expression(s.stop)
-                    for inner in s.body:
-                        visit(inner)
-                case If():
-                    expression(s.condition)
-                    for inner in (*s.then, *s.otherwise):
-                        visit(inner)
                 case Alloc():
                     self.buffers[s.buffer.name] = s.buffer
                     local.add(s.buffer.name)
-                    for inner in s.body:
-                        visit(inner)
                 case Store():
                     if hangs(s.value):
                         self.hanging.add(s.buffer)
-                    found.add(s.buffer)
                     self.written.add(s.buffer)
                     expression(Access(s.buffer, s.indices, s.value.dtype))
                     expression(s.value)
-                case Check():
-                    self.reports = True
-                    expression(s.index)
-                    expression(s.extent)
+                case _:
+                    self.reports |= isinstance(s, Check)
+                    for e in expressions_of(s):
+                        expression(e)
 
         before = -1
         while before < len(self.hanging):  # what a loop depends on may be stored further down
             before = len(self.hanging)
-            for statement in block:
+            for statement in statements(block):
                 visit(statement)
         for name, buffer in self.buffers.items():
             if name in found and buffer.memory != "local":

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 
 from tensorexpr.codegen.lowering.context.settled import indices_of
 from tensorexpr.codegen.nest import Block, For, If, Stmt, Store
-from tensorexpr.codegen.nest.walks import expressions_in, inside, map_statements
+from tensorexpr.codegen.nest.walks import elements_read, inside, map_statements
 from tensorexpr.integers import Affine
 from tensorexpr.ir import Access, Apply, Cast, Const, Expr
 from tensorexpr.records import record
 from tensorexpr.regions import affine_of
-from tensorexpr.traversal import size_names, walk
+from tensorexpr.traversal import size_names
 
 _KEEP_ZERO = ("add", "sub", "mul", "neg", "abs", "maximum", "minimum", "sqrt", "sin", "tanh")
 """Operations whose result is zero where all their operands are."""
@@ -44,8 +44,8 @@ def limits_of(body: Block, tiled: frozenset[str]) -> tuple[frozenset[int], dict[
     found: dict[str, tuple[Limit, ...]] = {}
     dropped: set[int] = set()
     for rest, around in _rests(body, frozenset()):
-        reads = [n for e in expressions_in(rest.then) for n in walk(e) if isinstance(n, Access) and n.tensor in tiled]
-        everywhere = [n for e in expressions_in(body) for n in walk(e) if isinstance(n, Access) and n.tensor in {r.tensor for r in reads}]
+        reads = [access for access in elements_read(rest.then) if access.tensor in tiled]
+        everywhere = [access for access in elements_read(body) if access.tensor in {r.tensor for r in reads}]
         own = {r.tensor: {_limit(rest.condition, x, around) for x in reads if x.tensor == r.tensor} for r in reads}
         moves = all(len(limits) == 1 and None not in limits for limits in own.values())
         if reads and moves and len(reads) == len(everywhere) and not rest.otherwise and all(_adds_zero(s, tiled) for s in rest.then):

@@ -17,10 +17,10 @@ from typing import Any
 
 from tensorexpr.codegen.lowering.kernels.tiles import resolved
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, Kernel, Stmt, Store
-from tensorexpr.codegen.nest.walks import expressions_in, inside, statements, touched_in, written
+from tensorexpr.codegen.nest.walks import elements_read, inside, statements, touched_in, written
 from tensorexpr.ir import Access, Apply, Expr, Index
 from tensorexpr.records import replace
-from tensorexpr.traversal import children, fresh_name, tensors_read, walk
+from tensorexpr.traversal import children, fresh_name, tensors_read
 
 KINDS = ("serial", "parallel", "vectorize", "unroll")
 WORTH = 8
@@ -218,7 +218,7 @@ def _places(a: Sequence[Stmt], b: Sequence[Stmt], needed: frozenset[str]) -> lis
         if len(loops) > 1 or (loops and (loops[0] != writers[-1] or not _alike(a[loops[0]], s))):
             return None
         stored = {(x.buffer, x.indices) for i in writers if isinstance(x := a[i], Store)}
-        if not loops and not {(n.tensor, n.indices) for n in accesses((s,)) if n.tensor in mine} <= stored:
+        if not loops and not {(n.tensor, n.indices) for n in elements_read((s,)) if n.tensor in mine} <= stored:
             return None
         found.append(-loops[0] - 1 if loops else max((i + 1 for i in writers), default=0))
     return found
@@ -262,11 +262,6 @@ def _alike(a: Stmt, b: Stmt) -> bool:
 def _loops(s: Stmt) -> int:
     """How many loops there are in a statement, itself included."""
     return sum(isinstance(x, For) for x in statements((s,)))
-
-
-def accesses(block: Block) -> Iterator[Access]:
-    """Every read in a block."""
-    return (n for e in expressions_in(block) for n in walk(e) if isinstance(n, Access))
 
 
 def _loop(a: For, b: For, needed: frozenset[str]) -> For | None:

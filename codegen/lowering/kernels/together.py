@@ -18,9 +18,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tensorexpr.codegen.lowering.context.arithmetic import ONE, ZERO
-from tensorexpr.codegen.lowering.kernels.merging import accesses, in_one
+from tensorexpr.codegen.lowering.kernels.merging import in_one
 from tensorexpr.codegen.nest import Block, Check, For, Kernel, Stmt, Store
-from tensorexpr.codegen.nest.walks import inside, loops_in, statements, touched_in, written
+from tensorexpr.codegen.nest.walks import elements_read, inside, loops_in, statements, touched_in, written
 from tensorexpr.records import record
 
 NAMED = 4
@@ -119,10 +119,10 @@ def _as_one(a: Stmt, b: Stmt) -> Stmt | None:
     if found is None or len(touched_in((found,))) > MOST_STREAMS:
         return None
     stores = [s for s in statements((found,)) if isinstance(s, Store)]
-    if any(s.buffer == n.tensor for s in stores for n in accesses((s,))):
+    if any(s.buffer == n.tensor for s in stores for n in elements_read((s,))):
         return None
     mine = written((a,))
-    one, other = ({n for s in stores if (s.buffer in mine) == first for n in accesses((s,)) if n.indices} for first in (True, False))
+    one, other = ({n for s in stores if (s.buffer in mine) == first for n in elements_read((s,)) if n.indices} for first in (True, False))
     return None if one.isdisjoint(other) else found
 
 
