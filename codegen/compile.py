@@ -218,7 +218,7 @@ def build_program(program: Program, single: bool = False, target: str = "cpu", p
     else:
         made = CompiledFunction(executable_of(program), signature)
         if program.sizes:
-            made.versions = Versions(signature, lambda: program, lambda fixed: build_program(fixed, single))
+            made.versions = Versions(signature, lambda: program, lambda fixed: build_program(fixed, single), made.statements)
     made.origin = lambda _: (build_program, (program, single, target, precision))
     return made
 

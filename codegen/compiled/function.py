@@ -380,6 +380,10 @@ class CompiledFunction(Explained, Callable):
     def _workspace_bytes(self, sizes: Sequence[int]) -> int:
         return self._native.workspace_size(sizes)
 
+    def statements(self, sizes: Sequence[int]) -> int | None:
+        """About how many statements a call with these sizes runs, in the order of `signature.sizes`; None where data say."""
+        return self._native.statements(sizes)
+
     def block(self, size: int) -> Any:
         """Memory for activations."""
         return empty((size,), _BYTES)

@@ -146,7 +146,7 @@ def _built(program: Program, symbols: tuple[Symbol, ...], target: str, single: b
         built = executable_of(program)
         found = CompiledFunction(built._replace(look=look_at(again, built.look.failure)), signature, symbols=symbols)
         if program.sizes:
-            found.versions = Versions(signature, again, lambda fixed: build_program(fixed, single))
+            found.versions = Versions(signature, again, lambda fixed: build_program(fixed, single), found.statements)
     found.origin = lambda own: (
         _remade,
         (again(), symbols, target, single, precision, own.mode, own.updates, own._bare),

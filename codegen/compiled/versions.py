@@ -4,10 +4,10 @@ Code for all sizes tests what code for fixed ones knows: where blocks end, wheth
 is. So a call is also looked at as one of fixed sizes, and the program with numbers for them is built as any other, kept on disk
 as any other, and run by all calls whose sizes are these. The fact that is checked at the call is the look-up of its sizes.
 
-Which sizes: the first ones with enough data to be worth a build (`WORTH`), decided when they are first met, so that equal calls give equal
-bits. So many of them that what is built in addition is bounded: a few of a kernel, one of a network (`MOST`, `DEFINITIONS`). All others
-run the code for all sizes: a function that meets new sizes with each call is built no more often than that. There are no versions of
-functions whose schedule was tuned for open sizes, nor of those that a user scheduled.
+Which sizes: the first ones with enough data or statements to be worth a build (`WORTH`), decided when they are first met, so that equal
+calls give equal bits. So many of them that what is built in addition is bounded: a few of a kernel, one of a network (`MOST`,
+`DEFINITIONS`). All others run the code for all sizes: a function that meets new sizes with each call is built no more often than that.
+There are no versions of functions whose schedule was tuned for open sizes, nor of those that a user scheduled.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from tensorexpr.ir import Program
 
 WORTH = 1 << 18
 """Bytes of arguments and results from which on sizes may have a version: less takes some ten microseconds however it is computed."""
+STATEMENTS = 4
+"""Statements that count as much as a byte: 16 lanes of them take less than a nanosecond."""
 MOST = 4
 """Versions of a function, where `TENSOREXPR_VERSIONS` does not say how many: the lengths that batches are padded to, a last batch."""
 DEFINITIONS = 64
@@ -79,10 +81,17 @@ class Version(NamedTuple):
 
 
 class Versions:
-    """The versions of a function: `program` gives what it was built of, `build` a function of a program."""
+    """The versions of a function: `program` gives what it was built of, `build` a function of a program, `statements` about how many a call
+    of some sizes runs, where that is known."""
 
-    def __init__(self, signature: Signature, program: Callable[[], Program], build: Callable[[Program], Fixed]) -> None:
-        self.signature, self._program, self._build = signature, program, build
+    def __init__(
+        self,
+        signature: Signature,
+        program: Callable[[], Program],
+        build: Callable[[Program], Fixed],
+        statements: Callable[[tuple[int, ...]], int | None],
+    ) -> None:
+        self.signature, self._program, self._build, self._statements = signature, program, build, statements
         self._known: Memo[Version] = Memo(_KEPT)
         self._begun, self._made = 0, dict[tuple[int, ...], Version]()
 
@@ -100,7 +109,8 @@ class Versions:
         sizes = dict(zip(self.signature.sizes, layout.sizes, strict=True))
         shapes = tuple(tuple(extent_value(e, sizes) for e in p.shape) for p in self.signature.inputs)
         given = sum(prod(shape) * p.dtype.itemsize for shape, p in zip(shapes, self.signature.inputs, strict=True))
-        if given + sum(prod(shape) * type_.itemsize for shape, type_ in layout.outputs) < WORTH:
+        moved = given + sum(prod(shape) * type_.itemsize for shape, type_ in layout.outputs)
+        if max(moved, (self._statements(layout.sizes) or 0) // STATEMENTS) < WORTH:
             return Version()
         program = self._program()
         most = _most()

@@ -269,3 +269,17 @@ def test_short_runs_keep_the_lock_of_python(make, monkeypatch):
         arrays = at_extents(make, n, n)
         function(*arrays), function(*arrays)
     assert [link[1].release for link in function._links] == [False, False, False, True]
+
+
+def test_statements_are_counted_at_all_sizes():
+    """Those of a batch that cores take turns at among them; calls that run many have versions, however little data they have."""
+    q, k = placed("q", te.dim("b"), te.dim("n"), 32), placed("k", te.dim("b"), te.dim("n"), 32)
+    b, n, d = q.shape
+    s = te.compute((b, n, n), lambda b, i, j: te.sum(lambda r: q[b, i, r] * k[b, j, r], d), name="s")
+    e = te.compute((b, n, n), lambda b, i, j: te.exp(s[b, i, j] - te.max(lambda t: s[b, i, t], n)), name="e")
+    function = te.build(te.compute((b, n, d), lambda b, i, r: te.sum(lambda j: e[b, i, j] * k[b, j, r], n), name="y"), [q, k])
+    for sizes in ((1, 16), (4, 64), (3, 33), (40, 8)):
+        assert function.statements(sizes) >= sizes[0] * sizes[1] ** 2 * 64
+    assert function.statements((1, 3)) < 20_000
+    function(*(RNG.standard_normal((1, 100, 32)) for _ in "qk"))
+    assert function.at(b=1, n=100) is not function and WORTH > 2 * 8 * 100 * 32 * 3

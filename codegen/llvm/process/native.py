@@ -20,7 +20,7 @@ from tensorexpr.codegen.llvm.process.jit import NativeModule, ObjectCode, assemb
 from tensorexpr.codegen.llvm.process.load import link, passes_for
 from tensorexpr.codegen.llvm.process.pool import pool
 from tensorexpr.codegen.llvm.process.units import MOST_TOGETHER, nest_in_units
-from tensorexpr.codegen.llvm.text.abi import Extent, Workspace, padded, plain_value, statements
+from tensorexpr.codegen.llvm.text.abi import ENDLESS, Extent, Workspace, padded, plain_value, statements
 from tensorexpr.codegen.llvm.text.machine import Machine, host
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.records import as_dict, record
@@ -99,7 +99,15 @@ class NativeFunction:
 
     def is_long(self, sizes: Sequence[int]) -> bool:
         """Whether a call with these sizes takes longer than giving up Python's lock and having it back."""
-        return plain_value(self.interface.work, dict(zip(self.interface.sizes, sizes, strict=True))) > _SHORT
+        return self._statements(sizes) > _SHORT
+
+    def statements(self, sizes: Sequence[int]) -> int | None:
+        """About how many statements a call with these sizes runs; None where data say."""
+        found = self._statements(sizes)
+        return None if found >= ENDLESS else found
+
+    def _statements(self, sizes: Sequence[int]) -> int:
+        return plain_value(self.interface.work, dict(zip(self.interface.sizes, sizes, strict=True)))
 
     def __call__(self, pointers: Sequence[int], sizes: Sequence[int] = (), workspace: int = 0) -> tuple[int, int, int] | None:
         """Runs on one address per parameter, in order. None when all is well, else (check, index, extent) of the first failure."""

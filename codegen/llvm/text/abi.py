@@ -27,6 +27,7 @@ from typing import Any
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, LoopNest
 from tensorexpr.errors import InternalError
 from tensorexpr.ir import Apply, Const, Expr, Index, Size
+from tensorexpr.traversal import free_names, tensors_read
 
 ALIGNMENT = 64
 
@@ -128,9 +129,9 @@ def _statements(body: Block, ends: Mapping[str, Extent]) -> Extent:
     for s in body:
         match s:
             case For():
-                start, stop = _most(s.start, ends), _most(s.stop, ends)
+                stop = _most(s.stop, ends)
                 inner = _statements(s.body, ends if stop is None else {**ends, s.index: stop})
-                trips = ENDLESS if stop is None else stop if start is None else _folded("sub", stop, start)
+                trips = ENDLESS if stop is None else _folded("sub", stop, _least(s.start))
                 counts.append(_folded("mul", _folded("maximum", trips, 0), inner))
             case If():
                 counts.append(_folded("maximum", _statements(s.then, ends), _statements(s.otherwise, ends)))
@@ -148,10 +149,19 @@ def _most(e: Expr, ends: Mapping[str, Extent]) -> Extent | None:
     if e.op.name == "mod":
         return _most(e.args[1], ends)
     name, args = ("maximum", e.args[1:]) if e.op.name == "where" else (e.op.name, e.args)
+    if name == "sub":
+        left = _most(args[0], ends)
+        return None if left is None else _folded(name, left, _least(args[1]))
     known = [most for a in args if (most := _most(a, ends)) is not None]
     if name == "minimum" and known:
         return _folded(name, known[0], known[-1])
-    return _folded(name, *known) if name in ("add", "sub", "mul", "floordiv", "maximum") and len(known) == 2 else None
+    return _folded(name, *known) if name in ("add", "mul", "floordiv", "maximum") and len(known) == 2 else None
+
+
+def _least(e: Expr) -> Extent:
+    """The value of an expression of sizes; of any other nothing is known but that it counts from 0."""
+    found = None if free_names(e) or tensors_read(e) else _most(e, {})
+    return 0 if found is None else found
 
 
 def _folded(name: str, left: Extent, right: Extent) -> Extent:
