@@ -12,10 +12,12 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Hashable
+from functools import wraps
 from typing import Any, Generic, TypeVar
 
 from tensorexpr.errors import DefinitionError, user_location
 
+Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 
@@ -96,6 +98,20 @@ class Memo(Generic[Value]):
 
 
 _MEMOS: weakref.WeakSet[Memo[Any]] = weakref.WeakSet()
+
+
+def remembered(function: Callable[[Key], Value]) -> Callable[[Key], Value]:
+    """The function, with its value for an object kept as long as the object is there. Requires: a value that is not None."""
+    kept: weakref.WeakKeyDictionary[Key, Value] = weakref.WeakKeyDictionary()
+
+    @wraps(function)
+    def found(key: Key) -> Value:
+        value = kept.get(key)
+        if value is None:
+            value = kept[key] = function(key)
+        return value
+
+    return found
 
 
 def forget() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from operator import is_
 
-from tensorexpr.codegen.nest.program import Alloc, Block, Call, Check, For, If, Stmt, Store
+from tensorexpr.codegen.nest.program import Alloc, Block, Call, Check, For, If, Kernel, Stmt, Store
 from tensorexpr.ir import Access, Const, Expr, integer
 from tensorexpr.records import replace
 from tensorexpr.traversal import bottom_up, tensors_read, walk
@@ -21,10 +21,10 @@ def blocks_of(s: Stmt) -> tuple[Block, ...]:
     return ()
 
 
-def inside(s: Stmt) -> Block:
-    """The statements in a statement; of a condition both branches, one behind the other."""
+def inside(s: Stmt | Kernel) -> Block:
+    """The statements in a statement or kernel; of a condition both branches, one behind the other."""
     match s:
-        case For() | Alloc():
+        case For() | Alloc() | Kernel():
             return s.body
         case If():
             return (*s.then, *s.otherwise)

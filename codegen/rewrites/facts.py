@@ -22,8 +22,8 @@ from types import MappingProxyType
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.nest import For, LoopNest, Stmt
-from tensorexpr.codegen.nest.walks import buffers_written
-from tensorexpr.codegen.rewrites.paths import Path, inside
+from tensorexpr.codegen.nest.walks import buffers_written, inside
+from tensorexpr.codegen.rewrites.paths import Path
 from tensorexpr.integers import Affine, FloorDiv
 from tensorexpr.integers.forms.affine import Interval
 from tensorexpr.ir import Access, Apply, Const, Expr, Index, apply, conjuncts, integer

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, Kernel, LoopNest, Stmt, Store
-from tensorexpr.codegen.nest.walks import with_blocks
+from tensorexpr.codegen.nest.walks import inside, with_blocks
 from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.hints import suggestion
 from tensorexpr.ir import Expr
@@ -18,16 +18,6 @@ from tensorexpr.traversal import negate
 
 Path = tuple[int, ...]
 """The number of a kernel, then positions."""
-
-
-def inside(s: Stmt | Kernel) -> Block:
-    """The statements in a statement or kernel; of a condition both branches, one behind the other."""
-    match s:
-        case For() | Alloc() | Kernel():
-            return s.body
-        case If():
-            return (*s.then, *s.otherwise)
-    return ()
 
 
 def with_inside(s: Stmt | Kernel, at: int, block: Block) -> Stmt | Kernel:

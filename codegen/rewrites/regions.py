@@ -6,8 +6,8 @@ In a plain nest that is a kernel; after rewrites it may stand in the loops of ot
 from __future__ import annotations
 
 from tensorexpr.codegen.nest import Alloc, For, LoopNest, Stmt, Store
-from tensorexpr.codegen.nest.walks import expressions_of
-from tensorexpr.codegen.rewrites.paths import Path, inside, statement, walk_nest
+from tensorexpr.codegen.nest.walks import expressions_of, inside
+from tensorexpr.codegen.rewrites.paths import Path, statement, walk_nest
 from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.hints import suggestion
 from tensorexpr.ir import Access

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from copy import copy
 from itertools import chain, starmap
-from weakref import WeakKeyDictionary
 
 from tensorexpr.codegen.llvm.emitter.module import MOST_CALLS, Array, KernelCall, ModuleEmitter, entry_name, has_checks
 from tensorexpr.codegen.llvm.process.background import Job, image_of, submit, withdraw
@@ -26,7 +25,7 @@ from tensorexpr.codegen.llvm.process.numbers import UNIT, Code, Unit, unit_of
 from tensorexpr.codegen.llvm.runtime.pool_trials import SITE
 from tensorexpr.codegen.llvm.text.builder import Module
 from tensorexpr.codegen.llvm.text.machine import Machine
-from tensorexpr.codegen.memo import Memo
+from tensorexpr.codegen.memo import Memo, remembered
 from tensorexpr.codegen.nest import Buffer, Kernel, LoopNest, Store
 from tensorexpr.codegen.nest.names import canonical
 from tensorexpr.codegen.nest.walks import statements
@@ -38,7 +37,7 @@ _KEPT = 2048
 
 _emitted: Memo[Unit] = Memo(_KEPT)
 _once: Memo[Job] = Memo(_KEPT)
-_forms: WeakKeyDictionary[Kernel, Kernel] = WeakKeyDictionary()
+_form = remembered(canonical)
 
 
 class _UnitEmitter(ModuleEmitter):
@@ -49,10 +48,7 @@ class _UnitEmitter(ModuleEmitter):
 
     def unit(self, kernel: Kernel) -> Unit:
         """The unit of a kernel: that of an equal one, or handed to LLVM now."""
-        first = kernel if kernel.like is None else kernel.like[0]
-        form = _forms.get(first)
-        if form is None:
-            form = _forms[first] = canonical(first)
+        form = _form(kernel if kernel.like is None else kernel.like[0])
         key = (form, self.machine, self.nest.sizes, *map(self._facts, kernel.buffers))
         unit = _emitted.get(key, lambda: self._written_as(kernel.buffers)._of(form))
         for job in (*unit.beside, unit.code.job):

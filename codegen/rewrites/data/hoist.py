@@ -20,10 +20,10 @@ from collections.abc import Callable, Iterable, Iterator
 
 from tensorexpr.codegen.lowering.context.arithmetic import ZERO, constant, sub
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, LoopNest, Store
-from tensorexpr.codegen.nest.walks import buffers_written, expressions_of, map_expressions
+from tensorexpr.codegen.nest.walks import buffers_written, expressions_of, inside, map_expressions
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.names import fresh
-from tensorexpr.codegen.rewrites.paths import Path, around, inside, loop_at, loop_paths, put, walk_block
+from tensorexpr.codegen.rewrites.paths import Path, around, loop_at, loop_paths, put, walk_block
 from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.codegen.rewrites.touched.places import apart
 from tensorexpr.ir import TRUE, Access, Apply, Const, Expr, Index, apply, conjunction, const

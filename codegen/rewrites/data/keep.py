@@ -20,12 +20,12 @@ from collections.abc import Iterable, Mapping
 from tensorexpr.codegen.dependence import dependences
 from tensorexpr.codegen.lowering.context.arithmetic import constant, sub
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, LoopNest, Stmt, Store
-from tensorexpr.codegen.nest.walks import expressions_of, map_expressions, stores_in
+from tensorexpr.codegen.nest.walks import expressions_of, inside, map_expressions, stores_in
 from tensorexpr.codegen.rewrites.data.hoist import axes_of, length_of, places_of
 from tensorexpr.codegen.rewrites.expressions import substituted_in
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.names import fresh
-from tensorexpr.codegen.rewrites.paths import Path, inside, loop_at, loop_paths, put, statement
+from tensorexpr.codegen.rewrites.paths import Path, loop_at, loop_paths, put, statement
 from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.codegen.rewrites.touched.places import apart, touched
 from tensorexpr.codegen.rewrites.touched.reaching import Values

@@ -17,11 +17,11 @@ from collections.abc import Callable
 
 from tensorexpr.codegen.lowering.context.arithmetic import add, constant, maximum, sub
 from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest, Stmt, Store
-from tensorexpr.codegen.nest.walks import buffers_written, elements_read, map_accesses, map_statements
+from tensorexpr.codegen.nest.walks import buffers_written, elements_read, inside, map_accesses, map_statements
 from tensorexpr.codegen.rewrites.expressions import mentions, substituted_in
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.loops.simplify import simplified
-from tensorexpr.codegen.rewrites.paths import Path, inside, rewrite_loops, walk_block
+from tensorexpr.codegen.rewrites.paths import Path, rewrite_loops, walk_block
 from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.codegen.rewrites.touched.places import apart
 from tensorexpr.ir import Access, Apply, Expr, Index, apply, const

@@ -24,13 +24,13 @@ from collections.abc import Iterable
 from tensorexpr.codegen.dependence import operation_of
 from tensorexpr.codegen.lowering.context.arithmetic import ZERO, constant, sub
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, Kernel, LoopNest, Stmt, Store
-from tensorexpr.codegen.nest.walks import buffers_written, elements_read, expressions_in, expressions_of, map_accesses
+from tensorexpr.codegen.nest.walks import buffers_written, elements_read, expressions_in, expressions_of, inside, map_accesses
 from tensorexpr.codegen.rewrites.data.rfactor import COMBINERS
 from tensorexpr.codegen.rewrites.expressions import substituted, substituted_in
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.loops.split import length_of
 from tensorexpr.codegen.rewrites.names import fresh
-from tensorexpr.codegen.rewrites.paths import Path, distinct, inside, loop_at, loop_paths, put, statement, walk_block
+from tensorexpr.codegen.rewrites.paths import Path, distinct, loop_at, loop_paths, put, statement, walk_block
 from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.codegen.rewrites.touched.places import declared, touched
 from tensorexpr.interpret import identity_of

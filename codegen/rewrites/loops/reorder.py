@@ -27,7 +27,7 @@ from collections.abc import Mapping, Sequence
 
 from tensorexpr.codegen.dependence import dependences
 from tensorexpr.codegen.nest import GRID, Alloc, Block, For, If, LoopNest, Stmt
-from tensorexpr.codegen.nest.walks import buffers_written
+from tensorexpr.codegen.nest.walks import buffers_written, inside
 from tensorexpr.codegen.rewrites.cuts import hull
 from tensorexpr.codegen.rewrites.expressions import under
 from tensorexpr.codegen.rewrites.facts import Facts
@@ -35,7 +35,7 @@ from tensorexpr.codegen.rewrites.loops.distribute import NotAlone, distributed, 
 from tensorexpr.codegen.rewrites.loops.order import check_any_order
 from tensorexpr.codegen.rewrites.loops.partition import SHARED
 from tensorexpr.codegen.rewrites.loops.simplify import simplified
-from tensorexpr.codegen.rewrites.paths import Path, around, inside, loop_at, loop_paths, put, walk_block
+from tensorexpr.codegen.rewrites.paths import Path, around, loop_at, loop_paths, put, walk_block
 from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.ir import Access, Expr, Index, apply, const
 from tensorexpr.records import replace

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, LoopNest, Stmt, Store
-from tensorexpr.codegen.nest.walks import expressions_of
-from tensorexpr.codegen.rewrites.paths import Path, inside, put, statement, walk_block, walk_nest
+from tensorexpr.codegen.nest.walks import expressions_of, inside
+from tensorexpr.codegen.rewrites.paths import Path, put, statement, walk_block, walk_nest
 from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.hints import suggestion
 from tensorexpr.ir import Access, Expr

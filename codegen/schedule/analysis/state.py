@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from tensorexpr.codegen.memo import remembered
 from tensorexpr.codegen.schedule.analysis.reductions import Group, Parts, groups_used, take_apart
 from tensorexpr.codegen.schedule.analysis.steps import Sweep
 from tensorexpr.codegen.target import Target
@@ -258,18 +259,9 @@ class Facts:
     """Parts of placed definitions, by what of a state they depend on (`placement.parts_of`): most primitives change none of that."""
 
 
-_facts: WeakKeyDictionary[Program, Facts] = WeakKeyDictionary()
-
-
+@remembered
 def program_facts(program: Program) -> Facts:
     """The facts of a program, remembered as long as the program is there."""
-    found = _facts.get(program)
-    if found is None:
-        found = _facts[program] = _facts_of(program)
-    return found
-
-
-def _facts_of(program: Program) -> Facts:
     definitions = {name: d for d in all_definitions(program) for name, _ in d.results}
     numbers = {name: k for k, d in enumerate(program.definitions) for name, _ in d.results}
     producers = {d.results[0][0]: reads(d) for d in program.definitions}

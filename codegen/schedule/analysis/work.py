@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from fractions import Fraction
-from weakref import WeakKeyDictionary
 
 from tensorexpr.bounds import Interval, interval
+from tensorexpr.codegen.memo import remembered
 from tensorexpr.codegen.schedule.analysis.reductions import Group, Parts
 from tensorexpr.codegen.schedule.analysis.state import State
 from tensorexpr.codegen.schedule.analysis.windows import alternatives
@@ -40,12 +40,6 @@ def arithmetic(expr: Expr) -> int:
     return sum(map(arithmetic, children(expr)))
 
 
-_lengths: WeakKeyDictionary[Parts, dict[str, int]] = WeakKeyDictionary()
-_work: WeakKeyDictionary[Parts, int] = WeakKeyDictionary()
-_contractions: WeakKeyDictionary[Parts, bool] = WeakKeyDictionary()
-"""What is known of definitions: every planner asks."""
-
-
 def has_reduction(expr: Expr) -> bool:
     return any(isinstance(n, Reduce) for n in walk(expr))
 
@@ -55,12 +49,10 @@ def lengths(parts: Parts) -> dict[str, int]:
 
     At least one: what is empty is planned as if it were not, since planners divide by lengths, and any schedule of it takes no time.
     """
-    known = _lengths.get(parts)
-    if known is None:
-        known = _lengths[parts] = _lengths_of(parts)
-    return dict(known)
+    return dict(_lengths_of(parts))
 
 
+@remembered
 def _lengths_of(parts: Parts) -> dict[str, int]:
     found: dict[str, int] = {}
     ranges: dict[str, Interval] = {}
@@ -121,15 +113,9 @@ def group_work(parts: Parts, group: Group, known: Mapping[str, int]) -> int:
     return math.prod(known[a.index] for a in group.axes) * sum(operations(v) for m in group.members for v in m.values)
 
 
+@remembered
 def total_work(parts: Parts) -> int:
     """Operations of a definition over all of its points."""
-    found = _work.get(parts)
-    if found is None:
-        found = _work[parts] = _total_work(parts)
-    return found
-
-
-def _total_work(parts: Parts) -> int:
     known = lengths(parts)
     total = math.prod(known[a.index] for a in parts.axes) * sum(operations(v) for v in parts.values)
     for group in parts.groups:
@@ -146,13 +132,10 @@ def bytes_of(type_: TensorType) -> int:
 
 def is_contraction(state: State, name: str) -> bool:
     """Whether a definition sums products over axes along which some operand repeats, so that tiles pay."""
-    parts = state.stage(name).parts
-    known = _contractions.get(parts)
-    if known is None:
-        known = _contractions[parts] = _is_contraction(parts)
-    return known
+    return _is_contraction(state.stage(name).parts)
 
 
+@remembered
 def _is_contraction(parts: Parts) -> bool:
     for group in parts.groups:
         again = False

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest, Store
-from tensorexpr.codegen.nest.walks import expressions_of
+from tensorexpr.codegen.nest.walks import expressions_of, inside
 from tensorexpr.codegen.rewrites.data.contract import contract
 from tensorexpr.codegen.rewrites.data.fuse_at import fuse_at
 from tensorexpr.codegen.rewrites.data.hoist import hoist
@@ -21,7 +21,7 @@ from tensorexpr.codegen.rewrites.data.rfactor import rfactor
 from tensorexpr.codegen.rewrites.data.slide import slide
 from tensorexpr.codegen.rewrites.data.stage import stage
 from tensorexpr.codegen.rewrites.kernels import divide, in_memory, move_kernel, pack, prefetch, separate, side_by_side, stream
-from tensorexpr.codegen.rewrites.paths import around, inside, statement, walk_nest
+from tensorexpr.codegen.rewrites.paths import around, statement, walk_nest
 from tensorexpr.codegen.rewrites.sends import own, sort
 from tensorexpr.codegen.rewrites.touched.winners import winner_of
 from tensorexpr.dtypes import int64
