@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorexpr as te
-from tensorexpr.kernels.conventions.arguments import bad, one_of
+from tensorexpr.kernels.conventions.arguments import bad, known, one_of
 from tensorexpr.kernels.conventions.axes import along, drop, vector
 from tensorexpr.kernels.conventions.broadcasting import at, broadcast_shape, same
 from tensorexpr.kernels.elementwise.activations import log_sigmoid_of
@@ -172,6 +172,8 @@ def multi_margin_loss(
     axis = _class_axis("multi_margin_loss", input)
     if input.ndim > 2:
         raise bad(f"multi_margin_loss: expected an input of 1 or 2 axes, got {input.ndim}")
+    if known(input.shape[axis]) and input.shape[axis] == 0:
+        raise bad("multi_margin_loss: expected at least one class, got none")
     one_of("p", p, (1, 2))
     _targets("multi_margin_loss", input, target, axis)
     _weights("multi_margin_loss", input, weight, axis)

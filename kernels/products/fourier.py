@@ -90,7 +90,7 @@ def _transformed(x: te.Tensor, imag: te.Tensor | None, n: int, axis: int, sign: 
     kind = x.dtype if x.dtype.is_float else te.dtype("float64")
 
     def place(r: Any, t: Any) -> tuple[Any, ...]:
-        outer = tuple(r // step % extent for step, extent in zip(steps, rest, strict=True))
+        outer = tuple(r if d == 0 and step == 1 else r // step % rest[d] for d, step in enumerate(steps))
         return (*outer[:axis], t, *outer[axis:])
 
     def given(r: Any, t: Any, p: Any) -> Any:
@@ -168,13 +168,13 @@ def irfft(x: te.Tensor, imag: te.Tensor | None = None, *, n: Any = None, axis: A
 
     def whole(tensor: te.Tensor, sign: int) -> te.Tensor:
         def element(*i: Any) -> Any:
+            def read(at: Any) -> Any:
+                value = tensor[(*i[:axis], at, *i[axis + 1 :])]
+                return te.where(at < own, value, 0) if n // 2 + 1 > own else value
+
             k = i[axis]
-            back = k > n // 2
-            at = te.where(back, n - k, k)
-            value = tensor[(*i[:axis], at, *i[axis + 1 :])]
-            value = te.where(back, -value, value) if sign < 0 else value
-            value = te.where((k == 0) | (2 * k == n), 0, value) if sign < 0 else value
-            return te.where(at < own, value, 0) if n // 2 + 1 > own else value
+            value = te.where(k > n // 2, sign * read(n - k), read(k))
+            return te.where((k == 0) | (2 * k == n), 0, value) if sign < 0 else value
 
         return te.compute((*tensor.shape[:axis], n, *tensor.shape[axis + 1 :]), element)
 

@@ -60,6 +60,10 @@ O, O1 = te.placeholder((te.dim("n"), 4), name="x"), te.placeholder((te.dim("n"),
         ),
         (lambda: kernels.bitwise_and(X, X), "bitwise_and: expected integers or bools, got x of float32"),
         (lambda: kernels.bitwise_left_shift(M, I), "bitwise_left_shift: expected integers, got m of bool"),
+        (
+            lambda: kernels.multi_margin_loss(te.placeholder((2, 0), name="x"), te.placeholder((2,), "int64", name="t")),
+            "multi_margin_loss: expected at least one class, got none",
+        ),
         # reductions
         (
             lambda: kernels.amax(te.placeholder((3, 0), name="e"), axis=1),
