@@ -294,8 +294,8 @@ class _Parts:
         states = self.scan.states
         sums = [self.local(s, "sum") for s in states]
         there = add(add(mul(part, const(self.block)), mul(Index(self.scan.step.index), const(AHEAD))), Index(self.round))
-        step = tuple(Store(b.name, (), s.joined(_element(b), self.at(s.term, there))) for s, b in zip(states, sums, strict=True))
-        step = (For(self.round, ZERO, const(AHEAD), step, "unroll"),)
+        added = tuple(Store(b.name, (), s.joined(_element(b), self.at(s.term, there))) for s, b in zip(states, sums, strict=True))
+        step = (For(self.round, ZERO, const(AHEAD), added, "unroll"),)
         stores = (Store(t.name, self.total(k, part), _element(b)) for k, (t, b) in enumerate(zip(self.totals, sums, strict=True)))
         starts = (Store(b.name, (), s.identity) for s, b in zip(states, sums, strict=True))
         return _declared(sums, (*starts, replace(self.scan.step, stop=const(self.block // AHEAD), body=step), *stores))
