@@ -30,8 +30,9 @@ from tensorexpr.codegen.dependence import in_turn
 from tensorexpr.codegen.llvm.emitter import memory as emit_memory
 from tensorexpr.codegen.llvm.emitter.expressions import reads_for_certain
 from tensorexpr.codegen.llvm.emitter.memory import Binding, masked_load, put
-from tensorexpr.codegen.llvm.text.builder import ENTRY, Builder, Module
+from tensorexpr.codegen.llvm.text.builder import Builder, Module
 from tensorexpr.codegen.llvm.text.casts import to_memory
+from tensorexpr.codegen.llvm.text.dominators import ENTRY
 from tensorexpr.codegen.llvm.text.values import Value, literal, mangle
 from tensorexpr.codegen.lowering.stage.joining import follows
 from tensorexpr.codegen.nest import Block, For, If, Store
