@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections.abc import Iterable, Mapping, Sequence
-from functools import reduce
 from heapq import heappop, heappush
 from math import prod
 from typing import Any
@@ -177,7 +176,10 @@ def _sum(counts: Iterable[Extent]) -> Extent:
             known += count
         else:
             open_.append(count)
-    return reduce(lambda a, b: ("add", a, b), open_, known) if len(open_) <= _MOST_TERMS else ENDLESS
+    total: Extent = known
+    for count in open_:
+        total = ("add", total, count)
+    return total if len(open_) <= _MOST_TERMS else ENDLESS
 
 
 def plain(e: Expr) -> Extent:
