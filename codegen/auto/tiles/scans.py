@@ -202,7 +202,7 @@ def _state_of(buffer: Buffer, start: Expr, value: Expr | None, states: set[str])
 
 def _behind(value: Expr, states: list[_State]) -> Expr:
     """A value with the new states where it computes them."""
-    known = {apply(s.operation, *pair): s.new for s in states for pair in ((s.old, s.term), (s.term, s.old))}
+    known: dict[Expr, Expr] = {apply(s.operation, *pair): s.new for s in states for pair in ((s.old, s.term), (s.term, s.old))}
     return bottom_up(value, lambda node: known.get(node, node))
 
 
