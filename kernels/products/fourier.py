@@ -7,7 +7,7 @@ a b, and so on for its factors; one that is prime is one sum.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -43,7 +43,7 @@ def transform(x: te.Tensor, sign: int) -> te.Tensor:
 
     A length that is prime, or short, is one sum.
     """
-    rows, n, _ = x.shape
+    rows, n, _ = cast("tuple[int, ...]", x.shape)
     a, b = _parts(n)
     kind = x.dtype.numpy
     if b == 1 or n <= 16:
