@@ -169,16 +169,22 @@ def _tests_lanes(loop: For) -> bool:
 
 
 def _with_tiles(nest: LoopNest, facts: Facts) -> LoopNest:
-    """The nest with tiles for those of its kernels that planners left as they are."""
+    """The nest with tiles for those of its kernels that planners left as they are. What a kernel shares with others are parameters of it
+    alone, so that both of its forms for open sizes write the same."""
     kernels: list[Kernel] = []
+    shared = (*nest.parameters, *nest.workspace)
+    more: tuple[Buffer, ...] = ()
     for kernel in nest.kernels:
-        if _is_plain(kernel):
-            alone = Candidate(named(replace(nest, kernels=(kernel,))))
-            nest = (in_two_forms(alone, lambda one: tiled(one, 0, facts)) if typical(alone.nest) else tiled(alone, 0, facts)).nest
-            kernels += nest.kernels
-        else:
+        if not _is_plain(kernel):
             kernels.append(kernel)
-    return replace(nest, kernels=tuple(kernels))
+            continue
+        written = buffers_written(kernel.body)
+        writes = tuple(b.name for b in shared if b.name in written)
+        alone = Candidate(named(replace(nest, kernels=(kernel,), parameters=shared, workspace=more, writes=writes)))
+        made = (in_two_forms(alone, lambda one: tiled(one, 0, facts)) if typical(alone.nest) else tiled(alone, 0, facts)).nest
+        kernels += made.kernels
+        more = made.workspace
+    return replace(nest, kernels=tuple(kernels), workspace=(*nest.workspace, *more))
 
 
 def _is_plain(kernel: Kernel) -> bool:

@@ -293,3 +293,19 @@ def test_values_are_not_shared_along_an_axis_that_bounds_the_sum() -> None:
     )
     data = [np.linspace(0, 1, t.shape[-1] * (t.shape[0] if len(t.shape) > 1 else 1), dtype=np.float32).reshape(t.shape) for t in (x, h)]
     np.testing.assert_allclose(te.build(w, [x, h])(*data), te.evaluate(w, dict(zip((x, h), data, strict=True))), rtol=1e-5)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(4, 9), (40, 70), (1, 1)])
+def test_what_other_kernels_read_is_written_by_both_forms_for_open_sizes(rows: int, columns: int) -> None:
+    n, m = te.dim("n"), te.dim("m")
+    x, y = te.placeholder((n, 3), "float32", name="x"), te.placeholder((m, 3), "float32", name="y")
+
+    def score(i, j):
+        return te.sum(lambda k: x[i, k] * y[j, k], 3)
+
+    top = te.compute((n,), lambda i: te.max(lambda j: score(i, j), m), name="top")
+    total = te.compute((n,), lambda i: te.sum(lambda j: te.exp(score(i, j) - top[i]), m), name="total")
+    rng = np.random.default_rng(7)
+    arrays = [rng.standard_normal((rows, 3), dtype=np.float32), rng.standard_normal((columns, 3), dtype=np.float32)]
+    want = te.evaluate(total, dict(zip((x, y), arrays, strict=True)))
+    np.testing.assert_allclose(te.build(total, [x, y])(*arrays), want, rtol=1e-5)
