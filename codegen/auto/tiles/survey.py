@@ -287,13 +287,13 @@ class Survey:
         return moving == [Index(lanes)] and again
 
     def held(self, leaf: Leaf, lanes: str) -> dict[Access, float]:
-        """The elements that lanes of a leaf load across lines, with how often each is loaded again in one of their iterations, where so few
+        """The elements that lanes of a leaf load across lines, with how often sums load each again in one of their iterations, where so few
         are that they stay in registers or beside them."""
         inside = leaf.path[leaf.path.index(lanes) + 1 :]
         moving = {a: [x for x in inside if self.stride(a, x) != 0] for a in leaf.loads if abs(self.stride(a, lanes)) > 2}
         if sum(prod(map(self.iterations, own)) for own in moving.values()) > HELD:
             return {}
-        return {a: prod(self.iterations(x) for x in inside if x not in own) for a, own in moving.items()}
+        return {a: prod(self.iterations(x) for x in inside if x not in own and self.kind(x) == SUM) for a, own in moving.items()}
 
     def _slides(self, access: Access, lanes: str) -> bool:
         """Whether lanes begin anywhere in a line: another loop moves along their axis as well."""
