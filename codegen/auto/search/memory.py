@@ -152,8 +152,19 @@ def _with_clear_middles(nest: LoopNest, kernel: Kernel) -> Kernel:
     part = replace(nest, kernels=(kernel,))
     loops = [s for _, s in walk_block(kernel.body) if isinstance(s, For) and s.kind in ("serial", "parallel")]
     for name in dict.fromkeys(s.index for s in loops if not isinstance(s.stop, Const) and _tests_lanes(s)):
-        part = partition(part, name, most=MOST_CUT)
+        cut = partition(part, name, most=MOST_CUT)
+        if _moved_back(cut) <= _moved_back(part):
+            part = cut
     return part.kernels[0] if part.kernels else kernel
+
+
+def _moved_back(nest: LoopNest) -> set[tuple[str, frozenset[Expr]]]:
+    """Where stores write that are moved back at the end of a loop on all cores: elements that two cores write are proved to have the same
+    value where both run one statement."""
+    stores = [s for kernel in nest.kernels for s in stores_in(kernel.body)]
+    shared = {s.index for kernel in nest.kernels for s in statements(kernel.body) if isinstance(s, For) and s.kind == "parallel"}
+    ends = [[n for e in s.indices for n in walk(e) if isinstance(n, Apply) and n.op.name == "minimum"] for s in stores]
+    return {(s.buffer, frozenset(n for n in found if not shared.isdisjoint(free_names(n)))) for s, found in zip(stores, ends, strict=True)}
 
 
 def _tests_lanes(loop: For) -> bool:

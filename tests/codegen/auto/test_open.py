@@ -112,6 +112,24 @@ def test_tiles_are_along_the_last_open_axis_and_test_nothing_between_borders():
         np.testing.assert_allclose(found(given, weights), wanted, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("rows", (0, 3))
+@pytest.mark.parametrize("n", (0, 5, 64, 65, 130))
+def test_blocks_on_all_cores_that_are_moved_back_write_in_one_statement(n, rows):
+    """Cut at tests of their lanes, the last block and the one before wrote the same elements in two statements: a race, by the proof."""
+    a, b = te.dim("a"), te.dim("b")
+    x, shown = te.placeholder((a,), name="x"), te.placeholder((2,), name="shown")
+    keys = te.placeholder((b,), "int32", name="keys")
+
+    def element(i, j):
+        value = te.where(i <= j, x.read(j, outside="symmetric"), te.argmin(lambda l: 1.0, b))
+        return te.sum(lambda k: value, a, where=lambda k: shown.read(keys[j], outside="clamp") != 0)
+
+    y = te.compute((b, b), element, name="y")
+    arrays = [floats(rows), np.ones(2, np.float32), np.arange(n, dtype=np.int32) % 3]
+    found = te.build(y, [x, shown, keys])(*arrays)
+    np.testing.assert_allclose(found, te.evaluate(y, dict(zip([x, shown, keys], arrays, strict=True))), rtol=1e-6)
+
+
 @pytest.mark.parametrize(("facts", "gone"), [({"multiple_of": 64}, ("if ", "minimum")), ({"min": 64}, ("if ",))])
 def test_what_is_known_of_sizes_leaves_no_forms(facts, gone):
     """Blocks that come out whole are not moved back, those that fit are not asked about."""
