@@ -88,11 +88,6 @@ class Model:
         parts = self._parts(sizes, waits=False)
         return np.asarray((parts.ports.max(axis=1) + parts.mispredicted).sum(axis=0) + self.facts.call)
 
-    def spilled(self, sizes: Mapping[int, Sequence[float] | Numbers]) -> Numbers:
-        """How many registers more than there are would hold local elements and what is loaded once, in the block that holds most."""
-        held = self.plan.registers(self.plan.extents(sizes), loaded=True)
-        return np.asarray(np.maximum(held.max(axis=0, initial=0.0) - (self.facts.registers - SPARE), 0.0))
-
     def explained(self, sizes: Mapping[int, Sequence[float] | Numbers] | None = None, threads: int = 1) -> Times:
         """The same with its parts."""
         parts = self._as_summarised if sizes is None else self._parts(sizes)

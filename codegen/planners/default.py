@@ -2,9 +2,8 @@
 
 First pairwise terms are computed again by all that reads them (`planners.programs.pairs`), and definitions are written into their reader
 where nothing is computed twice by it. Then those that share the outer loops of their reader are computed in them, so that a
-row of a softmax or a norm stays near. Then every definition gets vectors and tiles (`planners.tiles.loops`), but for those with sums
-inside of their sums, whose loops are left plain for the tiles of nests (`auto.tiles`), and last the outermost loops run on all cores where
-there is enough to do.
+row of a softmax or a norm stays near. Then every definition gets vectors and tiles (`planners.tiles.loops`), and last the outermost
+loops run on all cores where there is enough to do.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from tensorexpr.algebra import sent_apart
 from tensorexpr.codegen.planners.gpu.grid import plan_gpu
 from tensorexpr.codegen.planners.programs.again import plan_again
 from tensorexpr.codegen.planners.programs.crossed import crossed_sums
-from tensorexpr.codegen.planners.programs.pairs import leaves_plain, pair_terms, sharing
+from tensorexpr.codegen.planners.programs.pairs import pair_terms, plan_nested, sharing
 from tensorexpr.codegen.planners.programs.rows import kept_near, plan_rows
 from tensorexpr.codegen.planners.steps.scatters import plan_scatter, take_scatters_apart
 from tensorexpr.codegen.planners.steps.skewing import skew_scans
@@ -92,32 +91,18 @@ def autoschedule(program: Program, target: Target | None = None, decisions: Deci
                 planned |= {name, *s.stages} - known | {name}
             else:
                 stage_operands(s, name, shapes)
-    plain = _left_plain(s, planned)
     for name in s.stages:
         definition = definition_named(s.state.program, name)
         if isinstance(definition, Define):
-            if name not in planned and name not in plain:
+            if name not in planned and not plan_nested(s, name, shapes):
                 plan(s, name, shapes)
         elif isinstance(definition, Scatter):
             plan_scatter(s, definition, shapes)
     skew_scans(s)
     for name in s.stages:
-        if name not in plain:
-            _parallelize(s, name)
+        _parallelize(s, name)
     _parallelize_together(s)
     return s
-
-
-def _left_plain(s: Planned, planned: set[str]) -> set[str]:
-    """The definitions whose loops are left to the tiles of nests: those of a kernel that has sums inside of sums."""
-    found: set[str] = set()
-    for name in s.stages:
-        place = s.state.stage(name).place
-        root = name if place is None else place.stage
-        group = {root, *(member.name for member in s.state.placed_in(root))}
-        if planned.isdisjoint(group) and isinstance(definition_named(s.state.program, name), Define) and leaves_plain(s, name):
-            found |= group
-    return found
 
 
 def _in_rows(s: Planned) -> set[str]:

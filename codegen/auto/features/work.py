@@ -208,32 +208,21 @@ class Executed:
             free.append(outer[apart:])
         return self._matrix(links), self._matrix(runs), self._matrix(free)
 
-    def registers(self, extents: Numbers, loaded: bool = False) -> Numbers:
-        """Registers that hold local elements, by block; `loaded`: and vectors that are loaded in front of the innermost loop."""
+    def registers(self, extents: Numbers) -> Numbers:
+        """Registers that hold local elements, by block."""
         found = np.zeros((len(self.blocks), extents.shape[1]))
-        best: dict[tuple[int, int, bool], list[Numbers]] = {}
+        best: dict[tuple[int, int], list[Numbers]] = {}
         for held in self.summary.held:
-            count = self._in_registers(held.path, held.changed, held.size, extents)
-            best.setdefault((self._block(self._serial(held.path)), held.buffer, True), []).append(count)
-        for touch in self.summary.touches if loaded else ():
-            around, moving, buffer = self._serial(touch.path), _moving(touch, self.summary), self.summary.buffers[touch.buffer]
-            vectors = not (touch.store or buffer.local) and any(self.kinds[x] == VECTORIZE for x in moving)
-            if vectors and around != self._home(touch.path, moving):
-                count = self._in_registers(touch.path, moving, buffer.size, extents)
-                best.setdefault((self._block(around), touch.buffer, False), []).append(count)
-        for (block, _, _), counts in best.items():
+            count = np.ones(extents.shape[1])
+            for loop in held.path:
+                if loop in held.changed and self.kinds[loop] == UNROLL:
+                    count = count * extents[loop]
+                elif loop in held.changed and self.kinds[loop] == VECTORIZE:
+                    count = count * _registers(extents[loop], np.array(held.size), self.vector_bytes, self.vector_bytes)
+            best.setdefault((self._block(self._serial(held.path)), held.buffer), []).append(count)
+        for (block, _), counts in best.items():
             found[block] += np.max(counts, axis=0)
         return found
-
-    def _in_registers(self, path: tuple[int, ...], changed: frozenset[int], size: int, extents: Numbers) -> Numbers:
-        """Registers of the elements of `size` bytes that all copies and lanes have which change them."""
-        count = np.ones(extents.shape[1])
-        for loop in path:
-            if loop in changed and self.kinds[loop] == UNROLL:
-                count = count * extents[loop]
-            elif loop in changed and self.kinds[loop] == VECTORIZE:
-                count = count * _registers(extents[loop], np.array(size), self.vector_bytes, self.vector_bytes)
-        return count
 
 
 def one_by_one(work: Work) -> bool:

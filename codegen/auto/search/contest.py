@@ -20,7 +20,7 @@ from tensorexpr.codegen.auto.measure import facts_here
 from tensorexpr.codegen.auto.points import typical
 from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.auto.search.forms import in_two_forms
-from tensorexpr.codegen.auto.search.searching import begun, searched, searched_from
+from tensorexpr.codegen.auto.search.searching import begun, searched
 from tensorexpr.codegen.auto.tiles.bound import least, least_from_memory
 from tensorexpr.codegen.auto.tiles.one_pass import in_one_pass
 from tensorexpr.codegen.auto.tiles.pieces import cut_up
@@ -110,7 +110,7 @@ def faster(program: Program, planned: LoopNest, fixed: Callable[[Program], LoopN
         return None
     try:
         with effort(most):
-            found = in_two_forms(begun(program), lambda one: searched_from(one, facts)) if sizes else searched(program, facts)
+            found = in_two_forms(program, facts) if sizes else searched(program, facts)
     except Spent:
         return None
     if _bytes(found.nest.workspace) > max(_bytes(planned.workspace), MOST_BETWEEN * _bytes(planned.parameters), facts.caches[-1]):

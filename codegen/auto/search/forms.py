@@ -7,11 +7,13 @@ the least sizes that its blocks need. What is left for others has lanes and no m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from math import inf
 
 from tensorexpr.codegen.auto.candidate import Candidate
+from tensorexpr.codegen.auto.machine import Facts
 from tensorexpr.codegen.auto.points import typical
+from tensorexpr.codegen.auto.search.searching import begun, searched_from
 from tensorexpr.codegen.lowering.context.arithmetic import sub
 from tensorexpr.codegen.nest import For, LoopNest
 from tensorexpr.codegen.rewrites.cuts import statements_of
@@ -19,7 +21,7 @@ from tensorexpr.codegen.rewrites.loops.split import SHORTER
 from tensorexpr.codegen.rewrites.paths import walk_nest
 from tensorexpr.errors import ArgumentError, ScheduleError
 from tensorexpr.interpret import extent_value
-from tensorexpr.ir import Apply, Const, Expr, Size
+from tensorexpr.ir import Apply, Const, Expr, Program, Size
 from tensorexpr.traversal import free_names, size_names
 
 LARGE = 32
@@ -28,11 +30,12 @@ MORE = 1.2
 """How many times the statements a nest may have where no more is known of sizes than its blocks need."""
 
 
-def in_two_forms(start: Candidate, made: Callable[[Candidate], Candidate]) -> Candidate:
-    """What is made of a nest of open sizes; in one form where no block is longer than a loop may be."""
+def in_two_forms(program: Program, facts: Facts) -> Candidate:
+    """The nest for a simplified program of open sizes on a machine; in one form where no block is longer than a loop may be."""
+    start = begun(program)
     usual = typical(start.nest)
     known = {name: min(LARGE, size) for name, size in usual.items()}
-    large = made(start.then("assume", *known.items()))
+    large = searched_from(start.then("assume", *known.items()), facts)
     for longest in (SHORTER, inf):  # such blocks as short loops get, or else whole ones
         needed = _needed(large, start.nest, known, usual, longest)
         if needed == known or any(least > known[name] for name, least in needed.items()):
@@ -40,7 +43,7 @@ def in_two_forms(start: Candidate, made: Callable[[Candidate], Candidate]) -> Ca
         if (less := _again(large, start, needed)) is not None:
             large = less
             break
-    return made(large.then("otherwise")).then("either") if large.nest.least else large
+    return searched_from(large.then("otherwise"), facts).then("either") if large.nest.least else large
 
 
 def _again(large: Candidate, start: Candidate, needed: Mapping[str, int]) -> Candidate | None:

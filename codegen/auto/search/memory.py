@@ -13,12 +13,8 @@ from collections.abc import Iterator
 from math import prod
 
 from tensorexpr.codegen.auto.candidate import Candidate
-from tensorexpr.codegen.auto.machine import Facts, shipped
 from tensorexpr.codegen.auto.moves import move_of
-from tensorexpr.codegen.auto.points import typical
-from tensorexpr.codegen.auto.search.forms import in_two_forms
 from tensorexpr.codegen.auto.search.groups import extent_of
-from tensorexpr.codegen.auto.tiles import tiled
 from tensorexpr.codegen.auto.tiles.grids import with_grids
 from tensorexpr.codegen.auto.tiles.scans import with_scans
 from tensorexpr.codegen.auto.tiles.steps import with_steps
@@ -28,7 +24,6 @@ from tensorexpr.codegen.lowering.stage.joining import side_by_side
 from tensorexpr.codegen.nest import LANES, Alloc, Block, Buffer, For, Kernel, LoopNest, Stmt, Store
 from tensorexpr.codegen.nest.walks import buffers_written, elements_read, expressions_of, inside, statements, stores_in
 from tensorexpr.codegen.rewrites.loops import partition
-from tensorexpr.codegen.rewrites.names import named
 from tensorexpr.codegen.rewrites.paths import walk_block
 from tensorexpr.codegen.schedule import Planned
 from tensorexpr.codegen.schedule.analysis.work import UNKNOWN_EXTENT, length
@@ -129,7 +124,6 @@ def lowered(planned: Planned) -> LoopNest:
         nest = replace(nest, kernels=tuple(_with_clear_middles(nest, kernel) for kernel in nest.kernels))
     if planned.state.sweeps:
         nest = with_steps(nest, planned.state.sweeps, target)
-    nest = _with_tiles(nest, shipped(target.with_two_cores))
     caches = target.l1_bytes, target.l2_bytes, target.last_level
     if _is_near(nest, caches):
         return nest
@@ -177,32 +171,6 @@ def _tests_lanes(loop: For) -> bool:
     if loop.kind == "parallel" and any(n.op.name == "minimum" and lanes.isdisjoint(free_names(n)) for n in tests):
         return False
     return any(not lanes.isdisjoint(free_names(n)) for n in tests)
-
-
-def _with_tiles(nest: LoopNest, facts: Facts) -> LoopNest:
-    """The nest with tiles for those of its kernels that planners left as they are. What a kernel shares with others are parameters of it
-    alone, so that both of its forms for open sizes write the same."""
-    kernels: list[Kernel] = []
-    shared = (*nest.parameters, *nest.workspace)
-    more: tuple[Buffer, ...] = ()
-    for kernel in nest.kernels:
-        if not _is_plain(kernel):
-            kernels.append(kernel)
-            continue
-        written = buffers_written(kernel.body)
-        writes = tuple(b.name for b in shared if b.name in written)
-        alone = Candidate(named(replace(nest, kernels=(kernel,), parameters=shared, workspace=more, writes=writes)))
-        made = (in_two_forms(alone, lambda one: tiled(one, 0, facts)) if typical(alone.nest) else tiled(alone, 0, facts)).nest
-        kernels += made.kernels
-        more = made.workspace
-    return replace(nest, kernels=tuple(kernels), workspace=(*nest.workspace, *more))
-
-
-def _is_plain(kernel: Kernel) -> bool:
-    """Whether a kernel has local elements in a loop that is gone through for others, and neither lanes nor a loop on all cores."""
-    kinds = {s.kind for s in statements(kernel.body) if isinstance(s, For)}
-    loops = (x for s in statements(kernel.body) if isinstance(s, Alloc) for x in statements(s.body) if isinstance(x, For))
-    return kinds <= {"serial", "unroll"} and any(isinstance(s, Alloc) for x in loops for s in statements(x.body))
 
 
 def in_and_out(made: Candidate, caches: tuple[int, ...]) -> Candidate:

@@ -28,7 +28,7 @@ from tensorexpr.codegen.auto.machine import Facts
 from tensorexpr.codegen.auto.summary import Summary
 from tensorexpr.codegen.auto.tiles.bound import least
 from tensorexpr.codegen.auto.tiles.sketch import Level, Packed, Tile, sketch
-from tensorexpr.codegen.auto.tiles.survey import DATA, HELD, SHORT_SUM, SUM, WINDOW, Leaf, Survey
+from tensorexpr.codegen.auto.tiles.survey import DATA, SHORT_SUM, SUM, WINDOW, Survey
 from tensorexpr.codegen.lowering.context.arithmetic import constant
 from tensorexpr.codegen.nest import Store
 from tensorexpr.codegen.nest.walks import statements
@@ -46,8 +46,7 @@ BLOCKS = (4, 8, 16, 32, 64, 128, 256, 512)
 WIDE = 4
 """Registers of lanes beside copies: LLVM's code for vectors of more keeps sums in memory (a tile of 2 x 128 takes 2.4 times 4 x 64)."""
 ALIKE = 1.005
-"""Times that the model does not tell apart: then as little as can be is held beyond registers, and lanes are `WIDE` registers (GELU takes
-7.7 ms by 64 lanes, 9.3 by 16, 96 or 128)."""
+"""Times that the model does not tell apart: then lanes are `WIDE` registers (GELU takes 7.7 ms by 64 lanes, 9.3 by 16, 96 or 128)."""
 SHORT = 4
 """Registers up to which all of a loop is lanes, so that which of them are off is known."""
 MOST_SIZES = 144
@@ -114,9 +113,7 @@ def choices(survey: Survey, facts: Facts) -> list[Choice]:
     if survey.small:
         return found
     best = {choice.tile.lanes: choice for choice in reversed(found)}
-    leading = [choice for choice in found if best[choice.tile.lanes] is choice]
-    across = [choice for choice in leading[MOST_WINDOWS:] if any(_loads_again(survey, leaf, choice.tile) for leaf in survey.leaves)]
-    leading = [*leading[:MOST_WINDOWS], *across]
+    leading = [choice for choice in found if best[choice.tile.lanes] is choice][:MOST_WINDOWS]
     found += [better for choice in leading for better in _with_windows(survey, facts, choice)]
     return sorted(found, key=lambda c: c.time)
 
@@ -135,13 +132,11 @@ def _whole(survey: Survey, facts: Facts, name: str) -> int:
 def _with_windows(survey: Survey, facts: Facts, choice: Choice) -> Iterator[Choice]:
     """A choice with short sums, or loops that keep their order, copied out: each, and the innermost ones together, of the busiest leaf,
     then beside the best of these those of the next one."""
-    windows = [(survey.work(leaf), leaf, _windows_of(survey, leaf, choice.tile)) for leaf in survey.leaves]
-    windows = sorted((one for one in windows if one[2]), key=lambda one: -one[0])
-    for work, leaf, names in windows[:MOST_WINDOWED]:
-        if work * BUSY < windows[0][0]:
-            break
+    leaves = sorted(survey.leaves, key=lambda leaf: -survey.work(leaf))
+    for leaf in [leaf for leaf in leaves if survey.work(leaf) * BUSY >= survey.work(leaves[0])][:MOST_WINDOWED]:
         best = choice
-        short = [x for x in names if not best.tile.of(x)]
+        sums = [x for x in leaf.path if survey.kind(x) != DATA and not survey.bounds_others(x) and not best.tile.of(x)]
+        short = [x for x in sums if 1 < (survey.length(x) or 0) <= WINDOW]
         copies = prod(level.size for level in best.tile.levels if level.kind == "unroll" and level.loop in leaf.path)
         sets = [short[n:] for n in reversed(range(len(short)))] + [[name] for name in short[:-1]]
         for names in sets:
@@ -151,20 +146,6 @@ def _with_windows(survey: Survey, facts: Facts, choice: Choice) -> Iterator[Choi
             made = _sized(survey, facts, replace(best.skeleton, levels=levels), HOPELESS * choice.time)
             choice = min(choice, made, key=lambda c: c.time)
             yield made
-
-
-def _windows_of(survey: Survey, leaf: Leaf, tile: Tile) -> list[str]:
-    """The short loops around a leaf that are sums, or keep their order, and are not copied out yet: longer ones where lanes load what lies
-    across them once for all copies."""
-    longest = HELD if _loads_again(survey, leaf, tile) else WINDOW
-    sums = [x for x in leaf.path if survey.kind(x) != DATA and not survey.bounds_others(x) and survey.loops[x][0].kind == "serial"]
-    return [x for x in sums if 1 < (survey.length(x) or 0) <= longest]
-
-
-def _loads_again(survey: Survey, leaf: Leaf, tile: Tile) -> bool:
-    """Whether what lanes load across lines is loaded again and again, unless the sums that go through it are copied out."""
-    lanes = next((x for x in leaf.path if x in tile.lanes), None)
-    return lanes is not None and any(again > 1.0 for again in survey.held(leaf, lanes).values())
 
 
 def _skeletons(survey: Survey, facts: Facts) -> Iterator[Tile]:
@@ -333,9 +314,8 @@ def _sized(survey: Survey, facts: Facts, skeleton: Tile, most: float) -> Choice:
             grid = [dict(zip(group, sizes, strict=True)) for sizes in product(*(options[n] for n in group))]
             now = {n: level.size for n, level in enumerate(tile.levels)}
             grid = [g for g in grid if room.holds({**now, **g})] or grid[:1]
-            extents = _extents(survey, summary, tile, grid)
-            found, spilled = times(extents), model.spilled(extents)
-            at = min(np.flatnonzero(found <= ALIKE * found.min()), key=lambda n: (spilled[n], _uneven(facts, tile, grid[n]), found[n]))
+            found = times(_extents(survey, summary, tile, grid))
+            at = min(np.flatnonzero(found <= ALIKE * found.min()), key=lambda n: (_uneven(facts, tile, grid[n]), found[n]))
             tile, time = tile.resized(grid[at]), float(found[at])
         return tile, time
 

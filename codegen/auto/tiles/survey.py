@@ -41,8 +41,6 @@ MOST_CUTS = 12
 WINDOW = 8
 """Iterations of a sum up to which it may be copied out as a whole: wider windows have hundreds of loads in one iteration."""
 
-HELD = 64
-"""Elements of a tensor that are loaded once for each lane, while loops that go through others run, and lie side by side then."""
 SHORT_SUM = 16
 """The same where an index is an exponent."""
 
@@ -286,15 +284,6 @@ class Survey:
         again = alone or any(self.kind(x) == DATA and self.stride(access, x) == 0 for x in leaf.path)
         return moving == [Index(lanes)] and again
 
-    def held(self, leaf: Leaf, lanes: str) -> dict[Access, float]:
-        """The elements that lanes of a leaf load across lines, with how often sums load each again in one of their iterations, where so few
-        are that they stay in registers or beside them."""
-        inside = leaf.path[leaf.path.index(lanes) + 1 :]
-        moving = {a: [x for x in inside if self.stride(a, x) != 0] for a in leaf.loads if abs(self.stride(a, lanes)) > 2}
-        if sum(prod(map(self.iterations, own)) for own in moving.values()) > HELD:
-            return {}
-        return {a: prod(self.iterations(x) for x in inside if x not in own and self.kind(x) == SUM) for a, own in moving.items()}
-
     def _slides(self, access: Access, lanes: str) -> bool:
         """Whether lanes begin anywhere in a line: another loop moves along their axis as well."""
         names = (free_names(e) for e in access.indices if lanes in free_names(e))
@@ -345,9 +334,8 @@ class Survey:
         total = 0.0
         for leaf in self.leaves:
             lanes = next((name for name in reversed(leaf.path) if name in cut), None)
-            held = {} if lanes is None else self.held(leaf, lanes)
+            often = self.often(leaf)
             for access in leaf.accesses:
-                often = self.often(leaf) / (held.get(access, 1.0) if isinstance(access, Access) else 1.0)
                 stride = 16.0 if lanes is None else abs(self.stride(access, lanes))
                 if isinstance(access, Access) and lanes is not None:
                     if (stride > 2 and self.may_be_packed(access, lanes, leaf)) or (stride == 1 and self._slides(access, lanes)):

@@ -9,22 +9,29 @@ readers (`recompute`), where
 * the readers are definitions whose loops run over its elements about once, besides short data axes (coordinates,
   channels), whose accumulators share the value.
 
-A definition with reductions inside its reduction has the short data axes innermost, each with an accumulator in registers; its
-other loops are left to the tiles of nests (`codegen.auto.tiles`).
+A definition with reductions inside its reduction then gets lanes along a data axis that the inner values depend on, the
+outer reduction around them, short inner reductions copied out, so that what depends on the lanes alone is loaded once, and
+the short data axes innermost, each with an accumulator in registers. Where there is no such axis, or a stored matrix of pairs
+would be read across its rows, the lanes are points of the outer reduction, shared by a few rows of the result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import prod
 
+from tensorexpr.codegen.planners.tiles.loops import GATHER
 from tensorexpr.codegen.schedule.analysis.reductions import Group, Parts
 from tensorexpr.codegen.schedule.analysis.state import State, is_inside, program_facts
+from tensorexpr.codegen.schedule.analysis.strides import Reach, reach, reaches
 from tensorexpr.codegen.schedule.analysis.work import UNKNOWN_EXTENT, group_work, length, lengths, total_work
 from tensorexpr.codegen.schedule.definitions.recompute import repeated_values
-from tensorexpr.codegen.schedule.schedule import Planned
+from tensorexpr.codegen.schedule.legal.legality import runs_in_lanes
+from tensorexpr.codegen.schedule.schedule import Planned, StageHandle
+from tensorexpr.dtypes import accumulator
 from tensorexpr.errors import ScheduleError
-from tensorexpr.ir import Access, Axis, Const, Define, Expr, Program, Scan
+from tensorexpr.ir import Access, Axis, Const, Define, Expr, Index, Program, Scan
+from tensorexpr.records import record, replace
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import free_names, read_occurrences, reads
 
@@ -39,6 +46,18 @@ MOST_OWN = 2
 MOST_TOGETHER = 64
 """Points of the data axes of a reader that share one value: each has an accumulator, up to `MOST_IN_REGISTERS` in a register."""
 MOST_IN_REGISTERS = 16
+LONGEST_COPIED, MOST_COPIED = 64, 32
+"""Reductions inside others are copied out up to this length, and beside rows while there are no more copies of what all lanes have in
+common than registers: LLVM loads all of them in front of the blocks of lanes, and stores what it has no register for."""
+SHARED_REGISTERS = 24
+"""Registers for accumulators, values and what is loaded once; the others hold constants and what is on its way."""
+MOST_VECTORS = 2
+MOST_ROWS = 4
+NEAR = 8
+"""Up to this distance, elements that are not consecutive share cache lines."""
+FAR_GATHER = 2 * GATHER
+WORKING = 4
+"""Registers of one vector of values on their way through the inner reductions."""
 
 
 # -------------------------------------------------------------------------------------------------- what is not stored
@@ -168,6 +187,12 @@ def _is_pair_value(definition: Define, value: Expr, reduced: tuple[Axis, ...], b
 # --------------------------------------------------------------------------------------------------------------- loops
 
 
+def is_nested(parts: Parts) -> bool:
+    """Whether a definition has reductions inside its largest reduction."""
+    main = _main(parts)
+    return main is not None and any(is_inside(parts, g.number, main.number) for g in parts.groups)
+
+
 def _main(parts: Parts) -> Group | None:
     known = lengths(parts)
 
@@ -178,22 +203,144 @@ def _main(parts: Parts) -> Group | None:
     return max((g for g in parts.groups if g.scope is None), key=work, default=None)
 
 
-def leaves_plain(schedule: Planned, name: str) -> bool:
-    """Whether a definition has reductions inside its reduction: rewrites choose its loops (`codegen.auto.tiles`). Axes whose points share a
-    value go innermost, copied out."""
-    parts = schedule.state.stage(name).parts
-    main = _main(parts)
-    inner = [g for g in parts.groups if main is not None and is_inside(parts, g.number, main.number)]
-    if main is None or not inner:
+def plan_nested(schedule: Planned, name: str, shapes: Mapping[str, tuple[Expr, ...]]) -> bool:
+    """Gives a definition with reductions inside its reduction its loops, as the module says; False where that is illegal."""
+    if not is_nested(schedule.state.stage(name).parts):
         return False
-    known, deep = lengths(parts), {n for g in inner for n in g.depends}
-    together = [a.index for a in parts.axes if known[a.index] > 1 and a.index in main.depends and a.index not in deep]
-    if prod(known[n] for n in together) <= MOST_TOGETHER:
-        before, handle = schedule.state, schedule[name]
+    planner = _Nested(schedule, name, shapes)
+    for choice in schedule.decisions.ranked(f"{name}: lanes and rows", planner.choices(), others=planner.other_choices):
+        before = schedule.state
         try:
-            handle.reorder(*(x for x in handle.loops if x not in together), *together)
-            for index in together:
-                handle.unroll(index)
+            planner.apply(schedule[name], choice)
+            return True
         except ScheduleError:
             schedule.state = before
-    return True
+    return False
+
+
+@record
+class Choice:
+    """An axis to run in lanes, how many vectors of them, and the rows of another axis that share what is loaded."""
+
+    axis: str
+    vectors: int
+    row: str | None = None
+    rows: int = 1
+
+    def __str__(self) -> str:
+        lanes = f"{self.vectors} vectors of {self.axis}"
+        return lanes if self.row is None else f"{self.rows} {self.row}, {lanes}"
+
+
+class _Nested:
+    """Looks at the loops of one definition whose largest reduction has others inside."""
+
+    def __init__(self, schedule: Planned, name: str, shapes: Mapping[str, tuple[Expr, ...]]) -> None:
+        self.stage = schedule.state.stage(name)
+        self.parts = parts = self.stage.parts
+        self.target = schedule.target
+        self.lengths = lengths(parts)
+        main = _main(parts)
+        assert main is not None
+        self.main = main
+        self.inner = [g for g in parts.groups if is_inside(parts, g.number, main.number)]
+        exprs = (*parts.values, *(v for g in parts.groups for m in g.members for v in m.values))
+        self.reads = reaches(exprs, shapes)
+        self.store = reach(Access(name, tuple(Index(a.index) for a in parts.axes), parts.values[0].dtype), shapes[name])
+        self.lanes = self.target.lanes(accumulator(main.members[0].values[0].dtype))
+        unproved = {n for access, axis in parts.unproved for n in free_names(access.indices[axis])}
+        self.deep = {n for g in self.inner for n in g.depends}
+        self.data = [a for a in parts.axes if self.lengths[a.index] > 1 and a.index not in unproved]
+        self.together = [a.index for a in self.data if a.index in main.depends and a.index not in self.deep]
+        if prod(self.lengths[n] for n in self.together) > MOST_TOGETHER:
+            self.together = []
+
+    def choices(self) -> list[Choice]:
+        """What to try, best first: lanes along a data axis that the inner values depend on, or along an axis of the reduction."""
+        found = [(self._cost(c), at, c) for at, c in enumerate(self._candidates())]
+        best = [c for _, _, c in sorted(found)]
+        return [n for c in best[:2] for n in dict.fromkeys((c, replace(c, vectors=1)))]
+
+    def other_choices(self) -> list[Choice]:
+        """Further ones, for those who measure."""
+        found = [replace(c, rows=n) for c in self._candidates() for n in range(1, MOST_ROWS + 1) if c.row is not None or n == 1]
+        found = [replace(c, vectors=n) for c in found for n in range(1, 2 * MOST_VECTORS + 1)]
+        return sorted(found, key=self._cost)
+
+    def _candidates(self) -> Iterator[Choice]:
+        data = [a.index for a in self.data if a.index in self.deep]
+        for axis in data:
+            yield Choice(axis, self._vectors(axis, 1))
+        if not runs_in_lanes(self.main):
+            return
+        row = max(data, key=lambda n: self.lengths[n], default=None)
+        points = prod(self.lengths[n] for n in self.together)
+        rows = 1 if row is None else max(1, min(MOST_ROWS, MOST_IN_REGISTERS // points, self.lengths[row]))
+        for a in self.main.axes:
+            if self.lengths[a.index] > self.lanes:
+                yield Choice(a.index, self._vectors(a.index, rows), row, rows)
+
+    def _vectors(self, axis: str, rows: int) -> int:
+        most = SHARED_REGISTERS // (self._shared(axis, rows) + WORKING * rows)
+        return max(1, min(MOST_VECTORS, most, -(-self.lengths[axis] // self.lanes)))
+
+    def _cost(self, choice: Choice) -> float:
+        """Loads per point, and how many lanes are computed per lane that counts."""
+        cost = 1.0
+        for r in self.reads:
+            stride = abs(r.stride(choice.axis))
+            if not stride or self._is_settled(r, choice.axis):
+                continue
+            copies = prod(self.lengths[i] for g in self.inner for i in g.indices if r.stride(i))
+            shared = choice.rows if choice.row is not None and not r.stride(choice.row) else 1
+            cost += copies / shared * (1.0 if stride == 1 else GATHER if stride <= NEAR else FAR_GATHER)
+        blocks = -(-self.lengths[choice.axis] // self.lanes)
+        return cost * blocks * self.lanes / max(1, self.lengths[choice.axis])
+
+    def _is_settled(self, r: Reach, axis: str) -> bool:
+        """Whether what is loaded stays the same in all iterations inside a block of lanes along an axis, so that it is loaded once."""
+        inner = [i for g in self.inner for i in g.indices if r.stride(i)]
+        others = [n for n in self.main.indices if n != axis]
+        alone = axis in self.main.indices and not others
+        return not alone and not any(r.stride(n) for n in others) and all(self.lengths[i] <= LONGEST_COPIED for i in inner)
+
+    def _shared(self, axis: str, rows: int) -> int:
+        """Registers per vector that live through the outer reduction: accumulators, and what is loaded once."""
+        points = prod(self.lengths[n] for n in self.together)
+        loaded: dict[str, int] = {}
+        for r in self.reads:
+            if r.stride(axis) and self._is_settled(r, axis):
+                copies = prod(self.lengths[n] for n in (*self.together, *(i for g in self.inner for i in g.indices)) if r.stride(n))
+                loaded[r.access.tensor] = max(loaded.get(r.access.tensor, 0), copies)
+        return (points if points <= MOST_IN_REGISTERS else 1) * rows * len(self.main.members) + sum(loaded.values())
+
+    def apply(self, handle: StageHandle, choice: Choice) -> None:
+        """Lanes innermost, around them the axes that share a value, copied out, and short inner reductions where they stand."""
+        stage = handle._stage
+        is_data = stage.group_of(choice.axis) is None
+        extent, lanes = stage.extent(choice.axis), choice.vectors * self.lanes
+        outer, within = choice.axis, choice.axis
+        if extent != lanes or not is_data:
+            tail = "peel" if not is_data else "shift" if extent is None or extent >= lanes else "guard"
+            outer, within = handle.split(choice.axis, lanes, tail)
+        last = [*self.together, within]
+        copied = [n for n in self.together if prod(self.lengths[t] for t in self.together) <= MOST_IN_REGISTERS]
+        if choice.row is not None and choice.rows > 1:
+            rows = choice.row
+            if handle._stage.extent(rows) != choice.rows:
+                _, rows = handle.split(rows, choice.rows, "shift")
+            last, copied = [rows, *last], [rows, *copied]
+        rest = [x for x in handle.loops if x not in last]
+        if not is_data:  # blocks of lanes outside of the other loops of their reduction
+            at = min(rest.index(x) for x in rest if x in self.main.indices or x == outer)
+            rest.remove(outer)
+            rest.insert(at, outer)
+        handle.reorder(*rest, *last)
+        for group in self.inner:
+            for index in group.indices:
+                longest = LONGEST_COPIED if choice.rows == 1 else MOST_COPIED // choice.rows
+                if 1 < self.lengths[index] <= longest and handle._stage.extent(index) is not None:
+                    handle.unroll(index)
+        for index in copied:
+            handle.unroll(index)
+        handle.vectorize(within)

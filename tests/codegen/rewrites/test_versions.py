@@ -8,7 +8,6 @@ import pytest
 
 from tensorexpr.codegen.auto.machine import ZEN_4
 from tensorexpr.codegen.auto.search.forms import in_two_forms
-from tensorexpr.codegen.auto.search.searching import begun, searched_from
 from tensorexpr.codegen.nest_proofs import prove
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.kernels import assume, either, otherwise
@@ -99,6 +98,6 @@ def test_points_refuse_only_what_has_no_proof(monkeypatch):
         program = simplify(parse_program(text))
         with monkeypatch.context() as compared:
             compared.setattr(Facts, "is_natural", answered)
-            found = in_two_forms(begun(program), lambda one: searched_from(one, ZEN_4))
-        assert str(found.nest) == str(in_two_forms(begun(program), lambda one: searched_from(one, ZEN_4)).nest)
+            found = in_two_forms(program, ZEN_4)
+        assert str(found.nest) == str(in_two_forms(program, ZEN_4).nest)
     assert refused > 1000
