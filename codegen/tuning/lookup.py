@@ -16,7 +16,6 @@ from tensorexpr.algebra import (
     with_chosen_points,
     with_copies_read,
     with_factors_grouped,
-    with_literals,
     with_narrow_factors,
     with_narrow_sums,
     with_products_apart,
@@ -58,7 +57,7 @@ def simplified(program: Program, target: Target) -> Program:
 
     A GPU has a thread for each result, and runs the steps of a scan one after the other; its tensor cores take 16-bit products as they are.
     """
-    program = without_carries(with_literals(program))
+    program = without_carries(program)
     if target.is_gpu:
         return with_copies_read(simplify(program))
     found = simplify(factor_sums(program, REGROUPED))

@@ -8,14 +8,13 @@ of narrow numbers in the types that a machine adds them in, `keyed` sends points
 `layouts` makes tensors of the parts of one that products read apart, turns those on the way, and lays rings that sums go around out in
 rows, `products` of products that are added up, takes products of products in the order of fewest operations, and multiplies factors
 first that share their points, `carries` takes combiners apart whose components are sums and maxima, `logarithms` makes quotients of
-exponentials of their sums, `supports` sums masked weights inside of their masks, `copies` reads an output in place of a scan, and a literal
-in place of a constant that has no other element.
+exponentials of their sums, `supports` sums masked weights inside of their masks, `copies` reads an output in place of a scan.
 """
 
 from __future__ import annotations
 
 from tensorexpr.algebra.carries import without_carries
-from tensorexpr.algebra.copies import with_copies_read, with_literals
+from tensorexpr.algebra.copies import with_copies_read
 from tensorexpr.algebra.keyed.chosen import with_chosen_points
 from tensorexpr.algebra.keyed.keys import with_sums_by_key
 from tensorexpr.algebra.keyed.masks import without_masks
@@ -39,7 +38,6 @@ __all__ = [
     "with_copies_read",
     "with_factors_grouped",
     "with_axes_turned",
-    "with_literals",
     "with_narrow_factors",
     "with_narrow_sums",
     "with_products_apart",

@@ -3,42 +3,14 @@ has those of a definition as they stand is that definition.
 
 R[i, t] = S[t, i];  Q = ... S[e, f] ...   -->   R[i, t] = S[t, i];  Q = ... R[f, e] ...
 T[i] = exp(x[i]);  Q = ... T[e] ...;  R[i] = T[i]   -->   R[i] = exp(x[i]);  Q = ... R[e] ...
-
-A constant of equal elements is a literal, where no data says which of them is read: the taps of a mean are no taps.
 """
 
 from __future__ import annotations
 
-from tensorexpr.ir import Access, Const, Constant, Define, Definition, Expr, Index, Program, Scan
+from tensorexpr.ir import Access, Define, Definition, Expr, Index, Program, Scan
 from tensorexpr.records import replace
 from tensorexpr.simplify.passes.definitions import rename_reads, with_definitions
-from tensorexpr.traversal import bottom_up, map_expressions, tensors_read
-
-MOST = 1 << 12
-"""Elements of a constant that are compared: taps and weights, no tables."""
-
-
-def with_literals(program: Program) -> Program:
-    """The program that reads a literal for a constant of equal elements. Every value and every check of an index are kept."""
-    literals = {c.name: value for c in program.constants if (value := _literal(c)) is not None}
-
-    def visit(e: Expr) -> Expr:
-        if isinstance(e, Access) and e.tensor in literals and not any(map(tensors_read, e.indices)):
-            return literals[e.tensor]
-        return e
-
-    if not literals:
-        return program
-    return with_definitions(program, (map_expressions(d, lambda e: bottom_up(e, visit)) for d in program.definitions))
-
-
-def _literal(constant: Constant) -> Const | None:
-    """The element of a constant that all of them are."""
-    if not 0 < constant.data.size <= MOST:
-        return None
-    data = constant.data.reshape(-1)
-    bits = data.view(f"u{data.itemsize}")
-    return Const(data[0].item(), constant.type.dtype) if (bits == bits[0]).all() else None
+from tensorexpr.traversal import bottom_up, map_expressions
 
 
 def with_copies_read(program: Program) -> Program:

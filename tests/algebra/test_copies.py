@@ -1,15 +1,11 @@
-"""Outputs that have the elements of a scan in another order are read in its place, and literals in the place of constants."""
+"""Outputs that have the elements of a scan in another order are read in its place."""
 
 import numpy as np
 import pytest
 
-import tensorexpr as te
-from tensorexpr.algebra import with_copies_read, with_literals
+from tensorexpr.algebra import with_copies_read
 from tensorexpr.interpret import evaluate_program
-from tensorexpr.language import program_of
 from tensorexpr.parse import parse_program
-from tensorexpr.records import replace
-from tensorexpr.text import print_program
 from tensorexpr.verify import verify
 
 TEXT = """
@@ -75,20 +71,3 @@ def test_an_output_is_no_copy_of_a_definition():
 def test_an_output_that_is_no_copy_or_one_of_an_input_stays(copy):
     program = parse_program(f"{COPY}{copy}\nreturn Y, E\n")
     assert with_copies_read(program) is program
-
-
-def test_a_constant_of_equal_elements_is_a_literal_where_no_data_says_which_is_read():
-    x, i = te.placeholder((9,), "float32", name="x"), te.placeholder((3,), "int64", name="i")
-    for element in (0.25, -0.0, np.inf, np.nan):
-        taps = te.constant(np.full(3, element, np.float32))
-        y = te.compute((7,), lambda j, taps=taps: te.sum(lambda k: taps[k] * x[j + k], 3))
-        program = program_of([y], [x])
-        found = with_literals(program)
-        assert "c0" not in print_program(replace(found, constants=())) and with_literals(found) is found
-        given = {"x": np.arange(9, dtype=np.float32) - 4}
-        np.testing.assert_array_equal(*(next(iter(evaluate_program(p, given).values())) for p in (program, found)))
-    zeros = te.constant(np.array([0.0, -0.0], np.float32))
-    chosen = te.constant(np.full(3, 2.0, np.float32))
-    for kept in (te.compute((2,), lambda j: zeros[j]), te.compute((3,), lambda j: chosen[i[j]])):  # an index that may be outside is checked
-        program = program_of([kept], [i])
-        assert with_literals(program) is program
