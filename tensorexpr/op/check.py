@@ -115,6 +115,8 @@ class Check:
     """One op at one point, with a direction for every floating leaf and a head for every floating output."""
 
     def __init__(self, operation: Op, trees: Sequence[Any], static: dict[str, Any]) -> None:
+        while trees and isinstance(trees[-1], tuple) and not trees[-1]:
+            trees = trees[:-1]  # left out: by position a tuple may be an axis
         self.operation, self.trees, self.static = operation, trees, static
         rng = np.random.default_rng(0)
         self.directions = [map_tree(lambda a: _normal(rng, a.shape) if _is_floating(a) else None, tree) for tree in trees]
