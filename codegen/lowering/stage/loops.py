@@ -30,8 +30,9 @@ from tensorexpr.codegen.schedule.analysis.residues import is_class
 from tensorexpr.codegen.schedule.analysis.state import SERIAL, Split, Stage, all_uses, needed_groups
 from tensorexpr.codegen.schedule.legal.legality import COPIED, written_out_inside
 from tensorexpr.errors import InternalError, Location
-from tensorexpr.ir import TRUE, Access, Apply, Cast, Const, Expr, Index, apply, conjunction, conjuncts, const
+from tensorexpr.ir import TRUE, Access, Apply, Axis, Cast, Const, Expr, Index, apply, conjunction, conjuncts, const
 from tensorexpr.records import replace
+from tensorexpr.regions import affine_of
 from tensorexpr.text import print_expr
 from tensorexpr.traversal import negate, read_occurrences
 
@@ -179,6 +180,11 @@ class Loops(Reductions):
         parts = tuple(c for c, holds in known if holds is None)
         if not parts:
             return self.nest(loops, scope, self.branch(task, taken))
+        if isinstance(otherwise, Const):
+            for axis in self.parts.axes:
+                pieces = self.pieces(axis.index, parts, loops, scope)
+                if pieces:
+                    return tuple(s for piece in pieces for s in self.nest(loops, piece, task))
         if (self.is_parallel and scope.names <= self.around) or self.is_in_grid(loops):
             return None
         ready = tuple(c for c in parts if scope.is_ready(c) and self.is_made((c,), loops))
@@ -201,6 +207,23 @@ class Loops(Reductions):
         holds = replace(fails, facts=scope.facts | {scope.resolve(c) for c in ready}, holds=(*scope.holds, *ready))
         fails = replace(fails, holds=(*scope.holds, negate(conjunction(ready))))
         return (*checks, If(self.read(resolved), self.nest(loops, holds, branches[0]), self.nest(loops, fails, branches[1])))
+
+    def pieces(self, axis: str, conditions: tuple[Expr, ...], loops: tuple[str, ...], scope: Scope) -> tuple[Scope, ...]:
+        """An axis that runs in lanes, cut where a condition on it alone begins or ceases to hold: no lane tests it then.
+
+        Only one of which all loops are still to come: the point at which a placed definition is computed is no range to cut."""
+        own = self.stage.loops_of(axis)
+        bounds = tuple(constant(e) for e in (scope.axes[axis].start, scope.axes[axis].stop))
+        whole = set(own) <= set(loops) and any(self.stage.kind(loop) in LANES for loop in own) and scope.is_untouched(axis)
+        if not whole or None in bounds:
+            return ()
+        start, stop = (int(bound) for bound in bounds if bound is not None)
+        for condition in conditions:
+            cut = _border(condition, axis)
+            if cut is not None and start < cut < stop:
+                parts = (Axis(axis, const(start), const(cut)), Axis(axis, const(cut), const(stop)))
+                return tuple(replace(scope, axes={**scope.axes, axis: part}) for part in parts)
+        return ()
 
     def branch(self, task: Task, value: Expr) -> Task:
         """What is done for one branch of the selection that a task is about; checks that were made are not made again."""
@@ -452,3 +475,14 @@ class Loops(Reductions):
         if count is not None and count < factor:
             return walk("small", ZERO)
         return (*walk("main"), *walk("rest", floordiv(whole, factor)))
+
+
+def _border(condition: Expr, index: str) -> int | None:
+    """The value of an index from which on a condition on it alone holds, or no longer does."""
+    if not isinstance(condition, Apply) or condition.op.name not in ("lt", "le", "gt", "ge"):
+        return None
+    left, right = (affine_of(e) for e in condition.args)
+    form = None if left is None or right is None else left - right
+    if form is None or form.names() != (index,) or form.has_division() or form.coefficient(index) != 1:
+        return None
+    return -form.constant + (condition.op.name in ("le", "gt"))
