@@ -85,6 +85,8 @@ def tiled(candidate: Candidate, kernel: int, facts: Facts) -> Candidate:
             if took < time:
                 best, time = one, took
     copies = len(best.nest.kernels) - len(candidate.nest.kernels)
+    if copies < 0:
+        return best  # nothing is left of a kernel whose loops run no iteration
     best = shared(best, kernel + copies, lambda nest, number: (_judged(nest, number, facts), _judged(nest, number, facts, SEVERAL)))
     for copy in reversed(range(kernel, kernel + copies)):
         best = tiled(best, copy, facts)
