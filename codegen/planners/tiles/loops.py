@@ -16,7 +16,7 @@ from math import inf, prod
 
 from tensorexpr.codegen.planners.tiles.classes import split_classes
 from tensorexpr.codegen.planners.tiles.widths import vectors_held, wait_long
-from tensorexpr.codegen.planners.tiles.windows import is_window, written_out
+from tensorexpr.codegen.planners.tiles.windows import is_window, side_by_side, written_out
 from tensorexpr.codegen.schedule.analysis.reductions import Parts
 from tensorexpr.codegen.schedule.analysis.residues import classes, in_class, tested
 from tensorexpr.codegen.schedule.analysis.state import Stage, State
@@ -79,6 +79,8 @@ class Tile:
     """Axes whose residue classes have loops of their own, each with their number."""
     window: str | None = None
     """The innermost axis of the reduction where its steps share what they read of the rows: they are copied out."""
+    steps: tuple[str, int] | None = None
+    """An axis of the reduction around lanes along it, and how many steps stand side by side: rows of one read what those of another do."""
 
     def __str__(self) -> str:
         lanes = f"{self.lanes} {self.vector}" if self.blocks == 1 else f"{self.blocks} x {self.lanes} {self.vector}"
@@ -140,6 +142,9 @@ def _apply(handle: StageHandle, tile: Tile) -> None:
         else:
             inner.append(made[-1])
             kinds.append(kind)
+    if tile.steps is not None:
+        inner.insert(0, handle.split(*tile.steps, "peel")[1])
+        kinds.insert(0, "unroll")
     rest = [x for x in handle.loops if x not in inner and x not in around and x not in within]
     if tile.window in rest and all(handle._stage.group_of(x) is not None for x in rest[rest.index(tile.window) :]):
         rest = [*(x for x in rest if x != tile.window), tile.window]
@@ -231,7 +236,7 @@ class Planner:
 
     def _complete(self, vector: str, found: list[Tile]) -> list[Tile]:
         """The tiles with the windows and the classes that follow from their axes."""
-        found = [replace(tile, window=written_out(self, tile)) for tile in found]
+        found = [replace(tile, window=written_out(self, tile), steps=side_by_side(self, tile)) for tile in found]
         return [replace(tile, classes=self._classes(vector, *dict(tile.rows))) for tile in found]
 
     def _classes(self, *axes: str) -> tuple[tuple[str, int], ...]:
