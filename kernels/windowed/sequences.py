@@ -58,7 +58,7 @@ def _convolved(name: str, x: te.Tensor, y: te.Tensor, mode: str, back: bool) -> 
 @te.op
 def gradient(x: te.Tensor, *, spacing: Any = 1, axis: Any = None, edge_order: Any = 1) -> Any:
     """Differences in the middle, `(x[i + 1] - x[i - 1]) / (2 h)` along `axis`; at both ends the difference of two neighbours, or with
-    `edge_order` 2 of three. `spacing` h is a number, or one for each axis. A tensor for one axis, a tuple for several (None: all).
+    `edge_order` 2 of three. `spacing` h is a number (None: 1) or one for each axis. A tensor for one axis, a tuple for several (None: all).
 
     >>> kernels.gradient(np.array([1.0, 4.0, 9.0, 16.0]))
     array([3., 4., 6., 7.])
@@ -66,7 +66,7 @@ def gradient(x: te.Tensor, *, spacing: Any = 1, axis: Any = None, edge_order: An
     axes = several(axis, x) if axis is None or isinstance(axis, (tuple, list)) else (normalized(axis, x),)
     if not axes:
         raise bad("gradient: expected a tensor with axes, got x without any")
-    steps = spacing if isinstance(spacing, tuple) else (spacing,) * len(axes)
+    steps = spacing if isinstance(spacing, tuple) else (1 if spacing is None else spacing,) * len(axes)
     if len(steps) != len(axes) or not all(isinstance(h, (int, float)) and not isinstance(h, bool) and h for h in steps):
         raise bad(f"spacing: expected a number other than 0, or one for each of {len(axes)} axes, got {spacing!r}")
     one_of("edge_order", edge_order, (1, 2))

@@ -23,9 +23,10 @@ from tensorexpr.interop.torch import as_torch  # noqa: E402
 
 SAMPLES = 5
 ROOMS = ("nn.functional.", "special.", "linalg.")
-OTHERS = {"unfold", "linalg.norm"}
-"""Operators whose name a kernel has that is another of PyTorch's: `nn.functional.unfold`, `torch.norm`."""
+OTHERS = {"unfold", "linalg.norm", "linalg.vander"}
+"""Operators whose name a kernel has that is another of PyTorch's: `nn.functional.unfold`, `torch.norm`, `torch.vander`."""
 PARTLY = {
+    "gradient": "coordinates in place of spacings",
     "linalg.matrix_power": "an inverse",
     "nn.functional.batch_norm": "a vector of no elements",
     "nn.functional.ctc_loss": "lengths in a list",
