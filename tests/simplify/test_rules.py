@@ -76,24 +76,23 @@ class Writer:
             return self.leaf(dtype)
         if head == "where":
             parts = [self.expr(dtypes.bool_, depth - 1), self.expr(dtype, depth - 1), self.expr(dtype, depth - 1)]
-            if rng.random() < 0.2 and None not in parts:  # nested selections with a branch in common
-                inner = (self.leaf(dtypes.bool_), parts[1], parts[2])
-                parts[rng.choice((1, 2))] = apply("where", *inner)  # type: ignore[arg-type]
-            elif rng.random() < 0.1 and dtype.is_float and None not in parts:  # a function on both sides
-                parts[1:] = [apply(name, part) for name, part in zip(rng.choice((("exp", "exp"), ("exp", "tanh"))), parts[1:], strict=True)]  # type: ignore[arg-type]
-                parts[2] = apply("add", self.leaf(dtype), parts[2])  # type: ignore[arg-type]
+            there = [part for part in parts if part is not None]
+            if rng.random() < 0.2 and len(there) == 3:  # nested selections with a branch in common
+                inside = apply("where", self.leaf(dtypes.bool_), *there[1:])
+                parts[rng.choice((1, 2))] = inside
+            elif rng.random() < 0.1 and dtype.is_float and len(there) == 3:  # a function on both sides
+                one, other = rng.choice((("exp", "exp"), ("exp", "tanh")))
+                parts[1:] = [apply(one, there[1]), apply("add", self.leaf(dtype), apply(other, there[2]))]
         else:
             parts = [self.expr(inner, depth - 1) for _ in range(op.arity)]
             if op.result == "bool" and op.arity == 2 and rng.random() < 0.2:
                 parts = [Cast(inner, Access("B", (Index("p"),), dtypes.bool_)), self.literal(inner)]
             if op.arity == 2 and rng.random() < 0.3:
                 parts[1] = self.compared_again(parts[0]) if head == "or" and rng.random() < 0.5 else parts[0]
-            if (
-                head == "mul" and rng.random() < 0.1 and parts[1] is not None and OPS["sign"].accepts(dtype)
-            ):  # what a square of a magnitude derives to
-                parts = [apply("abs", parts[1]), apply("sign", parts[1])]
-                if rng.random() < 0.5:
-                    parts[0] = apply("mul", self.leaf(dtype), parts[0])  # type: ignore[arg-type]
+            square = parts[1] if head == "mul" and rng.random() < 0.1 and OPS["sign"].accepts(dtype) else None
+            if square is not None:  # what the square of a magnitude derives to
+                magnitude = apply("abs", square)
+                parts = [apply("mul", self.leaf(dtype), magnitude) if rng.random() < 0.5 else magnitude, apply("sign", square)]
         if any(p is None for p in parts):
             return None
         try:
