@@ -18,6 +18,7 @@ from tensorexpr.algebra import (
     with_factors_grouped,
     with_narrow_factors,
     with_narrow_sums,
+    with_operands_turned,
     with_products_apart,
     with_products_in_order,
     with_recurrences,
@@ -74,7 +75,7 @@ def simplified(program: Program, target: Target) -> Program:
     chosen = with_chosen_points(found)
     found = found if chosen is found else simplify(chosen)
     found = with_slices(with_products_apart(with_sent_values(with_recurrences(with_narrow_factors(with_narrow_sums(with_rows(found)))))))
-    return with_factors_grouped(with_copies_read(found))
+    return with_operands_turned(with_factors_grouped(with_copies_read(found)))
 
 
 def calls_digest(schedule: Planned) -> str:

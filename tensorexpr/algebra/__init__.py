@@ -5,10 +5,11 @@ The passes here change how much is computed, on simplified programs and before s
 no formulas: `sharing` asks the integer sets which terms many results have in common, `tables` makes running tables of them, `monoids` says
 what is carried, `counts` whether it pays, `recurrences` is the pass. Nothing is ever subtracted from what was added. `sums` carries sums
 of narrow numbers in the types that a machine adds them in, `keyed` sends points to their keys and makes what is read at keys alone there,
-`layouts` makes tensors of the parts of one that products read apart, turns those on the way, and lays rings that sums go around out in
-rows, `products` of products that are added up, takes products of products in the order of fewest operations, and multiplies factors
-first that share their points, `carries` takes combiners apart whose components are sums and maxima, `logarithms` makes quotients of
-exponentials of their sums, `supports` sums masked weights inside of their masks, `copies` reads an output in place of a scan.
+`layouts` makes tensors of the parts of one that products read apart, turns those on the way and those that steps of scans read across,
+and lays rings that sums go around out in rows, `products` of products that are added up, takes products of products in the order of
+fewest operations, and multiplies factors first that share their points, `carries` takes combiners apart whose components are sums and
+maxima, `logarithms` makes quotients of exponentials of their sums, `supports` sums masked weights inside of their masks, `copies` reads an
+output in place of a scan.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tensorexpr.algebra.keyed.places import with_sums_by_place
 from tensorexpr.algebra.keyed.sent import sent_apart, with_sent_values
 from tensorexpr.algebra.layouts.rings import with_rows
 from tensorexpr.algebra.layouts.slices import with_slices
+from tensorexpr.algebra.layouts.steps import turned_for_steps, with_operands_turned
 from tensorexpr.algebra.layouts.turned import with_axes_turned
 from tensorexpr.algebra.logarithms import without_logarithms
 from tensorexpr.algebra.products import with_factors_grouped, with_products_apart, with_products_in_order
@@ -34,12 +36,14 @@ __all__ = [
     "sent_apart",
     "share_terms",
     "supports_of",
+    "turned_for_steps",
     "with_chosen_points",
     "with_copies_read",
     "with_factors_grouped",
     "with_axes_turned",
     "with_narrow_factors",
     "with_narrow_sums",
+    "with_operands_turned",
     "with_products_apart",
     "with_products_in_order",
     "with_recurrences",

@@ -1,0 +1,141 @@
+"""What the steps of a scan reduce across its rows is turned around once, in front of the scan.
+
+    for t in range(T):                                  r[k, j] = w[j, k]
+        h[i, j] = sum(s[i, k] * w[j, k] for k)   -->    for t in range(T):
+        ...                                                 h[i, j] = sum(s[i, k] * r[k, j] for k)
+
+Recurrent cells read their weights as they lie in layers, an output a row. Lanes go along the last axis of a result, so each step would
+gather them. A schedule copies operands of products outside of scans; what all steps read is no matter of a schedule of one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TypeVar
+
+from tensorexpr.algebra.layouts.slices import REUSED
+from tensorexpr.ir import Access, Apply, Axis, Const, Define, Definition, Expr, Index, Program, Reduce, Scan, TensorType, const
+from tensorexpr.records import replace
+from tensorexpr.simplify.passes.amounts import amount, elements, points
+from tensorexpr.traversal import bottom_up, expressions, free_names, fresh_name, walk
+
+T = TypeVar("T")
+
+
+def with_operands_turned(program: Program) -> Program:
+    """The program in which reductions of products and sums inside of scans read what comes from outside along their lanes.
+
+    Requires: a simplified program. Ensures: every value is kept bit for bit.
+    """
+    types = program.types
+    taken = {*types, *program.sizes, *(n for d in _all(program.definitions) for n, _ in d.results)}
+    made: dict[tuple[str, int], str] = {}
+    definitions: list[Definition] = []
+    for d in program.definitions:
+        if isinstance(d, Scan):
+            fresh: list[Define] = []
+            for key in dict.fromkeys(_across(d, types, amount(d.length, {}) or 0.0)):
+                if key not in made:
+                    name, at = key
+                    made[key] = fresh_name(f"{name}_turned", taken)
+                    fresh.append(_turned(made[key], name, types[name], at))
+            definitions += fresh
+            d = _reading(d, types, made)
+        definitions.append(d)
+    return replace(program, definitions=tuple(definitions)) if made else program
+
+
+def turned_for_steps(program: Program) -> frozenset[str]:
+    """Definitions with the elements of a tensor in another order that scans alone read: they are not computed again in each step."""
+    copies = {d.name for d in program.definitions if isinstance(d, Define) and _is_turned(d, program.types)}
+    for d in program.definitions if copies else ():
+        if not isinstance(d, Scan):
+            copies -= {e.tensor for root in expressions(d) for e in walk(root) if isinstance(e, Access)}
+    return frozenset(copies)
+
+
+def _is_turned(d: Define, types: Mapping[str, TensorType]) -> bool:
+    if not isinstance(d.value, Access) or len(d.axes) < 2:
+        return False
+    names = [i.name for i in d.value.indices if isinstance(i, Index)]
+    extents = {a.index: a.stop for a in d.axes if a.start == const(0)}
+    whole = [extents.get(n) for n in names] == list(types[d.value.tensor].shape)
+    return whole and sorted(names) == sorted(a.index for a in d.axes) and names != [a.index for a in d.axes]
+
+
+def _all(definitions: tuple[Definition, ...]) -> Iterator[Definition]:
+    for d in definitions:
+        yield d
+        if isinstance(d, Scan):
+            yield from _all(d.body)
+
+
+def _across(scan: Scan, types: Mapping[str, TensorType], steps: float) -> Iterator[tuple[str, int]]:
+    """The tensors from outside that reductions in a scan read across their rows, each with the axis that lanes go along."""
+    for d in scan.body:
+        if isinstance(d, Scan):
+            yield from _across(d, types, steps * (amount(d.length, {}) or 0.0))
+        elif isinstance(d, Define):
+            for access, at, often in _reads(d, types):
+                if often * steps >= REUSED * elements(types[access.tensor].shape):
+                    yield access.tensor, at
+
+
+def _reads(d: Define, types: Mapping[str, TensorType]) -> Iterator[tuple[Access, int, float]]:
+    """Factors and terms whose rows a reduction goes along, while another axis of theirs is the last of the definition: with that axis and
+    the points of the reduction."""
+    lanes = d.axes[-1].index if d.axes else ""
+    for e in walk(d.value):
+        value = e.values[0] if isinstance(e, Reduce) and len(e.values) == 1 else None
+        if isinstance(e, Reduce) and isinstance(value, Apply) and value.op.name in ("mul", "add", "sub"):
+            for access in value.args:
+                if isinstance(access, Access) and access.tensor in types and len(access.indices) > 1:
+                    at = _place(access, lanes, {a.index for a in e.axes})
+                    if at is not None:
+                        yield access, at, points((*d.axes, *e.axes))
+
+
+def _place(access: Access, lanes: str, reduced: set[str]) -> int | None:
+    """The axis of which an index, or one some places from it, is the subscript, where a reduction goes along the last axis."""
+    last = access.indices[-1]
+    found = [at for at, i in enumerate(access.indices) if lanes in free_names(i)]
+    if len(found) != 1 or not isinstance(last, Index) or last.name not in reduced or found[0] == len(access.indices) - 1:
+        return None
+    return found[0] if _from(access.indices[found[0]]) == Index(lanes) else None
+
+
+def _from(e: Expr) -> Expr:
+    """The index that an expression is some places from."""
+    while isinstance(e, Apply) and e.op.name in ("add", "sub") and isinstance(e.args[1], Const):
+        e = e.args[0]
+    return e
+
+
+def _turned(name: str, tensor: str, type_: TensorType, at: int) -> Define:
+    axes = tuple(Axis(f"{name}_{k}", const(0), extent) for k, extent in enumerate(type_.shape))
+    return Define(name, _moved(axes, at), Access(tensor, tuple(Index(a.index) for a in axes), type_.dtype))
+
+
+def _moved(entries: tuple[T, ...], at: int) -> tuple[T, ...]:
+    """Entries of axes with that of one as the last."""
+    return (*entries[:at], *entries[at + 1 :], entries[at])
+
+
+def _reading(scan: Scan, types: Mapping[str, TensorType], made: Mapping[tuple[str, int], str]) -> Scan:
+    """The scan whose reductions read what was made."""
+
+    def changed(d: Definition) -> Definition:
+        if isinstance(d, Scan):
+            return _reading(d, types, made)
+        if not isinstance(d, Define):
+            return d
+        moves = {access: at for access, at, _ in _reads(d, types) if (access.tensor, at) in made}
+
+        def put(e: Expr) -> Expr:
+            if isinstance(e, Access) and e in moves:
+                return replace(e, tensor=made[e.tensor, moves[e]], indices=_moved(e.indices, moves[e]))
+            return e
+
+        return replace(d, value=bottom_up(d.value, put)) if moves else d
+
+    return replace(scan, body=tuple(map(changed, scan.body)))
