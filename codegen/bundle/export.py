@@ -27,7 +27,7 @@ from tensorexpr.codegen.compiled.function import CompiledFunction
 from tensorexpr.codegen.compiled.gpu_function import GpuFunction
 from tensorexpr.codegen.llvm import Interface, Machine, host, nest_code
 from tensorexpr.codegen.llvm.process.jit import object_code
-from tensorexpr.codegen.llvm.runtime.pool_text import LIMIT, pool_text
+from tensorexpr.codegen.llvm.runtime.pool_text import pool_routines
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.stages import made_of_program
 from tensorexpr.errors import ArgumentError, TargetError, user_location
@@ -47,13 +47,9 @@ _LIBRARIES = {
     **dict.fromkeys(("dlopen", "dlsym"), "libdl.so.2"),  # where they are before glibc 2.34; the library is there after it, too
     **dict.fromkeys(("getenv", "malloc", "free"), "libc.so.6"),
 }
-_THREADS = f"""define void @te_bundle_threads(i32 %count) nounwind {{
-  %least = call i32 @llvm.smax.i32(i32 %count, i32 1)
-  %most = call i32 @llvm.smin.i32(i32 %least, i32 {LIMIT + 1})
-  %workers = sub i32 %most, 1
-  call void @te_pool_set(i32 %workers)
-  ret void
-}}
+_THREADS = """
+def te_bundle_threads(count: i32):
+    te_pool_set(min(max(count, 1), LIMIT + 1) - 1)
 """
 
 
@@ -275,7 +271,7 @@ def _library(
             "te_bundle_threads": f"{prefix}_threads",
             "te_pool_reset": f"{prefix}_after_fork",
         }
-        texts += [pool_text(plain) + _THREADS, detection_text(triple, variants), entries_text(triple, functions)]
+        texts += [pool_routines(plain, _THREADS).text(), detection_text(triple, variants), entries_text(triple, functions)]
         exports += [*renamed.values(), *(name for function, _ in functions for name in (function, f"{function}_workspace"))]
     if entries:
         texts.append(gpu_text(triple, prefix, entries))

@@ -89,7 +89,7 @@ def gpu_text(triple: str, prefix: str, entries: Sequence[GpuEntry]) -> str:
     """LLVM IR of the entry points of a bundle's functions for GPUs."""
     parts = [f'target triple = "{triple}"', driver_text()]
     for entry in entries:
-        parts += [launcher_text(f"{entry.symbol}.gpu", entry.part.plan, entry.part.images), _entry(entry), _workspace(entry)]
+        parts += [launcher_text(f"te_gpu_{entry.symbol}", entry.part.plan, entry.part.images), _entry(entry), _workspace(entry)]
     return "\n".join([*parts, _load(prefix, [entry.symbol for entry in entries])]) + "\n"
 
 
@@ -110,7 +110,7 @@ def _entry(entry: GpuEntry) -> str:
     report = "null"
     if plan.reports:
         report = ir.new(f"getelementptr i8, ptr %workspace, i64 {_buffers(plan, ir)}")
-    ir.lines.append(f"  %launched = call i64 @{name}.gpu(ptr %b, ptr %sizes, ptr %workspace, ptr {report}, ptr %stream)")
+    ir.lines.append(f"  %launched = call i64 @te_gpu_{name}(ptr %b, ptr %sizes, ptr %workspace, ptr {report}, ptr %stream)")
     if not plan.reports:
         return "\n".join([*ir.lines, "  ret i64 %launched", "}"])
     ir.lines += [
@@ -164,7 +164,7 @@ def _load(prefix: str, symbols: Sequence[str]) -> str:
     for k, symbol in enumerate(symbols):
         lines += [
             f"load{k}:",
-            f"  %r{k} = call i64 @{symbol}.gpu_load()",
+            f"  %r{k} = call i64 @te_gpu_{symbol}_load()",
             f"  %fine{k} = icmp eq i64 %r{k}, 0",
             f"  br i1 %fine{k}, label %load{k + 1}, label %failed{k}",
             f"failed{k}:",

@@ -85,12 +85,11 @@ DTYPES = {
 """The language's dtypes: XLA's name and number of each."""
 
 
-def substituted(text: str) -> str:
-    """A text of LLVM IR with the numbers in place of their names: $struct.field$, $sizeof.struct$, $code.name$, $MAJOR$, $MINOR$."""
-    values = {f"${name}$": str(offset) for name, offset in LAYOUT.items()}
-    values |= {f"$sizeof.{name}$": str(size) for name, size in SIZES.items()}
-    values |= {f"$code.{name}$": str(code) for name, code in CODES.items()}
-    values |= {"$MAJOR$": str(MAJOR), "$MINOR$": str(MINOR)}
-    for name, value in values.items():
-        text = text.replace(name, value)
-    return text
+VALUES: dict[str, int | str] = {
+    **LAYOUT,
+    **{f"sizeof.{name}": size for name, size in SIZES.items()},
+    **{f"code.{name}": code for name, code in CODES.items()},
+    "MAJOR": MAJOR,
+    "MINOR": MINOR,
+}
+"""The numbers by the names that routines have for them."""

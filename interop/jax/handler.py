@@ -25,7 +25,7 @@ from tensorexpr.codegen.nest import CheckSite
 from tensorexpr.errors import TargetError, user_location
 from tensorexpr.interop.jax import cpu_text
 from tensorexpr.interop.jax.abi import DTYPES, SIZES
-from tensorexpr.interop.jax.handler_text import RECORD, SYMBOLS, TARGET, TYPE, handler_text
+from tensorexpr.interop.jax.handler_text import RECORD, SYMBOLS, TARGET, TYPE, handler_routines
 from tensorexpr.ir import Const, Program, integer
 from tensorexpr.text import print_program
 
@@ -74,7 +74,7 @@ class Handlers:
                 hint="pip install --upgrade 'tensorexpr[jax]'",
             )
         self.record = (*RECORD, *own)
-        text = handler_text(host().triple, part, own, strings)
+        text = handler_routines(host().triple, part, own, strings)
         self._module = NativeModule.compiled(text, host(), "registers", {**addresses_of(SYMBOLS), **imports})
         # XLA keeps the addresses for as long as the process lives.
         self._module.keep_forever()

@@ -17,7 +17,7 @@ import torch
 
 from tensorexpr.codegen.llvm import NativeModule, host
 from tensorexpr.codegen.llvm.process.call import Plan, words_of, workspace_functions
-from tensorexpr.interop.torch.native_text import ROW, SYMBOLS, VIEW, WORDS, native_text
+from tensorexpr.interop.torch.native_text import ROW, SYMBOLS, VIEW, WORDS, native_routines
 
 _MOST = 16  # signatures that are looked through; others are found by their hash, the long way
 _SLOT = 5  # dltensor_from_py_object_no_sync, in words from the start of DLPack's table
@@ -78,7 +78,7 @@ def _shows(address: int) -> bool:
 def _module() -> NativeModule:
     imports = {name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in SYMBOLS}
     imports |= {"te_none": id(None), "te_like": id(torch.empty_like), "te_view": _exchange()}
-    made = NativeModule.compiled(native_text(host().triple), host(), "registers", imports)
+    made = NativeModule.compiled(native_routines(host().triple), host(), "registers", imports)
     made.keep_forever()
     return made
 

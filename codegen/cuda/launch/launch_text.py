@@ -24,9 +24,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from tensorexpr.codegen.cuda.launch.driver_text import FUNCTIONS, NO_CODE, NO_MEMORY, literal
+from tensorexpr.codegen.cuda.launch.driver_text import FUNCTIONS, NO_CODE, NO_MEMORY
 from tensorexpr.codegen.cuda.launch.plan import ALIGNMENT, Loop, Plan, Step
 from tensorexpr.codegen.llvm.text.arithmetic import Arithmetic
+from tensorexpr.codegen.llvm.text.routines import Routines
 from tensorexpr.errors import TargetError, user_location
 
 _INVALID_VALUE = 1
@@ -47,10 +48,16 @@ def launcher_text(symbol: str, plan: Plan, images: Mapping[str, bytes]) -> str:
     for arch in chosen:
         data = images[arch]
         contents = f"\\{data.hex(chr(92))}" if data else ""
-        parts.append(f'@{symbol}.{arch} = internal constant [{len(data)} x i8] c"{contents}", align 64')
-    parts += [f"@{symbol}.name{k} = internal constant {literal(name)}" for k, name in enumerate(kernels)]
-    parts += [f"@{symbol}.modules = internal global ptr null, align 8"]
-    parts += [_image(symbol, chosen), _functions(symbol, kernels, _asked(plan)), _load(symbol), _unload(symbol)]
+        parts.append(f'@{symbol}_{arch} = internal constant [{len(data)} x i8] c"{contents}", align 64')
+    values = {name: k for k, name in enumerate(FUNCTIONS)} | {"BYTES": 8 * (4 + len(kernels)), "NO_MEMORY": NO_MEMORY, "NO_CODE": NO_CODE}
+    source = "\n".join(
+        (
+            *(f"SYMBOL_{arch}: here" for arch in chosen),
+            *(f"SYMBOL_name{k}: text = {name!r}" for k, name in enumerate(kernels)),
+            _NODE.replace("    CHOOSE\n", _choice(chosen)).replace("    FIND\n", _finding(kernels, plan)),
+        )
+    )
+    parts.append(Routines(source.replace("SYMBOL", symbol), values).text())
     parts.append(_Launcher(symbol, plan, kernels).text())
     return "\n".join(parts)
 
@@ -70,191 +77,102 @@ def capability(arch: str) -> tuple[int, bool]:
     return 10 * int(match[1]) + int(match[2]), bool(match[3])
 
 
-def _image(symbol: str, chosen: Sequence[str]) -> str:
-    """The code for the current device: see `launcher_text`."""
-    lines = [
-        f"define internal i64 @{symbol}.image(ptr %image) nounwind {{",
-        "entry:",
-        "  %at = alloca i32, align 4",
-        "  %asked = call i64 @te.gpu.capability(ptr %at)",
-        "  %known = icmp eq i64 %asked, 0",
-        "  br i1 %known, label %look, label %unknown",
-        "unknown:",
-        "  ret i64 %asked",
-        "look:",
-        "  %capability = load i32, ptr %at, align 4",
-        "  br label %try0",
-    ]
-    for k, arch in enumerate(chosen):
+def _choice(chosen: Sequence[str]) -> str:
+    """Statements that take the first architecture of those that are chosen which a device can run."""
+    lines = ""
+    for arch in chosen:
         number, alone = capability(arch)
-        lines.append(f"try{k}:")
-        if alone:
-            lines.append(f"  %fits{k} = icmp eq i32 %capability, {number}")
-        else:
-            lines += [
-                f"  %newer{k} = icmp sge i32 %capability, {number}",
-                f"  %older{k} = icmp slt i32 %capability, {number - number % 10 + 10}",
-                f"  %fits{k} = and i1 %newer{k}, %older{k}",
-            ]
-        lines += [
-            f"  br i1 %fits{k}, label %take{k}, label %try{k + 1}",
-            f"take{k}:",
-            f"  store ptr @{symbol}.{arch}, ptr %image, align 8",
-            "  ret i64 0",
-        ]
-    return "\n".join([*lines, f"try{len(chosen)}:", f"  ret i64 {NO_CODE}", "}"])
+        fits = f"device == {number}" if alone else f"device >= {number} and device < {number - number % 10 + 10}"
+        lines += f"    if image == None and {fits}:\n        image = SYMBOL_{arch}\n"
+    return lines
 
 
-def _asked(plan: Plan) -> dict[str, int]:
-    """The bytes of shared memory that launches of a kernel ask for, where they ask for some."""
-    return {step.kernel: step.shared for step in plan.launches if step.shared}
-
-
-def _functions(symbol: str, kernels: Sequence[str], asked: Mapping[str, int]) -> str:
-    """The node of the current context (see `te.gpu.drop`), its module loaded where it is not; the driver is told of kernels that will ask
-    for shared memory."""
-    finding = []
+def _finding(kernels: Sequence[str], plan: Plan) -> str:
+    """Statements that put the kernels in their places, and tell the driver of those that will ask for shared memory."""
+    asked = {step.kernel: step.shared for step in plan.launches if step.shared}
+    lines = ""
     for k, name in enumerate(kernels):
-        after = f"get{k + 1}" if k + 1 < len(kernels) else "push"
-        finding += [
-            f"get{k}:",
-            f"  %slot{k} = getelementptr ptr, ptr %made, i64 {4 + k}",
-            f"  %got{k} = call i32 %getting(ptr %slot{k}, ptr %module, ptr @{symbol}.name{k})",
-            f"  store i32 %got{k}, ptr %result, align 4",
-            f"  %fine{k} = icmp eq i32 %got{k}, 0",
-            f"  br i1 %fine{k}, label %{f'tell{k}' if name in asked else after}, label %lacking",
-        ]
+        get = f"call(i32, gpu_function(cuModuleGetFunction), node + {32 + 8 * k}, module.ptr, SYMBOL_name{k})"
+        lines += f"    if result == 0:\n        result = {get}\n"
         if name in asked:
-            finding += [
-                f"tell{k}:",
-                f"  %function{k} = load ptr, ptr %slot{k}, align 8",
-                f"  %told{k} = call i32 %telling(ptr %function{k}, i32 {_MOST_ASKED}, i32 {asked[name]})",
-                f"  store i32 %told{k}, ptr %result, align 4",
-                f"  %heard{k} = icmp eq i32 %told{k}, 0",
-                f"  br i1 %heard{k}, label %{after}, label %lacking",
-            ]
-    values = {
-        "SYMBOL": symbol,
-        "BYTES": str(8 * (4 + len(kernels))),
-        "FINDING": "\n".join(finding),
-        "NEXT": "get0" if kernels else "push",
-        "NO_MEMORY": str(NO_MEMORY),
-        "$LOAD": str(FUNCTIONS.index("cuModuleLoadData")),
-        "$GET": str(FUNCTIONS.index("cuModuleGetFunction")),
-        "$TELL": str(FUNCTIONS.index("cuFuncSetAttribute")),
-    }
-    text = _NODE
-    for word in sorted(values, key=len, reverse=True):
-        text = text.replace(word, values[word])
-    return text
+            tell = f"call(i32, gpu_function(cuFuncSetAttribute), node.ptr[{4 + k}], i32({_MOST_ASKED}), i32({asked[name]}))"
+            lines += f"    if result == 0:\n        result = {tell}\n"
+    return lines
 
 
-_NODE = """define internal i64 @SYMBOL.node(ptr %found) nounwind {
-entry:
-  %context.at = alloca ptr, align 8
-  %id.at = alloca i64, align 8
-  %image.at = alloca ptr, align 8
-  %module.at = alloca ptr, align 8
-  %result = alloca i32, align 4
-  %status = call i64 @te.gpu.context(ptr %context.at, ptr %id.at)
-  %usable = icmp eq i64 %status, 0
-  br i1 %usable, label %begin, label %unusable
-unusable:
-  ret i64 %status
-begin:
-  %id = load i64, ptr %id.at, align 8
-  %head = load atomic ptr, ptr @SYMBOL.modules acquire, align 8
-  br label %next
-next:
-  %node = phi ptr [ %head, %begin ], [ %behind, %other ]
-  %end = icmp eq ptr %node, null
-  br i1 %end, label %choose, label %look
-look:
-  %own.at = getelementptr i64, ptr %node, i64 1
-  %own = load i64, ptr %own.at, align 8
-  %same = icmp eq i64 %own, %id
-  br i1 %same, label %have, label %other
-other:
-  %behind = load ptr, ptr %node, align 8
-  br label %next
-have:
-  store ptr %node, ptr %found, align 8
-  ret i64 0
-choose:
-  %choice = call i64 @SYMBOL.image(ptr %image.at)
-  %chosen = icmp eq i64 %choice, 0
-  br i1 %chosen, label %load, label %none
-none:
-  ret i64 %choice
-load:
-  %loading = call ptr @te.gpu.function(i64 $LOAD)
-  %image = load ptr, ptr %image.at, align 8
-  %loaded = call i32 %loading(ptr %module.at, ptr %image)
-  store i32 %loaded, ptr %result, align 4
-  %in = icmp eq i32 %loaded, 0
-  br i1 %in, label %keep, label %failed
-keep:
-  %made = call ptr @malloc(i64 BYTES)
-  %full = icmp eq ptr %made, null
-  br i1 %full, label %memory, label %fill
-memory:
-  ret i64 NO_MEMORY
-fill:
-  %id.to = getelementptr i64, ptr %made, i64 1
-  store i64 %id, ptr %id.to, align 8
-  %context = load ptr, ptr %context.at, align 8
-  %context.to = getelementptr ptr, ptr %made, i64 2
-  store ptr %context, ptr %context.to, align 8
-  %module = load ptr, ptr %module.at, align 8
-  %module.to = getelementptr ptr, ptr %made, i64 3
-  store ptr %module, ptr %module.to, align 8
-  %getting = call ptr @te.gpu.function(i64 $GET)
-  %telling = call ptr @te.gpu.function(i64 $TELL)
-  br label %NEXT
-FINDING
-push:
-  %first = load atomic ptr, ptr @SYMBOL.modules acquire, align 8
-  store ptr %first, ptr %made, align 8
-  %pair = cmpxchg ptr @SYMBOL.modules, ptr %first, ptr %made seq_cst seq_cst, align 8
-  %pushed = extractvalue { ptr, i1 } %pair, 1
-  br i1 %pushed, label %new, label %push
-new:
-  store ptr %made, ptr %found, align 8
-  ret i64 0
-lacking:
-  call void @te.gpu.drop(ptr %made)
-  br label %failed
-failed:
-  %r = load i32, ptr %result, align 4
-  %said = call i64 @te.gpu.said(i32 %r)
-  ret i64 %said
-}"""
+_NODE = """
+SYMBOL_modules: ptr = None
 
+@here
+def malloc(size: i64) -> ptr: ...
+@here
+def gpu_function(number: i64) -> ptr: ...
+@here
+def gpu_said(result: i32) -> i64: ...
+@here
+def gpu_context(context: ptr, id: ptr) -> i64: ...
+@here
+def gpu_capability(capability: ptr) -> i64: ...
+@here
+def gpu_drop(node: ptr): ...
 
-def _load(symbol: str) -> str:
-    return f"""define i64 @{symbol}_load() nounwind {{
-  %node = alloca ptr, align 8
-  %status = call i64 @{symbol}.node(ptr %node)
-  ret i64 %status
-}}"""
+# The node of the current context (see `gpu_drop`), its module loaded where it is not.
+def SYMBOL_node(found: ptr) -> i64:
+    context = stack(ptr, 1)
+    id = stack(i64, 1)
+    capability = stack(i32, 1)
+    module = stack(ptr, 1)
+    status = gpu_context(context, id)
+    if status != 0:
+        return status
+    node = atomic_load(SYMBOL_modules, acquire)
+    while node != None:
+        if node.i64[1] == id.i64:
+            found.ptr = node
+            return 0
+        node = node.ptr[0]
+    status = gpu_capability(capability)
+    if status != 0:
+        return status
+    device = capability.i32
+    image = None
+    CHOOSE
+    if image == None:
+        return NO_CODE
+    result = call(i32, gpu_function(cuModuleLoadData), module, image)
+    if result != 0:
+        return gpu_said(result)
+    node = malloc(BYTES)
+    if node == None:
+        return NO_MEMORY
+    node.i64[1] = id.i64
+    node.ptr[2] = context.ptr
+    node.ptr[3] = module.ptr
+    FIND
+    if result != 0:
+        gpu_drop(node)
+        return gpu_said(result)
+    while True:
+        first = atomic_load(SYMBOL_modules, acquire)
+        node.ptr[0] = first
+        if atomic_exchange(SYMBOL_modules, first, node, seq_cst, seq_cst):
+            break
+    found.ptr = node
+    return 0
 
+@exported
+def SYMBOL_load() -> i64:
+    return SYMBOL_node(stack(ptr, 1))
 
-def _unload(symbol: str) -> str:
-    return f"""define i64 @{symbol}_unload() nounwind {{
-entry:
-  %head = atomicrmw xchg ptr @{symbol}.modules, ptr null seq_cst, align 8
-  br label %next
-next:
-  %node = phi ptr [ %head, %entry ], [ %behind, %drop ]
-  %end = icmp eq ptr %node, null
-  br i1 %end, label %done, label %drop
-drop:
-  %behind = load ptr, ptr %node, align 8
-  call void @te.gpu.drop(ptr %node)
-  br label %next
-done:
-  ret i64 0
-}}"""
+@exported
+def SYMBOL_unload() -> i64:
+    node = atomic_swap(SYMBOL_modules, None, seq_cst)
+    while node != None:
+        behind = node.ptr[0]
+        gpu_drop(node)
+        node = behind
+    return 0
+"""
 
 
 class _Launcher:
@@ -278,28 +196,28 @@ class _Launcher:
             "  %bytes = alloca i64, align 8",
             "  %extra = alloca [5 x ptr], align 16",
             "  %result = alloca i32, align 4",
-            f"  %status = call i64 @{self.symbol}.node(ptr %node.at)",
+            f"  %status = call i64 @{self.symbol}_node(ptr %node.at)",
             "  %usable = icmp eq i64 %status, 0",
             "  br i1 %usable, label %begin, label %unusable",
             "unusable:",
             "  ret i64 %status",
             "begin:",
             "  %node = load ptr, ptr %node.at, align 8",
-            f"  %launching = call ptr @te.gpu.function(i64 {FUNCTIONS.index('cuLaunchKernel')})",
+            f"  %launching = call ptr @gpu_function(i64 {FUNCTIONS.index('cuLaunchKernel')})",
         ]
         # CU_LAUNCH_PARAM_BUFFER_POINTER, _BUFFER_SIZE and _END, as every launch has them.
         for k, word in enumerate(("inttoptr (i64 1 to ptr)", "%block", "inttoptr (i64 2 to ptr)", "%bytes", "null")):
             ir.lines.append(f"  store ptr {word}, ptr {ir.new(f'getelementptr ptr, ptr %extra, i64 {k}')}, align 8")
         self.addresses()
         if plan.reports:
-            clearing = ir.new(f"call ptr @te.gpu.function(i64 {FUNCTIONS.index('cuMemsetD8Async')})")
+            clearing = ir.new(f"call ptr @gpu_function(i64 {FUNCTIONS.index('cuMemsetD8Async')})")
             self.done(ir.new(f"call i32 {clearing}(ptr %report, i8 0, i64 24, ptr %stream)"))
         self.steps(plan.steps)
         ir.lines += [
             "  ret i64 0",
             "failed:",
             "  %r = load i32, ptr %result, align 4",
-            "  %said = call i64 @te.gpu.said(i32 %r)",
+            "  %said = call i64 @gpu_said(i32 %r)",
             "  ret i64 %said",
             "}",
         ]

@@ -27,7 +27,7 @@ import numpy as np
 from tensorexpr.codegen.llvm.process.jit import NativeModule
 from tensorexpr.codegen.llvm.process.memory import POOLED, Memory
 from tensorexpr.codegen.llvm.process.pool import pool
-from tensorexpr.codegen.llvm.runtime.call_text import SYMBOLS, WORDS, Layouts, call_text
+from tensorexpr.codegen.llvm.runtime.call_text import SYMBOLS, WORDS, Layouts, call_routines
 from tensorexpr.codegen.llvm.text.machine import host
 from tensorexpr.records import record
 
@@ -268,7 +268,7 @@ def _module() -> NativeModule:
     imports |= {"te_ndarray": id(np.ndarray), "te_out": id(_NAMES[0]), "te_call_name": id(_NAMES[1]), "te_none": id(None)}
     imports |= {"te_new_array": _word(_numpy_functions() + 8 * _NEW_FROM_DESCR), "te_handler": id(memory.capsule)}
     imports |= {"te_watch": pool().watch, "te_watched": pool().watched}
-    made = NativeModule.compiled(call_text(_LAYOUTS, host().triple, POOLED), host(), "registers", imports)
+    made = NativeModule.compiled(call_routines(_LAYOUTS, host().triple, POOLED), host(), "registers", imports)
     memory.attach(made)
     return made
 

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from tensorexpr.building.progress import step
+from tensorexpr.codegen.llvm.text.routines import Routines
 
 Made = TypeVar("Made")
 
@@ -61,44 +62,35 @@ held = (ctypes.c_void_p * 3)()
 
 PYTHONS = ("PyGILState_Ensure", "PyGILState_Release", "PyErr_CheckSignals", "PyErr_Fetch", "PyErr_Restore")
 
-LOOK = """@te_held = external global [3 x ptr]
+LOOK = Routines(
+    """
+te_held: extern
 
-declare i32 @PyGILState_Ensure()
-declare void @PyGILState_Release(i32)
-declare i32 @PyErr_CheckSignals()
-declare void @PyErr_Fetch(ptr, ptr, ptr)
-declare void @PyErr_Restore(ptr, ptr, ptr)
+def PyGILState_Ensure() -> i32: ...
+def PyGILState_Release(lock: i32): ...
+def PyErr_CheckSignals() -> i32: ...
+def PyErr_Fetch(kind: ptr, value: ptr, trace: ptr): ...
+def PyErr_Restore(kind: ptr, value: ptr, trace: ptr): ...
 
-define i32 @te_look() {
-entry:
-  %lock = call i32 @PyGILState_Ensure()
-  %raised = call i32 @PyErr_CheckSignals()
-  %some = icmp ne i32 %raised, 0
-  br i1 %some, label %keep, label %exit
-keep:
-  %value = getelementptr ptr, ptr @te_held, i64 1
-  %trace = getelementptr ptr, ptr @te_held, i64 2
-  call void @PyErr_Fetch(ptr @te_held, ptr %value, ptr %trace)
-  br label %exit
-exit:
-  call void @PyGILState_Release(i32 %lock)
-  ret i32 %raised
-}
+@unwinds
+def te_look() -> i32:
+    lock = PyGILState_Ensure()
+    raised = PyErr_CheckSignals()
+    if raised != 0:
+        PyErr_Fetch(te_held, te_held + 8, te_held + 16)
+    PyGILState_Release(lock)
+    return raised
 
-define void @te_raise() {
-entry:
-  %value.at = getelementptr ptr, ptr @te_held, i64 1
-  %trace.at = getelementptr ptr, ptr @te_held, i64 2
-  %type = load ptr, ptr @te_held, align 8
-  %value = load ptr, ptr %value.at, align 8
-  %trace = load ptr, ptr %trace.at, align 8
-  store ptr null, ptr @te_held, align 8
-  store ptr null, ptr %value.at, align 8
-  store ptr null, ptr %trace.at, align 8
-  call void @PyErr_Restore(ptr %type, ptr %value, ptr %trace)
-  ret void
-}
-"""
+@unwinds
+def te_raise():
+    kind = te_held.ptr[0]
+    value = te_held.ptr[1]
+    trace = te_held.ptr[2]
+    memset(te_held, 0, 24)
+    PyErr_Restore(kind, value, trace)
+""",
+    {},
+)
 """What the pool calls during a run: lets Python act on signals, and keeps what a handler raises; and what raises it again. In Python itself
 the handler would run as the function is entered, in front of any `try`."""
 

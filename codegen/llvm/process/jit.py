@@ -21,6 +21,7 @@ from tensorexpr.codegen.llvm.runtime import memory_text, pool_text
 from tensorexpr.codegen.llvm.text.builder import INTRINSIC
 from tensorexpr.codegen.llvm.text.fences import fenced, may_need_fences
 from tensorexpr.codegen.llvm.text.machine import Machine
+from tensorexpr.codegen.llvm.text.routines import Routines
 from tensorexpr.errors import InternalError, ScheduleError
 
 _libraries = itertools.count()
@@ -130,14 +131,14 @@ class NativeModule:
             self._addresses: dict[str, int] = {name: self._tracker[name] for name in code.exports}
 
     @staticmethod
-    def compiled(ir: str, machine: Machine, passes: str, imports: Mapping[str, int] | None = None) -> NativeModule:
+    def compiled(text: Routines | str, machine: Machine, passes: str, imports: Mapping[str, int] | None = None) -> NativeModule:
         """The module of a text, found on disk where it was compiled before; `passes` as in `object_code`, whose errors it raises."""
-        key = disk.key_of("text", ir, passes, repr(machine))
+        key = disk.key_of("text", repr(text), passes, repr(machine))
         entry = disk.load(key)
         if entry is not None:
             code = ObjectCode(entry.image, tuple(entry.about["exports"]))
         else:
-            code = object_code(ir, machine, passes)
+            code = object_code(text if isinstance(text, str) else text.text(), machine, passes)
             disk.save(key, disk.Entry({"exports": code.exports}, code.image))
         return NativeModule(code, machine, imports)
 

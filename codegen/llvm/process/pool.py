@@ -15,7 +15,7 @@ from collections.abc import Callable
 from tensorexpr.codegen.llvm.process.compilers import linking
 from tensorexpr.codegen.llvm.process.interrupts import LOOK, is_pending, python_addresses
 from tensorexpr.codegen.llvm.process.jit import NativeModule
-from tensorexpr.codegen.llvm.runtime.pool_text import LIMIT, pool_text
+from tensorexpr.codegen.llvm.runtime.pool_text import LIMIT, pool_routines
 from tensorexpr.codegen.llvm.text.machine import host
 from tensorexpr.errors import ArgumentError
 
@@ -27,7 +27,7 @@ class Pool:
     """The pool's machine code and its controls; `parallel_for` is the address of its entry."""
 
     def __init__(self) -> None:
-        self._module = NativeModule.compiled(pool_text(host()), host(), "none")
+        self._module = NativeModule.compiled(pool_routines(host()), host(), "none")
         self.parallel_for = self._module.address("te_parallel_for")
         self._set = ctypes.CFUNCTYPE(None, ctypes.c_int32)(self._module.address("te_pool_set"))
         self._stop = ctypes.CFUNCTYPE(None)(self._module.address("te_pool_stop"))

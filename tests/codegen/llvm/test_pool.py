@@ -17,7 +17,7 @@ from tensorexpr.codegen.llvm import compile_nest, set_threads
 from tensorexpr.codegen.llvm.process.jit import NativeModule
 from tensorexpr.codegen.llvm.process.native import NativeFunction
 from tensorexpr.codegen.llvm.process.pool import default_threads, pool
-from tensorexpr.codegen.llvm.runtime.pool_text import pool_text
+from tensorexpr.codegen.llvm.runtime.pool_text import pool_routines
 from tensorexpr.codegen.llvm.text.machine import Machine, host
 from tensorexpr.errors import ArgumentError
 from tensorexpr.ir import Index, Size, apply
@@ -260,7 +260,7 @@ def test_a_wrong_environment_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_the_serial_pool_of_other_systems() -> None:
     other = Machine("x86_64-apple-darwin", host().cpu, host().features, host().vector_bits)
-    module = NativeModule.compiled(pool_text(other), host(), "none")
+    module = NativeModule.compiled(pool_routines(other), host(), "none")
     parallel = _ENTRY(module.address("te_parallel_for"))
     seen: list[tuple[int, int]] = []
     part = _PART(lambda _, begin, end: seen.append((begin, end)))
