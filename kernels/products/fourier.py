@@ -1,67 +1,103 @@
 """Discrete Fourier transforms, by factors of the length as Cooley and Tukey had it. A complex tensor is two: its real and imaginary part.
 
 `X[k] = sum over t of x[t] exp(-2 pi i k t / n)` along an axis. A length a b takes a + b multiplications for each element in the place of
-a b, and so on for its factors; one that is prime is one sum.
+a b, and so on for its factors; one that is prime is one sum. The stages leave their results in order (Stockham's form).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import numpy as np
 
 import tensorexpr as te
-from tensorexpr.kernels.conventions.arguments import bad, is_int, known, one_of, product, same_extent
-from tensorexpr.kernels.conventions.axes import drop, normalized
+from tensorexpr.kernels.conventions.arguments import bad, is_int, known, one_of, same_extent
+from tensorexpr.kernels.conventions.axes import along, drop, normalized
 from tensorexpr.kernels.rearranging.rearrange import roll
 
 NORMS = ("backward", "ortho", "forward")
+MOST = 16
+"""The largest radix that is not prime: a sum of so many is about as fast as two shorter ones, and half as many definitions."""
+LARGEST = 1 << 16
+"""The elements of a table of a stage, for each element that is turned; where there would be more, results are turned afterwards."""
 
 
-def _parts(n: int) -> tuple[int, int]:
-    """Two factors of a length, as near to each other as they are."""
-    a = next(k for k in range(math.isqrt(n), 0, -1) if n % k == 0)
-    return n // a, a
+def _radices(n: int) -> list[int]:
+    """Factors of a length, of at most `MOST` each where its primes are: few, about as large as each other, the largest first."""
+    primes = []
+    rest, p = n, 2
+    while rest > 1:
+        p = p if p * p <= rest else rest
+        while rest % p == 0:
+            rest //= p
+            primes.append(p)
+        p += 1
+    count = max(1, math.ceil(math.log(n, MOST) - 1e-9))
+    while True:
+        found = [1] * count
+        for p in reversed(primes):
+            found[found.index(min(found))] *= p
+        if all(f <= MOST or f in primes for f in found):
+            return sorted((f for f in found if f > 1 or n == 1), reverse=True)
+        count += 1
 
 
-def _turns(rows: int, columns: int, n: int, sign: int, kind: Any) -> te.Tensor:
-    """The factors `exp(sign 2 pi i r c / n)`, as pairs."""
-    places = np.outer(np.arange(rows), np.arange(columns)) % n
-    pairs = np.stack([np.cos(2 * np.pi * places / n), sign * np.sin(2 * np.pi * places / n)], -1)
-    quarters = (4 * places % n == 0)[..., None]  # exact there: a transform of whole numbers has whole zeros
-    return te.constant(np.where(quarters, np.round(pairs) + 0.0, pairs).astype(kind))
+def _turns(p: int, j: int, k: int, n: int, sign: int, kind: Any) -> tuple[te.Tensor, te.Tensor]:
+    """`exp(sign 2 pi i k (p + n / k j) / n)` for so many p, j, k: the real and the imaginary parts."""
+    places = np.arange(k) * (np.arange(p)[:, None, None] + n // k * np.arange(j)[:, None]) % n
+    pairs = np.stack([np.cos(2 * np.pi * places / n), sign * np.sin(2 * np.pi * places / n)])
+    pairs = np.where(4 * places % n == 0, np.round(pairs) + 0.0, pairs).astype(kind)  # exact: whole numbers have whole zeros
+    return te.constant(pairs[0]), te.constant(pairs[1])
 
 
-def _times(a: tuple[Any, Any], b: tuple[Any, Any], part: Any) -> Any:
-    """A part of a product of complex numbers."""
-    return te.where(part == 0, a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0])
+def _times(x: Sequence[Any], turn: Sequence[Any]) -> tuple[Any, Any]:
+    """The product of two complex numbers; the first one is real without an imaginary part."""
+    (a, b), (c, d) = x, turn
+    return (a * c, a * d) if b is None else (a * c - b * d, a * d + b * c)
 
 
-def transform(x: te.Tensor, sign: int) -> te.Tensor:
-    """The transform of the rows of `x [rows, n, 2]`, whose last axis has the real and the imaginary part; `sign` is that of the exponent.
+def transform(real: te.Tensor, imag: te.Tensor | None, axis: int, sign: int) -> tuple[te.Tensor, te.Tensor]:
+    """The transform along an axis of known length; `sign` is that of the exponent. Without `imag` the signal is real.
 
-    A length that is prime, or short, is one sum.
+    After stages whose radices have the product s, element (p, q) of axes as long as n / s and s is frequency q of every (n / s)-th
+    element of the signal from p on. The next one, of radix r, makes r frequencies k of r elements that are m = n / s / r apart, and
+    turns them by p k / (m r); they lie before q, so that the last stage has all frequencies in order.
     """
-    rows, n, _ = cast("tuple[int, ...]", x.shape)
-    a, b = _parts(n)
-    kind = x.dtype.numpy
-    if b == 1 or n <= 16:
-        whole = _turns(n, n, n, sign, kind)
-        return te.compute(
-            (rows, n, 2), lambda r, k, p: te.sum(lambda t: _times((x[r, t, 0], x[r, t, 1]), (whole[t, k, 0], whole[t, k, 1]), p), n)
-        )
-    # t = b t1 + t2, k = k1 + a k2: inner transforms of length a over t1, turned by t2 k1, and outer ones of length b over t2.
-    across = te.compute((rows * b, a, 2), lambda r, t, p: x[r // b, b * t + r % b, p], name="across")
-    inner = transform(across, sign)
-    turns = _turns(b, a, n, sign, kind)
+    outer, n, kind = len(real.shape[:axis]), cast("int", real.shape[axis]), real.dtype.numpy
 
-    def turned(r: Any, t: Any, p: Any) -> Any:
-        q, k = r // a, r % a
-        return _times((inner[q * b + t, k, 0], inner[q * b + t, k, 1]), (turns[t, k, 0], turns[t, k, 1]), p)
+    def both(shape: Sequence[Any], element: Callable[[int, tuple[Any, ...]], Any], name: str) -> Any:
+        """What reads both parts of a complex tensor."""
+        parts = [te.compute(shape, lambda *i, part=part: element(part, i), name=f"{name}_{'imag' if part else 'real'}") for part in (0, 1)]
+        return lambda i: (parts[0][i], parts[1][i])
 
-    outer = transform(te.compute((rows * a, b, 2), turned, name="turned"), sign)
-    return te.compute((rows, n, 2), lambda r, k, p: outer[r * a + k % a, k // a, p])
+    def stage(read: Any, m: int, radix: int, s: int) -> Any:
+        """What reads the result of a stage, as `read` does that of the one before."""
+        shape = (*real.shape[:axis], m, radix, s, *real.shape[axis + 1 :])
+        apart = m > 1 and m * radix * radix > LARGEST
+        table = _turns(1 if apart else m, radix, radix, radix if apart else m * radix, sign, kind)
+
+        def summed(part: int, i: tuple[Any, ...]) -> Any:
+            before, (p, k, q), after = i[:outer], i[outer : outer + 3], i[outer + 3 :]
+            return te.sum(lambda j: _times(read((*before, j * m + p, q, *after)), [t[0 if apart else p, j, k] for t in table])[part], radix)
+
+        found = both(shape, summed, "stage")
+        if apart:
+            sums, turns = found, _turns(m, 1, radix, m * radix, sign, kind)
+            found = both(shape, lambda part, i: _times(sums(i), [t[i[outer], 0, i[outer + 1]] for t in turns])[part], "turned")
+        return lambda i: found((*i[: outer + 1], i[outer + 1] // s, i[outer + 1] % s, *i[outer + 2 :]))
+
+    def given(i: Any) -> tuple[Any, Any]:
+        at = (*i[: outer + 1], *i[outer + 2 :])
+        return real[at], None if imag is None else imag[at]
+
+    read, s = given, 1
+    for radix in _radices(n):
+        read = stage(read, n // s // radix, radix, s)
+        s *= radix
+    first, second = (te.compute(real.shape, lambda *i, part=part: read((*i[:outer], 0, *i[outer:]))[part]) for part in (0, 1))
+    return first, second
 
 
 def _length(name: str, x: te.Tensor, axis: int, n: Any) -> int:
@@ -80,38 +116,28 @@ def _factor(norm: Any, n: int, sign: int) -> float:
 
 def _transformed(x: te.Tensor, imag: te.Tensor | None, n: int, axis: int, sign: int, norm: Any, count: int) -> tuple[te.Tensor, te.Tensor]:
     """The first `count` elements of a transform along `axis`, of a signal cut to `n` elements or filled up with 0."""
-    own, rest = x.shape[axis], drop(x.shape, axis)
     if imag is not None:
         for d in range(x.ndim):
             same_extent(f"imag, axis {d}", imag.shape[d] if imag.ndim == x.ndim else None, x.shape[d])
-    if not known(*x.shape):
-        raise bad(f"expected a known shape, got {x.shape}")
-    steps = [product(rest[d + 1 :]) for d in range(len(rest))]
+    if not is_int(x.shape[axis]):
+        raise bad(f"expected a known extent along axis {axis}, got shape {x.shape}")
+    own, shape = x.shape[axis], along(drop(x.shape, axis), axis, n)
     kind = x.dtype if x.dtype.is_float else te.dtype("float64")
 
-    def place(r: Any, t: Any) -> tuple[Any, ...]:
-        outer = tuple(r if d == 0 and step == 1 else r // step % rest[d] for d, step in enumerate(steps))
-        return (*outer[:axis], t, *outer[axis:])
+    def signal(tensor: te.Tensor) -> te.Tensor:
+        def element(*i: Any) -> Any:
+            value = te.cast(tensor[i], kind)
+            return te.where(i[axis] < own, value, 0) if n > own else value
 
-    def given(r: Any, t: Any, p: Any) -> Any:
-        def part(tensor: te.Tensor | None) -> Any:
-            return te.cast(0, kind) if tensor is None else te.cast(tensor[place(r, t)], kind)
+        return te.compute(shape, element, name="signal")
 
-        value = te.where(p == 0, part(x), part(imag))
-        return te.where(t < own, value, 0) if n > own else value
-
-    found = transform(te.compute((product(rest), n, 2), given, name="signal"), sign)
+    parts = transform(signal(x), None if imag is None else signal(imag), axis, sign)
     factor = _factor(norm, n, sign)
 
-    def part(p: int) -> te.Tensor:
-        def element(*i: Any) -> Any:
-            row = sum((k * step for k, step in zip(drop(i, axis), steps, strict=True)), start=0)
-            value = found[row, i[axis], p]
-            return value if factor == 1 else value * factor
+    def result(part: te.Tensor) -> te.Tensor:
+        return te.compute(along(drop(shape, axis), axis, count), lambda *i: part[i] if factor == 1 else part[i] * factor)
 
-        return te.compute((*rest[:axis], count, *rest[axis:]), element)
-
-    return part(0), part(1)
+    return result(parts[0]), result(parts[1])
 
 
 @te.op

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,33 +21,22 @@ def _dft(x: Tensor, length: int | None, axis: int, inverse: bool, onesided: bool
     n = own[at] if length is None else length
     if inverse and onesided:
         return _real_inverse(x, at, n if length is not None else 2 * (own[at] - 1))
-    lead = [*own[:at], *own[at + 1 : -1]]
-    rows = math.prod(lead)
-    pairs = own[-1] == 2
-
-    def places(r: Any) -> list[Any]:
-        found: list[Any] = []
-        for extent in reversed(lead):
-            found.append(r % extent)
-            r = r // extent
-        return found[::-1]
-
-    def given(r: Any, t: Any, p: Any) -> Any:
-        rest = places(r)
-        value = x.read(*rest[:at], t, *rest[at:], p if pairs else 0, outside=0)
-        return value if pairs else language.where(p == 0, value, 0)
-
-    found = transform(compute((rows, n, 2), given, name="signal"), 1 if inverse else -1)
+    shape = (*own[:at], n, *own[at + 1 : -1])
+    parts = [compute(shape, lambda *i, p=p: x.read(*i, p, outside=0), name="signal") for p in range(own[-1])]
     count = n // 2 + 1 if onesided else n
+    return _pairs(parts, at, inverse, (*own[:at], count, *own[at + 1 : -1]))
+
+
+def _pairs(parts: Sequence[Tensor], at: int, inverse: bool, shape: Sequence[Any]) -> Tensor:
+    """The first elements of the transform of a signal, as pairs; its imaginary part is 0 where only the real one is given."""
+    n: Any = parts[0].shape[at]
+    real, imag = transform(parts[0], parts[1] if len(parts) > 1 else None, at, 1 if inverse else -1)
 
     def element(*i: Any) -> Any:
-        r: Any = 0
-        for k, extent in zip((*i[:at], *i[at + 1 : -1]), lead, strict=True):
-            r = r * extent + k
-        value = found[r, i[at], i[-1]]
+        value = language.where(i[-1] == 0, real[i[:-1]], imag[i[:-1]])
         return value / n if inverse else value
 
-    return compute((*own[:at], count, *own[at + 1 : -1], 2), element)
+    return compute((*shape, 2), element)
 
 
 def _real_inverse(x: Tensor, at: int, n: int) -> Tensor:
@@ -83,16 +72,17 @@ def _stft(x: Tensor, step: Known, window: Any = None, length: Known = None, *, o
     n = int(number(length)) if length is not None else sizes(window)[0]
     hop = int(number(step))
     frames = (count - n) // hop + 1
-    pairs = x.ndim == 3 and x.shape[2] == 2
 
-    def given(r: Any, t: Any, p: Any) -> Any:
-        at = (r // frames, r % frames * hop + t)
-        value = x[(*at, p)] if pairs else x[(*at, 0)] if x.ndim == 3 else x[at]
-        value = value if window is None else value * window[t]
-        return value if pairs else language.where(p == 0, value, 0)
+    def signal(p: int) -> Tensor:
+        def given(b: Any, f: Any, t: Any) -> Any:
+            at = (b, f * hop + t)
+            value = x[(*at, p)] if x.ndim == 3 else x[at]
+            return value if window is None else value * window[t]
 
-    found = transform(compute((batch * frames, n, 2), given, name="frames"), -1)
-    return compute((batch, frames, n // 2 + 1 if onesided else n, 2), lambda b, f, k, p: found[b * frames + f, k, p])
+        return compute((batch, frames, n), given, name="frames")
+
+    parts = [signal(p) for p in range(x.shape[2] if x.ndim == 3 else 1)]
+    return _pairs(parts, 2, False, (batch, frames, n // 2 + 1 if onesided else n))
 
 
 def _window(name: str, terms: tuple[float, ...]) -> None:
