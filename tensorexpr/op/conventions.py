@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,30 @@ def numbers_of(value: Any) -> Any:
         is_data = value.ndim > 1 or (value.ndim == 1 and len(value) > MOST_NUMBERS)
         return value if is_data or getattr(value, "requires_grad", False) else value.tolist()
     return value
+
+
+def spelling_of(values: Sequence[Any], names: Iterable[str]) -> Hashable | None:
+    """What a call with such values, the last of them under `names`, has in common with all that are bound alike: types and shapes of
+    arrays, and the value of anything else. None where something else is no plain integer, text or tuple of integers."""
+    key: list[Any] = []
+    for value in values:
+        kind = type(value)
+        if kind is np.ndarray:
+            key += (value.shape, value.dtype)
+        elif value is None or kind is int or kind is str or kind is bool:
+            key += (kind, value)
+        elif (kind is tuple or kind is list) and all(type(one) is int for one in value):
+            key += (kind, tuple(value))
+        else:
+            return None
+    return (*key, *names)
+
+
+def places_of(values: Sequence[Any], arrays: Sequence[Any]) -> list[int] | None:
+    """Where arrays are among the values of a call; None unless they are all the arrays there, each once."""
+    places = {id(value): place for place, value in enumerate(values) if type(value) is np.ndarray}
+    found = [places[id(array)] for array in arrays if id(array) in places]
+    return found if len(set(found)) == len(arrays) == sum(type(value) is np.ndarray for value in values) else None
 
 
 def is_number(value: Any) -> bool:

@@ -14,7 +14,7 @@ import functools
 import inspect
 import os
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, overload
 
 import numpy as np
@@ -30,6 +30,7 @@ from tensorexpr.ir import Program
 from tensorexpr.language import Tensor, constant, program_of
 from tensorexpr.markup import code, formula, listed, or_reason, page, paragraph, table
 from tensorexpr.op.arguments import check_integer, static_key, tree_text, weak_floats
+from tensorexpr.op.conventions import places_of, spelling_of
 from tensorexpr.op.hosts import host_of
 from tensorexpr.op.names import imported, name_of
 from tensorexpr.op.results import identity, name_results
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from tensorexpr.codegen.compiled.function import CompiledFunction
 
 _SIGNATURES_KEPT = 1024
+_SPELLINGS_KEPT = 1024
 _LINKED = 8  # signatures that are tried one after the other before Python looks them up
 
 
@@ -126,6 +128,8 @@ class Op(Explained, Bound, Entered):
         self.transforms: dict[object, Op] = {}
         """The derivatives that were made of it, by transform and what they are with respect to."""
         self._memo: Memo[_Ready] = Memo(_SIGNATURES_KEPT)
+        self._spellings: dict[Hashable, tuple[Hashable, list[int]]] = {}
+        """Calls as they were written, each with the key of its signature and the places of its arrays: they are bound once."""
         self._free_links = _LINKED
         self.__signature__ = self._python_signature()
         _ops.add(self)
@@ -191,6 +195,12 @@ class Op(Explained, Bound, Entered):
                 ready = self._memo.find((*key, ()))
                 if ready is not None and ready.tree is None:
                     return ready.function(*arguments, out=out)
+        values = (*arguments, *keywords.values())
+        spelling = spelling_of(values, keywords) if out is None else None
+        known = self._spellings.get(spelling) if spelling is not None else None
+        ready = self._memo.find(known[0]) if known is not None else None
+        if known is not None and ready is not None:
+            return ready.function(*[values[place] for place in known[1]])
         trees, static = self.bind(arguments, keywords)
         if any(hasattr(type(leaf), "__tensor__") for leaf in leaves(trees)):
             trees = [map_tree(stood_for, tree) for tree in trees]
@@ -201,11 +211,11 @@ class Op(Explained, Bound, Entered):
             tensors = [map_tree(functools.partial(self._as_tensor, name), tree) for name, tree in self._named(trees)]
             return self.compose(tensors, static)
         host = host_of(leaves(trees))
-        return self._run(self._arrays(trees), static, out) if host is None else host.call(self, trees, static, out)
+        return self._run(self._arrays(trees), static, out, values, spelling) if host is None else host.call(self, trees, static, out)
 
     __call__ = call
 
-    def _run(self, trees: list[Any], static: dict[str, Any], out: Any) -> Any:
+    def _run(self, trees: list[Any], static: dict[str, Any], out: Any, values: Sequence[Any], spelling: Hashable | None) -> Any:
         flat = list(leaves(trees))
         key = (*(part for array in flat for part in (array.shape, array.dtype)), (*form_of(trees), *self.static_key(static)))
         ready = self._memo.find(key)
@@ -216,6 +226,11 @@ class Op(Explained, Bound, Entered):
                 self._free_links -= 1
                 link(self, ready.function.plan)
         if ready.tree is None:
+            places = places_of(values, flat) if spelling is not None else None
+            if places is not None:
+                if len(self._spellings) >= _SPELLINGS_KEPT:
+                    self._spellings.clear()
+                self._spellings[spelling] = key, places
             return ready.function(*flat, out=out)
         results = ready.function(*flat, out=None if out is None else tuple(leaves(out)))
         return rebuild(ready.tree, iter(results))

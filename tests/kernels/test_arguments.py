@@ -64,3 +64,26 @@ def test_names_of_others():
             found, wanted = getattr(kernels, name)(*values), numpy(*values)
             for a, b in zip(found, wanted, strict=True):
                 np.testing.assert_allclose(a, b, rtol=1e-13, err_msg=name)
+
+
+def test_calls_that_are_spelled_alike_are_bound_once_and_others_apart():
+    x, y = np.arange(6.0).reshape(2, 3), np.arange(6.0, 12.0).reshape(2, 3)
+    for _ in range(3):
+        for axis in (0, 1, -1, (0, 1), [0], None):
+            wanted = x.sum(tuple(axis) if isinstance(axis, list) else axis)
+            np.testing.assert_array_equal(kernels.sum(x, axis=axis), wanted)
+            np.testing.assert_array_equal(kernels.sum(x, axis), wanted)
+            np.testing.assert_array_equal(kernels.sum(input=x, dim=axis), wanted)
+        np.testing.assert_array_equal(kernels.sum(x, 1, True), x.sum(1, keepdims=True))  # True is no 1
+        np.testing.assert_array_equal(kernels.sum(x, 1, 0), x.sum(1))
+        np.testing.assert_array_equal(kernels.linear(x, x), x @ x.T)  # one array in two places
+        np.testing.assert_array_equal(kernels.linear(x, y), x @ y.T)
+        np.testing.assert_array_equal(kernels.linear(weight=y, x=x), x @ y.T)
+        np.testing.assert_array_equal(kernels.linear(weight=x, x=y), y @ x.T)
+        for shift in (1, 2):  # an array of numbers is a static argument, by its values
+            np.testing.assert_array_equal(kernels.roll(x, np.array([shift]), axes=(1,)), np.roll(x, shift, 1))
+        np.testing.assert_array_equal(kernels.sum(x.astype(np.float32), axis=0), x.sum(0))
+        np.testing.assert_array_equal(kernels.sum(x[::-1, ::-1], axis=0), x[::-1, ::-1].sum(0))
+        out = np.empty(3)
+        assert kernels.sum(x, axis=0, out=out) is out
+        np.testing.assert_array_equal(out, x.sum(0))
