@@ -234,10 +234,11 @@ class StageHandle:
         self._apply("stage", state, tensor, layout)
         return made
 
-    def cache(self, tensor: str, axis: str, order: tuple[int, ...]) -> None:
-        """Copies what an iteration of a loop reads of a tensor to a local buffer first, its axes in the order given."""
-        state = cache(self._schedule.state, self.name, tensor, axis, tuple(order))
-        self._apply("cache", state, tensor, axis, tuple(order))
+    def cache(self, tensor: str, axis: str, order: tuple[int, ...], across: bool = False) -> None:
+        """Copies what an iteration of a loop reads of a tensor to a local buffer first, its axes in the order given; where loops stand for
+        them, `across` puts those of a reduction first."""
+        state = cache(self._schedule.state, self.name, tensor, axis, tuple(order), across)
+        self._apply("cache", state, tensor, axis, tuple(order), *((across,) if across else ()))
 
     def rfactor(self, axis: str, turns: int = 1, even: bool = False) -> tuple[str, ...]:
         """Takes a reduction apart along one of its loops, a scatter along its first: gives the names of the partial results, which have

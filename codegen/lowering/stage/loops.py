@@ -317,20 +317,20 @@ class Loops(Reductions):
         return (*checks, *made)
 
     def is_cached_in(self, loop: str) -> bool:
-        return any(at == loop for at, _, _ in self.stage.cached)
+        return any(at == loop for at, *_ in self.stage.cached)
 
     def cached_in(self, loop: str, scope: Scope) -> tuple[Scope, tuple[Source, ...]]:
         """The tensors, and panels of them, of which the part that a loop reads is copied in it, with the buffers where they are kept, and
         the scope in which panels are read."""
         found = []
-        for at, tensor, order in self.stage.cached:
+        for at, tensor, order, across in self.stage.cached:
             if at != loop:
                 continue
             shape = self.shape(tensor)
             home = self.read(Access(tensor, tuple(ZERO for _ in shape), dtypes.int64))
             if not isinstance(home, Access) or len(home.indices) != len(shape) or any(i != ZERO for i in home.indices):
                 continue
-            panel = panel_of(self.stage, tensor, order, scope, home.tensor, shape, self.names.fresh)
+            panel = panel_of(self.stage, tensor, order, across, scope, home.tensor, shape, self.names.fresh)
             if panel is None:
                 found.append(Source(home.tensor, shape, order))
                 continue

@@ -128,10 +128,17 @@ def _factor(s: Stmt, panel: str) -> bool:
 
 
 def panel_of(
-    stage: Stage, tensor: str, order: tuple[int, ...], scope: Scope, buffer: str, shape: tuple[Expr, ...], fresh: Callable[[str], str]
+    stage: Stage,
+    tensor: str,
+    order: tuple[int, ...],
+    across: bool,
+    scope: Scope,
+    buffer: str,
+    shape: tuple[Expr, ...],
+    fresh: Callable[[str], str],
 ) -> tuple[Access, Access, Panel] | None:
-    """The one read of a tensor, what it is of a panel, and the panel; None where there are several, or where no side of it is of fused
-    axes and no point is left out: then it is a box of the tensor."""
+    """The one read of a tensor, what it is of a panel, and the panel, which has loops of a reduction first where it lies across these;
+    None where there are several, or where no side of it is of fused axes and no point is left out: then it is a box of the tensor."""
     values = tuple(v for g in stage.parts.groups for m in g.members for v in m.values)
     reads = list(dict.fromkeys(a for v in values for a, _, _ in read_occurrences(v, ()) if a.tensor == tensor))
     if len(reads) != 1:
@@ -143,6 +150,8 @@ def panel_of(
         for index in free_names(access.indices[axis]):
             for loop, fused in _open_loops(stage, index, scope, read):
                 along[loop] = along.pop(loop, False) or fused  # the loop along the last axis of the copy comes last
+    if across:
+        along = dict(sorted(along.items(), key=lambda item: stage.group_of(item[0]) is None))
     extents = [stage.extent(loop) for loop in along]
     if None in extents or not (any(along.values()) or scope.widened):
         return None

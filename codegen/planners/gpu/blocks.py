@@ -14,10 +14,20 @@ the latter.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import ceil, prod
 
 from tensorexpr.codegen.planners.gpu import mma
-from tensorexpr.codegen.planners.gpu.views import View, as_grid, best_view, blocks_of, by_classes, in_squares, steps_of
+from tensorexpr.codegen.planners.gpu.views import (
+    View,
+    as_grid,
+    best_view,
+    blocks_of,
+    by_classes,
+    in_squares,
+    joined_points,
+    steps_of,
+)
 from tensorexpr.codegen.schedule.analysis.strides import Reach
 from tensorexpr.codegen.schedule.analysis.work import total_work
 from tensorexpr.codegen.schedule.schedule import Planned
@@ -94,16 +104,18 @@ def ranked_tiles(s: Planned, name: str, shapes: Shapes) -> list[Tile]:
 
 def tiles_of(s: Planned, name: str, shapes: Shapes) -> list[Tile]:
     """The tiles that pay, best first."""
-    stage = s.state.stage(name)
-    view = best_view(stage, shapes) if has_tiles(s, name) else None
-    return [] if view is None else [tile for _, tile in timed_tiles(s, name, view)]
+    return [tile for _, tile in timed_tiles(s, name, views_of(s, name, shapes))]
 
 
-def timed_tiles(s: Planned, name: str, view: View) -> list[tuple[float, Tile]]:
-    """The tiles of a view that pay, best first, each with the clocks of a point of the reduction."""
+def timed_tiles(s: Planned, name: str, views: list[View]) -> list[tuple[float, Tile]]:
+    """The tiles of the first of some views that has any which pay, best first, each with the clocks of a point of the reduction."""
+    found = (sorted(_timed(s, name, view), key=lambda pair: pair[0]) for view in views if not (view.joined and view.tested))
+    return next(filter(None, found), [])
+
+
+def _timed(s: Planned, name: str, view: View) -> Iterator[tuple[float, Tile]]:
     stage = s.state.stage(name)
     row, column, step, lengths = view.row, view.column, view.step, view.lengths
-    ranked: list[tuple[float, Tile]] = []
     for sizes in TILES:
         depth = STEP // max(sizes[:2]) * (2 if sizes[2] * sizes[3] > MANY else 1)
         while depth > LEAST_DEPTH and lengths[step] < 2 * depth:
@@ -119,8 +131,7 @@ def timed_tiles(s: Planned, name: str, view: View) -> list[tuple[float, Tile]]:
         rounds = blocks / s.target.cores
         rounds = ceil(rounds) if rounds < FEW_BLOCKS else rounds
         shared = tile.threads / mma.WARP * (tile.thread_rows + tile.thread_columns) + (tile.rows + tile.columns) / COPIED
-        ranked.append((rounds * max(tile.rows * tile.columns / MULTIPLIED, shared), tile))
-    return sorted(ranked, key=lambda pair: pair[0])
+        yield rounds * max(tile.rows * tile.columns / MULTIPLIED, shared), tile
 
 
 def _is_plain(view: View) -> bool:
@@ -212,10 +223,11 @@ def plan_block(s: Planned, name: str, tile: Tile) -> None:
     handle, stage, view = s[name], s.state.stage(name), tile.view
     (group,) = stage.parts.groups
     grid, points_of = by_classes(s, name, view)
-    row_blocks, rows, row_threads = _side(s, name, points_of[view.row], tile.rows, tile.thread_rows)
-    column_blocks, columns, column_threads = _side(s, name, points_of[view.column], tile.columns, tile.thread_columns)
-    steps, points = steps_of(s, name, view.step, tile.depth)
-    rest = [i for i in group.indices if i != view.step]
+    along_rows, along_columns = (joined_points(s, name, view, axis, points_of) for axis in (view.row, view.column))
+    row_blocks, rows, row_threads = _side(s, name, along_rows, tile.rows, tile.thread_rows)
+    column_blocks, columns, column_threads = _side(s, name, along_columns, tile.columns, tile.thread_columns)
+    steps, points = steps_of(s, name, joined_points(s, name, view, view.step, {}), tile.depth)
+    rest = [i for i in group.indices if i not in view.side(view.step)]
     sizes = (tile.rows, tile.columns, tile.depth)
     grid += in_squares(s, name, view, row_blocks, column_blocks, sizes, BLOCKS * s.target.cores)
     handle.reorder(*grid, *rest, steps, points, *rows, *columns, row_threads, column_threads)
@@ -225,4 +237,4 @@ def plan_block(s: Planned, name: str, tile: Tile) -> None:
     handle.vectorize(threads)
     as_grid(s, name, grid)
     for tensor, along in view.cached():
-        handle.cache(tensor, steps, tuple(sorted(range(len(along)), key=lambda axis: along[axis])))
+        handle.cache(tensor, steps, tuple(sorted(range(len(along)), key=lambda axis: along[axis])), bool(view.joined))

@@ -98,7 +98,7 @@ def _part(view: View, axis: str, parts: int) -> View:
 def _clocks(s: Planned, name: str, views: list[View], shapes: Shapes, points: int) -> float:
     """The clocks of the best tile; where there is none, as many as a thread for each result takes, at a fortieth of the rate."""
     products = mma.timed_tiles(s, name, views, shapes)
-    others = timed_tiles(s, name, views[0])
+    others = timed_tiles(s, name, views)
     best = products[:1] or others[:1]
     if best:
         return best[0][0] * points

@@ -90,7 +90,7 @@ class Stage:
     scan: str | None = None
     guests: tuple[str, ...] = ()
     """Definitions computed in its loops that nothing there reads."""
-    cached: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
+    cached: tuple[tuple[str, str, tuple[int, ...], bool], ...] = ()
     """Loops in which the part of a tensor that they read is copied first: the loop, the tensor, the order of its axes (see `cache`)."""
     owners: tuple[str, ...] = ()
     """Axes of a scatter whose iterations are made so that no two of them touch one element (see `own`)."""

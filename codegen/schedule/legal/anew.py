@@ -36,5 +36,5 @@ def _said(stage: Stage, found: str, word: str) -> Exception:
 
 def _of_loops(stage: Stage) -> Iterator[str]:
     """What was said of the loops of a stage, in words."""
-    yield from (f"{tensor} copied in {loop}" for loop, tensor, _ in stage.cached)
+    yield from (f"{tensor} copied in {loop}" for loop, tensor, *_ in stage.cached)
     yield from (f"elements owned along {axis}" for axis in stage.owners)

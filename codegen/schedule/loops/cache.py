@@ -17,11 +17,12 @@ from tensorexpr.records import replace
 from tensorexpr.regions import affine_of
 
 
-def cache(state: State, name: str, tensor: str, loop: str, order: tuple[int, ...]) -> State:
+def cache(state: State, name: str, tensor: str, loop: str, order: tuple[int, ...], across: bool = False) -> State:
     """rewrite: l: {C = ... T[f] ...} --> l: {L = T[the part that is read]; C = ... L[f - its start] ...}: a local copy per iteration.
 
-    `loop` is a serial loop, often of a reduction; `order` gives the axes of the tensor in the order that the copy has them. The part
-    is a box of constant size; where the loops inside read no such box the tensor is read as before.
+    `loop` is a serial loop, often of a reduction; `order` gives the axes of the tensor in the order that the copy has them. A panel, which
+    goes along loops in place of axes, has those of a reduction first where that is said (`across`). The part is a box of constant size;
+    where the loops inside read no such box the tensor is read as before.
     """
     stage = state.stage(name)
     if loop not in stage.order:
@@ -37,7 +38,7 @@ def cache(state: State, name: str, tensor: str, loop: str, order: tuple[int, ...
     rank = len(state.program.types[tensor].shape)
     if sorted(order) != list(range(rank)) or not rank:
         raise refuse(stage, f"expected each axis of {tensor} once in its copy, 0 to {rank - 1}, got {order}")
-    cached = (*(c for c in stage.cached if c[1] != tensor), (loop, tensor, order))
+    cached = (*(c for c in stage.cached if c[1] != tensor), (loop, tensor, order, across))
     changed = state.with_stage(replace(stage, cached=cached))
     check_cached(changed, name)
     return changed
@@ -46,7 +47,7 @@ def cache(state: State, name: str, tensor: str, loop: str, order: tuple[int, ...
 def check_cached(state: State, name: str) -> None:
     """Raises `ScheduleError` where a tensor is cached in what is no serial loop, or is computed in there itself."""
     stage = state.stage(name)
-    for loop, tensor, _ in stage.cached:
+    for loop, tensor, *_ in stage.cached:
         if loop not in stage.order or stage.kind(loop) != SERIAL:
             found = f"marked {stage.kind(loop)}" if loop in stage.order else "split or fused"
             raise ScheduleError(f"expected a serial loop to cache {tensor} in, got {loop}, {found}", term=f"{stage.name}", at=loop)

@@ -13,10 +13,13 @@ import numpy as np
 from tensorexpr.ir import Access, Apply, Cast, Const, Define, Expr, Index, Program, Reduce
 
 Grid = dict[str, np.ndarray]
+COMBINED = {"sum": (np.add, 0.0), "max": (np.maximum, -np.inf), "min": (np.minimum, np.inf)}
+"""Combiners, and what they begin with."""
 
 
 def evaluated(program: Program, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The outputs of a program of definitions, each elementwise or one sum of such, of constant extents (those of sums may differ)."""
+    """The outputs of a program of definitions, each elementwise or one sum or extreme of such, of constant extents (those of sums may
+    differ)."""
     arrays = {name: array.astype(np.float64) for name, array in inputs.items()}
     types: dict[str, np.dtype] = {}
     for d in program.definitions:
@@ -31,9 +34,10 @@ def evaluated(program: Program, inputs: Mapping[str, np.ndarray]) -> dict[str, n
             grid[axis.index] = points.reshape([-1 if p == place else 1 for p in range(len(d.axes) + len(sums))])
             inside = inside & (grid[axis.index] >= start) & (grid[axis.index] < stop)
         if isinstance(value, Reduce):
-            assert value.combiner.name == "sum" and value.where is None
-            points = np.where(inside, _value(value.values[0], grid, arrays), 0.0)
-            found = points.sum(tuple(range(len(d.axes), points.ndim)))
+            assert value.where is None
+            combine, nothing = COMBINED[value.combiner.name]
+            points = np.where(inside, _value(value.values[0], grid, arrays), nothing)
+            found = combine.reduce(points, tuple(range(len(d.axes), points.ndim)))
         else:
             found = _value(value, grid, arrays)
         rounded = found.astype(np.float32).astype(d.value.dtype.numpy) if d.value.dtype.itemsize < 4 else found.astype(d.value.dtype.numpy)

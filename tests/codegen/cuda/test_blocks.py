@@ -57,6 +57,19 @@ return C
 """
 
 
+def stem(n: int, k: int, side: int, dtype: str = "f32", combined: str = "sum", by: str = "*") -> str:
+    """The first layer of a network: few channels, so that steps go along all of a window; no row of pixels fills a tile."""
+    out, read = side // 2, "X[n, c, 2 * y + r - 2, 2 * z + s - 2]"
+    inside = f"2 * y + r >= 2 and 2 * y + r < {side + 2} and 2 * z + s >= 2 and 2 * z + s < {side + 2}"
+    value = f"where({inside}, {read}, {dtype}(0)) {by} W[k, c, r, s]"
+    return f"""
+X: {dtype}[{n}, 3, {side}, {side}] = input()
+W: {dtype}[{k}, 3, 5, 5] = input()
+Y[n, k, y, z]: {dtype}[{n}, {k}, {out}, {out}] = {combined}({value} for c in range(3) for r in range(5) for s in range(5))
+return Y
+"""
+
+
 PADDED = """
 X: f32[20, 60] = input()
 W: f32[30, 20, 3] = input()
@@ -118,7 +131,8 @@ def is_tiled(s: Planned) -> bool:
     [
         matmul(64, 64, 64), matmul(60, 90, 69), matmul(61, 31, 66, b="B[j, k]"), matmul(64, 64, 64, "f64"), matmul(32, 60, 70, "f16"),
         matmul(32, 60, 70, "bf16"), matmul(50, 32, 65, "i32"), batched(3, 60, 30, 20), conv(2, 20, 30, 106, 1), conv(1, 20, 31, 130, 2),
-        PADDED, BIASED, WINDOWS, CLASSES, THIRDS,
+        PADDED, BIASED, WINDOWS, CLASSES, THIRDS, stem(2, 30, 20), stem(3, 33, 15, "f64"), stem(3, 64, 14, "i32"),
+        stem(2, 30, 20, combined="max", by="+"), stem(2, 31, 18, combined="min"),
     ],
 )  # fmt: skip
 def test_results_are_those_of_the_interpreter(text):

@@ -1,5 +1,5 @@
 """First contact with a GPU, beside the instructions of the prelude (`test_prelude_behaviour`): threads, streams, graphs, checks, and
-other GPUs."""
+other GPUs. `test_rehearsal` runs them where there is none."""
 
 from __future__ import annotations
 
@@ -50,6 +50,7 @@ def test_the_current_stream_is_launched_on(cupy: Any) -> None:
     x = te.placeholder((N,), name="x")
     f = te.build(te.compute((N,), lambda i: x[i] * 3.0, name="y"), [x], target="cuda")
     given, busy = cupy.zeros(N, np.float32), cupy.ones((4096, 4096), np.float32)
+    cupy.cuda.runtime.deviceSynchronize()  # a stream that does not block waits for nothing of the default stream
     with cupy.cuda.Stream(non_blocking=True):
         for _ in range(20):
             busy = busy @ busy * 1e-4

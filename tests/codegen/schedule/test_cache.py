@@ -126,7 +126,7 @@ def test_python_rebuilds_it_and_a_second_call_replaces_the_first():
     s["C"].cache("A", "i", (1, 0))
     again = of(MATMUL)
     exec(s.as_python(), {"s": again})
-    assert again == s and s["C"]._stage.cached == (("i", "A", (1, 0)),)
+    assert again == s and s["C"]._stage.cached == (("i", "A", (1, 0), False),)
 
 
 @pytest.mark.parametrize(
