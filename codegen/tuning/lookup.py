@@ -25,6 +25,7 @@ from tensorexpr.algebra import (
     with_rows,
     with_sent_values,
     with_slices,
+    with_states_before,
     with_sums_by_key,
     with_sums_by_place,
     with_supports,
@@ -74,7 +75,8 @@ def simplified(program: Program, target: Target) -> Program:
     found = with_sums_by_place(with_sums_by_key(found if shaped is found else simplify(shaped)))
     chosen = with_chosen_points(found)
     found = found if chosen is found else simplify(chosen)
-    found = with_slices(with_products_apart(with_sent_values(with_recurrences(with_narrow_factors(with_narrow_sums(with_rows(found)))))))
+    found = with_states_before(with_recurrences(with_narrow_factors(with_narrow_sums(with_rows(found)))))
+    found = with_slices(with_products_apart(with_sent_values(found)))
     return with_operands_turned(with_factors_grouped(with_copies_read(found)))
 
 

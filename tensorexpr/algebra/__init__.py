@@ -9,11 +9,12 @@ of narrow numbers in the types that a machine adds them in, `keyed` sends points
 and lays rings that sums go around out in rows, `products` of products that are added up, takes products of products in the order of
 fewest operations, and multiplies factors first that share their points, `carries` takes combiners apart whose components are sums and
 maxima, `logarithms` makes quotients of exponentials of their sums, `supports` sums masked weights inside of their masks, `copies` reads an
-output in place of a scan.
+output in place of a scan, `before` makes states of what was before steps.
 """
 
 from __future__ import annotations
 
+from tensorexpr.algebra.before import with_states_before
 from tensorexpr.algebra.carries import without_carries
 from tensorexpr.algebra.copies import with_copies_read
 from tensorexpr.algebra.keyed.chosen import with_chosen_points
@@ -50,6 +51,7 @@ __all__ = [
     "with_rows",
     "with_sent_values",
     "with_slices",
+    "with_states_before",
     "with_sums_by_key",
     "with_sums_by_place",
     "with_supports",
