@@ -72,7 +72,10 @@ def simplified(program: Program, target: Target) -> Program:
     chosen = without_masks(found)
     found = found if chosen is found else simplify(chosen)
     shaped = with_plain_shapes(with_axes_turned(found))
-    found = with_sums_by_place(with_sums_by_key(found if shaped is found else simplify(shaped)))
+    if shaped is not found:  # indices that were quotients and remainders are axes now, which factors may or may not have
+        apart = with_products_in_order(factor_sums(shaped, REGROUPED), REGROUPED)
+        found = simplify(apart)
+    found = with_sums_by_place(with_sums_by_key(found))
     chosen = with_chosen_points(found)
     found = found if chosen is found else simplify(chosen)
     found = with_states_before(with_recurrences(with_narrow_factors(with_narrow_sums(with_rows(found)))))

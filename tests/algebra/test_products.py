@@ -5,14 +5,16 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr.algebra import with_factors_grouped, with_products_apart, with_products_in_order
-from tensorexpr.codegen.tuning.lookup import REGROUPED
+from tensorexpr.codegen.target import host_target
+from tensorexpr.codegen.tuning.lookup import REGROUPED, simplified
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Define, Reduce
 from tensorexpr.language import program_of
 from tensorexpr.parse import parse_program
 from tensorexpr.simplify import simplify
+from tensorexpr.simplify.facts.indices import factors_of
 from tensorexpr.text import print_program
-from tensorexpr.traversal import walk
+from tensorexpr.traversal import expressions, walk
 from tensorexpr.verify import verify
 from tests.random_programs import random_inputs, random_program, random_sizes
 from tests.seeds import share_of
@@ -151,3 +153,25 @@ def test_a_product_inside_of_a_sum_is_a_definition() -> None:
     assert len(found.definitions) == 2
     inputs = random_inputs(program, 3)
     np.testing.assert_array_equal(*(evaluate_program(p, inputs)["y"] for p in (program, found)))
+
+
+def test_factors_of_flattened_axes_come_apart_once_these_are_split() -> None:
+    """A Kronecker product of matrices, each of its axes one of two: as many operations as in two steps, forward and gradient."""
+    x, a, c = (te.placeholder(shape, name=name) for name, shape in (("x", (8, 32 * 24)), ("a", (32, 32)), ("c", (24, 24))))
+    y = te.compute((8, 32 * 24), lambda n, r: te.sum(lambda i, j: a[r // 24, i] * c[r % 24, j] * x[n, i * 24 + j], (32, 24)), name="y")
+    head = te.placeholder(y.shape, name="h")
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(t.shape).astype(np.float32) for t in (x, a, c, head)]
+    for outputs, inputs in (([y], [x, a, c]), (list(te.gradient(y, [x, a, c], head)), [x, a, c, head])):
+        program = simplified(program_of(outputs, inputs), host_target())
+        sums = [n for d in program.definitions for e in expressions(d) for n in walk(e) if isinstance(n, Reduce)]
+        assert max(len(list(factors_of(n.values[0]))) for n in sums) == 2
+    wide = [array.astype(np.float64) for array in arrays]
+    square = wide[0].reshape(8, 32, 24)
+    expected = np.einsum("nij,ki,lj->nkl", square, wide[1], wide[2]).reshape(8, -1)
+    np.testing.assert_allclose(te.build(y, [x, a, c])(*arrays[:3]), expected, rtol=1e-3, atol=1e-3)
+    found = te.build(list(te.gradient(y, [x, a, c], head)), [x, a, c, head])(*arrays)
+    weights = wide[3].reshape(8, 32, 24)
+    np.testing.assert_allclose(found[0].reshape(8, 32, 24), np.einsum("nkl,ki,lj->nij", weights, wide[1], wide[2]), rtol=1e-3, atol=1e-2)
+    np.testing.assert_allclose(found[1], np.einsum("nkl,nij,lj->ki", weights, square, wide[2]), rtol=1e-3, atol=1e-2)
+    np.testing.assert_allclose(found[2], np.einsum("nkl,nij,ki->lj", weights, square, wide[1]), rtol=1e-3, atol=1e-2)

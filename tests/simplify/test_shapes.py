@@ -40,6 +40,20 @@ y[a, b, i, j]: f32[4, 8, 6, 10] = exp(x[a, b, i, j] - m[a, b]) * w[i, j]
 z[a, b]: f32[4, 8] = sum(y[a, b, i, j] for i in range(6) for j in range(10)) * c[b]
 return y, z
 """
+STATES = """
+x: f32[1, 20, 6] = input()
+zero[o, i]: f32[1, 20] = 0.5
+one[o, i]: f32[1, 1] = 1.0
+for t in range(6):
+    h: f32[1, 20] = state(zero)
+    c: f32[1, 1] = state(one)
+    n[o, i]: f32[1, 20] = h[0, i] * c[0, 0] + x[0, i, t]
+    d[o, i]: f32[1, 1] = c[0, 0] * 0.5 + n[0, 3]
+    S[t] = h = n
+    T[t] = c = d
+y[o, i, t]: f32[1, 20, 6] = S[t, 0, i] * T[5 - t, 0, 0] + zero[0, i]
+return y, S, one
+"""
 OPEN = """
 sizes(a, b, h, w)
 x: f32[a, b, h, w] = input()
@@ -70,8 +84,9 @@ def values(program: Program, arrays: dict[str, np.ndarray]) -> list[np.ndarray]:
         (MERGED, {"x": "30, 40", "e": "30, 40", "y": "30, 40", "s": "30"}),
         (PICTURES, {"x": "4, 24, 40", "y": "4, 24, 40"}),
         (JOINT, {"x": "4, 8, 60", "w": "60", "m": "4, 8", "y": "4, 8, 60", "z": "4, 8"}),
+        (STATES, {"x": "20, 6", "zero": "20", "one": "1", "S": "6, 20", "T": "6, 1", "y": "20, 6"}),
     ],
-    ids=["units", "merged", "pictures", "joint"],
+    ids=["units", "merged", "pictures", "joint", "states"],
 )
 def test_what_is_written_in_other_shapes_is_the_same_program(text, shapes):
     program = simplify(parse_program(text), inline=False)
@@ -121,6 +136,7 @@ return y
         "x: f32[9, 9] = input()\ny[i]: f32[9] = sum(x[i, j] for j in range(i))\nreturn y",
         "x: f32[40] = input()\ny[p]: f32[1200] = x[(p * 7 + 3) // 40]\nreturn y",
         "x: i32[40] = input()\ny[p]: i32[40] = x[p] // 2 % 2\nreturn y",
+        "z[o]: f32[1] = 0.0\nfor t in range(3):\n    h: f32[1] = state(z)\n    n[o]: f32[1] = h[0] + 1.0\n    S[t] = h = n\nreturn S",
     ],
     ids=[
         "an error names the index",
@@ -132,6 +148,7 @@ return y
         "a part of a row",
         "no rows",
         "data, no index",
+        "the one axis of a state",
     ],
 )
 def test_what_keeps_its_shape(text):

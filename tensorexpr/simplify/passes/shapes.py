@@ -9,7 +9,7 @@ in all but name are one (`joint`).
 
 Elements lie in memory as before, so the same arrays are inputs and outputs of both. What schedules see, loops in which tensors are read at
 their own index, then does not depend on how shapes are written. Tensors that data leads into keep their shapes, for an error names the
-index; so do those of scans, and what a scatter or a sort plan makes.
+index; so do those of scans, but for axes of one element, and what a scatter or a sort plan makes.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def with_plain_shapes(program: Program) -> Program:
 
     Requires: indices in normal form. Ensures: inputs and outputs have the same elements in the same order.
     """
-    found = _with_rows(_without_units(program))
+    found = _with_rows(_without_units(_without_unit_states(program)))
     return with_joint_axes(found, _free(found))
 
 
@@ -86,6 +86,40 @@ def _without_units(program: Program) -> Program:
         name: tuple(DROPPED if at in units[name] else KEPT for at in range(len(shape))) for name, shape in free.items() if units[name]
     }
     return _laid_out(program, layouts) if layouts else program
+
+
+def _without_unit_states(program: Program) -> Program:
+    """The program with scans over states without axes of one element: of such a state points are lanes as of any other."""
+    scans = [d for d in program.definitions if isinstance(d, Scan)]
+    for scan in scans:
+        others = {name for d in scans if d is not scan for name in _inside(d)}
+        layouts: dict[str, tuple[int, ...]] = {}
+        for name, start, (state, own), made in zip(scan.names, scan.inits, scan.states, scan.nexts, strict=True):
+            layout = tuple(DROPPED if extent == const(1) else KEPT for extent in own.shape)
+            if layout and KEPT not in layout:
+                layout = (*layout[1:], KEPT)  # one axis stays
+            if DROPPED in layout:
+                layouts |= {name: (KEPT, *layout), start: layout, state: layout, made: layout}
+        fixed = {*others, *(name for d in program.definitions for name in _named_in_errors(d, program))}
+        if layouts and all(isinstance(d, Define) for d in scan.body) and fixed.isdisjoint(layouts):
+            if not any(_at_more_than_one(access, layouts) for access in _accesses(program)):
+                program = _laid_out(program, layouts)
+    return program
+
+
+def _inside(scan: Scan) -> Iterator[str]:
+    """What a scan starts from, and the names inside of it."""
+    yield from (*scan.inits, *(name for name, _ in scan.states))
+    for d in scan.body:
+        yield from (name for name, _ in d.results)
+        if isinstance(d, Scan):
+            yield from _inside(d)
+
+
+def _at_more_than_one(access: Access, layouts: Layouts) -> bool:
+    """Whether an access has something else than 0 for the index of an axis that is dropped."""
+    layout = layouts.get(access.tensor, ())
+    return any(length == DROPPED and index != const(0) for index, length in zip(access.indices, layout))
 
 
 def _with_rows(program: Program) -> Program:
@@ -301,6 +335,8 @@ def _laid_out(program: Program, layouts: Layouts) -> Program:
     def moved(definition: Definition) -> Definition:
         if not layouts.keys().isdisjoint(reads(definition)):
             definition = map_expressions(definition, lambda e: bottom_up(e, read))
+        if isinstance(definition, Scan) and not layouts.keys().isdisjoint(name for name, _ in definition.states):
+            return _with_states(definition, layouts, program)
         layout = layouts.get(definition.name) if isinstance(definition, Define) else None
         return definition if layout is None or not isinstance(definition, Define) else _with_axes(definition, layout, program)
 
@@ -309,6 +345,13 @@ def _laid_out(program: Program, layouts: Layouts) -> Program:
         for item in program.inputs
     )
     return replace(program, inputs=inputs, definitions=tuple(map(moved, program.definitions)))
+
+
+def _with_states(scan: Scan, layouts: Layouts, program: Program) -> Scan:
+    """A scan with states in other shapes, whose steps make them so."""
+    states = ((name, replace(own, shape=_shape(own.shape, layouts.get(name, (KEPT,) * len(own.shape))))) for name, own in scan.states)
+    body = (_with_axes(d, layouts[d.name], program) if isinstance(d, Define) and d.name in layouts else d for d in scan.body)
+    return replace(scan, states=tuple(states), body=tuple(body))
 
 
 def _shape(shape: tuple[Expr, ...], layout: tuple[int, ...]) -> tuple[Expr, ...]:
