@@ -94,6 +94,8 @@ def extent_value(expr: Expr, sizes: Mapping[str, int]) -> int:
 
     Raises `ArgumentError` where arithmetic leaves int64: all that is made of a program takes extents for whole numbers.
     """
+    if isinstance(expr, Const):
+        return int(expr.value)
     if isinstance(expr, Size):
         return int(sizes[expr.name])
     if not isinstance(expr, Apply) or expr.op.name not in _WHOLE or expr.dtype is not dtypes.int64:

@@ -33,7 +33,7 @@ import numpy as np
 from tensorexpr import dtypes
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import DefinitionError
-from tensorexpr.records import record
+from tensorexpr.records import field, record
 
 
 @record(eq=False)
@@ -64,6 +64,8 @@ class Op:
     onnx: str | None = None
     ulps: tuple[float, float] | None = None
     formula: str | None = None
+    results: dict[str, DType] = field(default_factory=dict, repr=False)
+    """Names of the dtypes that operands had, where all are alike, and the dtype of the result."""
 
     def __str__(self) -> str:
         return self.name
@@ -287,7 +289,10 @@ def result_dtype(op: Op, operands: tuple[DType, ...]) -> DType:
             raise DefinitionError(f"{op.name}: expected operands of one dtype, got {' and '.join(d.name for d in values)}")
     if not op.accepts(first):
         raise DefinitionError(f"{op.name}: expected {op.operands} operands, got {first.name}", hint="te.cast gives another dtype")
-    return dtypes.bool_ if op.result == "bool" else first
+    result = dtypes.bool_ if op.result == "bool" else first
+    if values is operands:
+        op.results[first.name] = result
+    return result
 
 
 def cast_value(value: Any, target: DType) -> Any:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 from tensorexpr.ir import (
     FALSE,
@@ -59,6 +58,10 @@ def map_axes(axes: tuple[Axis, ...], function: Callable[[Expr], Expr]) -> tuple[
 
 
 def _map_all(items: tuple[Expr, ...], function: Callable[[Expr], Expr]) -> tuple[Expr, ...]:
+    if len(items) == 2:  # most operations: no list
+        a, b = items
+        x, y = function(a), function(b)
+        return items if x is a and y is b else (x, y)
     mapped, same = [], True
     for item in items:  # no comprehension: one frame less at each level of a deep expression
         found = function(item)
@@ -377,18 +380,17 @@ def map_expressions(definition: Definition, function: Callable[[Expr], Expr]) ->
     raise AssertionError(type(definition))
 
 
-_read: WeakKeyDictionary[Definition, tuple[str, ...]] = WeakKeyDictionary()
-
-
 def reads(definition: Definition) -> tuple[str, ...]:
     """Names of the tensors a definition reads, in order of first occurrence (a scan: from outside, its inits included).
 
-    Remembered as long as the definition is there: every pass over a program asks.
+    Remembered by the definition: every pass over a program asks.
     """
-    found = _read.get(definition)
-    if found is None:
-        found = _read[definition] = _reads(definition)
-    return found
+    try:
+        return definition._reads
+    except AttributeError:
+        found = _reads(definition)
+        object.__setattr__(definition, "_reads", found)
+        return found
 
 
 def _reads(definition: Definition) -> tuple[str, ...]:

@@ -14,7 +14,8 @@ from tensorexpr.records import fields, values_of
 
 
 class Node:
-    """Base of all IR nodes: structural equality over the compared fields, hash cached at construction.
+    """Base of all IR nodes: structural equality over the compared fields, a hash that is made once: of those that nearly all end up as keys
+    when they are made (`__post_init__ = _remember_hash`), of others when it is asked for.
 
     Nodes found equal remember it: each points to a representative (an equal node, in the end one for all of them), so equal
     programs that come again and again as keys are compared once and then by identity. The free names of an expression, the
@@ -36,11 +37,14 @@ class Node:
         try:
             return self._hash
         except AttributeError:
-            kind = type(self)
-            value = hash((kind.__name__, (_KEYS.get(kind) or _key_of(kind))(self)))
-            _set_equal(self, None)
-            _set_hash(self, value)
-            return value
+            self._remember_hash()
+            return self._hash
+
+    def _remember_hash(self) -> None:
+        """Makes the hash. Kinds may have one of their own, of less than what is compared."""
+        kind = type(self)
+        set_hash(self, hash((kind.__name__, (_KEYS.get(kind) or _key_of(kind))(self))))
+        set_equal(self, None)
 
     def __eq__(self, other: Any) -> bool:
         if self is other:
@@ -102,14 +106,14 @@ def _are_equal(first: Node, second: Node) -> bool:
         left, right = _representative(left), _representative(right)
         # Always from the greater identity to the lesser, so that threads that compare at once make no cycle.
         if id(left) > id(right):
-            _set_equal(left, right)
+            set_equal(left, right)
         elif id(left) < id(right):
-            _set_equal(right, left)
+            set_equal(right, left)
     return True
 
 
-_set_equal: Callable[[Node, Node | None], None] = vars(Node)["_equal_to"].__set__
-_set_hash: Callable[[Node, int], None] = vars(Node)["_hash"].__set__
+set_equal: Callable[[Node, Node | None], None] = vars(Node)["_equal_to"].__set__
+set_hash: Callable[[Node, int], None] = vars(Node)["_hash"].__set__
 _KEYS: dict[type[Node], Callable[[Any], tuple[Any, ...]]] = {}
 """What gives that by which nodes of a kind are told: without a call of `_key` where the kind has none of its own."""
 

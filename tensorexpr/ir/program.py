@@ -26,7 +26,7 @@ import numpy as np
 from tensorexpr import dtypes
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import InternalError, Location
-from tensorexpr.ir.nodes import Node
+from tensorexpr.ir.nodes import Node, set_equal, set_hash
 from tensorexpr.markup import amount, listed
 from tensorexpr.ops import OPS, Op, result_dtype
 from tensorexpr.records import field, record
@@ -85,6 +85,12 @@ class Index(Expr):
     name: str
     dtype: ClassVar[DType] = dtypes.int64  # type: ignore[misc]  # a fact of the class, a field elsewhere
 
+    def _remember_hash(self) -> None:
+        set_hash(self, hash(("Index", self.name)))
+        set_equal(self, None)
+
+    __post_init__ = _remember_hash
+
     def __eq__(self, other: object) -> bool:  # what is compared most often, by its only field
         return self is other or (type(other) is Index and self.name == other.name)
 
@@ -129,6 +135,12 @@ class Access(Expr):
     dtype: DType
     location: Location | None = field(default=None, compare=False, repr=False)
 
+    def _remember_hash(self) -> None:
+        set_hash(self, hash(("Access", self.tensor, self.indices)))
+        set_equal(self, None)
+
+    __post_init__ = _remember_hash
+
 
 @record(eq=False)
 class Apply(Expr):
@@ -139,7 +151,21 @@ class Apply(Expr):
     dtype: DType = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dtype", result_dtype(self.op, tuple([a.dtype for a in self.args])))
+        op, args = self.op, self.args
+        found: DType | None = None
+        if len(args) == op.arity <= 2:
+            first = args[0].dtype
+            if args[-1].dtype is first:
+                found = op.results.get(first.name)
+        _set_dtype(self, found or result_dtype(op, tuple([a.dtype for a in args])))
+        self._remember_hash()
+
+    def _remember_hash(self) -> None:
+        set_hash(self, hash(("Apply", self.op.name, self.args)))
+        set_equal(self, None)
+
+
+_set_dtype = vars(Apply)["dtype"].__set__
 
 
 @record(eq=False)
@@ -157,6 +183,12 @@ class Axis(Node):
     index: str
     start: Expr
     stop: Expr
+
+    def _remember_hash(self) -> None:
+        set_hash(self, hash(("Axis", self.index, self.start, self.stop)))
+        set_equal(self, None)
+
+    __post_init__ = _remember_hash
 
 
 BUILTIN_COMBINERS = ("sum", "prod", "max", "min", "all", "any", "argmax", "argmin")
@@ -197,6 +229,12 @@ class Reduce(Expr):
     where: Expr | None = None
     component: int = 0
 
+    def _remember_hash(self) -> None:
+        set_hash(self, hash(("Reduce", self.combiner.name, self.values, self.axes)))
+        set_equal(self, None)
+
+    __post_init__ = _remember_hash
+
     @property
     def dtype(self) -> DType:  # type: ignore[override]  # computed here, a field elsewhere
         if self.combiner.name in ("argmax", "argmin"):
@@ -221,9 +259,11 @@ class TensorType(Node):
 
 
 class _Definition(Node):
-    """Base of definitions: each makes its results once, so that types of a tensor are one object wherever they are asked for."""
+    """Base of definitions: each makes its results once, so that types of a tensor are one object wherever they are asked for, and remembers
+    what it reads (`traversal.reads`)."""
 
-    __slots__ = ("_results",)
+    __slots__ = ("_reads", "_results")
+    _reads: tuple[str, ...]
     _results: tuple[tuple[str, TensorType], ...]
 
     @property

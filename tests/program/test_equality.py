@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import threading
 
+import pytest
+
 from tensorexpr import dtypes
-from tensorexpr.ir import Const, Index, apply, const
+from tensorexpr.errors import DefinitionError
+from tensorexpr.ir import TRUE, Access, Axis, Combiner, Const, Index, Reduce, apply, const
 from tensorexpr.traversal import walk
 
 
@@ -37,6 +42,26 @@ def test_a_failed_comparison_leaves_no_mark():
     assert left != right
     assert left.args[1] != right.args[1]
     assert left.args[0] == right.args[0]
+
+
+@pytest.mark.parametrize("make", [copy.copy, lambda node: pickle.loads(pickle.dumps(node))])
+def test_what_was_copied_or_kept_has_the_same_hash(make):
+    i = Index("i")
+    read = Access("x", (i,), dtypes.float32)
+    total = Reduce(Combiner("sum"), (read,), (Axis("i", const(0), const(4)),))
+    for node in (i, read, apply("add", read, read), total, total.axes[0]):
+        again = make(node)
+        assert hash(again) == hash(node)
+        assert again == node
+
+
+def test_what_is_known_of_an_operation_hides_no_error():
+    i, x = Index("i"), Access("x", (), dtypes.float32)
+    assert apply("add", i, i).dtype is dtypes.int64
+    assert apply("lt", i, i).dtype is dtypes.bool_
+    for args in ((), (i,), (i, x), (i, i, i), (TRUE, TRUE)):
+        with pytest.raises(DefinitionError):
+            apply("add", *args)
 
 
 def test_floats_compare_by_bits():

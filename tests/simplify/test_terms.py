@@ -58,6 +58,23 @@ def test_a_product_has_the_same_form_inline_and_named(written: str, kept: str) -
     assert body(inline).replace(name, "t") == body(named)
 
 
+@pytest.mark.parametrize(
+    "first, second, stored",
+    [
+        ("sum(x[i, k] for k in range(256)) * x[i, j]", "a[i, j] + 1.0", True),  # for each j again
+        ("sum(x[i // 8, k] * x[j, k] for k in range(256))", "a[i, j] + 1.0", True),  # eight times as many points as elements
+        ("sum(x[i, k] * x[j, k] for k in range(256)) + 1.0", "sum(x[i, k] * x[j, k] for k in range(256)) * a[i, j]", True),
+        ("sum(x[i, k] * x[j, k] for k in range(256)) + 1.0", "sum(x[i, k] * y[j, k] for k in range(256)) * a[i, j]", False),
+        ("sum(x[i, k] * x[j, k] for k in range(256)) + 1.0", "exp(sum(x[j, k] * x[i, k] for k in range(256)) * a[j, i])", True),
+    ],
+)
+def test_a_sum_is_a_tensor_where_it_is_computed_again(first: str, second: str, stored: bool) -> None:
+    inputs = "x: f32[256, 256] = input()\ny: f32[256, 256] = input()\n"
+    made = f"a[i, j]: f32[256, 256] = {first}\nb[i, j]: f32[256, 256] = {second}\nreturn a, b\n"
+    program = parse_program(inputs + made)
+    assert (len(keep_terms(program).definitions) > 2) == stored
+
+
 def test_a_term_of_several_definitions_is_one_tensor() -> None:
     assert body(
         "q: f32[n, 64] = input()\nv: f32[n, 64] = input()\n"

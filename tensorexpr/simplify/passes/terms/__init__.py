@@ -45,8 +45,8 @@ from tensorexpr.simplify.passes.terms.found import (
     is_marked,
     may_have,
     repeats_terms,
-    sums_of,
     term_of,
+    weights_of,
 )
 from tensorexpr.traversal import bound_names, children, fresh_name, map_children, reads, substitute, tensors_read, walk
 
@@ -69,9 +69,9 @@ def keep_terms(program: Program) -> Program:
     """
     types = program.types
     demands: dict[object, Demand] = {}
-    sums = sums_of(program)
+    weights = weights_of(program)
     forms: Forms = {}
-    found = [counted(d, types, sums, demands, forms) if repeats_terms(d) else [] for d in program.definitions]
+    found = [counted(d, types, weights, demands, forms) if repeats_terms(d) else [] for d in program.definitions]
     chosen = _chosen(program, demands, found)
     if not chosen:
         return program

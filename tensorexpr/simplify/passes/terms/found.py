@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import count
@@ -87,7 +88,19 @@ Kind = tuple[str, float]
 """What terms of one form have in common, and what is known without their form: the operation, and what they cost."""
 
 
-_weights: WeakKeyDictionary[Definition, dict[Kind, float]] = WeakKeyDictionary()
+Sum = tuple[Kind, frozenset[str]]
+"""What equal reductions have in common: their kind and the tensors that they read."""
+
+
+@record
+class Weights:
+    """What terms of each kind cost in a definition, or in a program, and how often each sum stands there."""
+
+    kinds: dict[Kind, float]
+    sums: Counter[Sum]
+
+
+_weights: WeakKeyDictionary[Definition, Weights] = WeakKeyDictionary()
 
 
 Found = list[tuple[Occurrence, Demand]]
@@ -96,38 +109,40 @@ Forms = dict[object, tuple[dict[str, str], Found]]
 the tensors of the form."""
 
 
-_found: WeakKeyDictionary[Definition, tuple[tuple[TensorType | None, ...], set[Kind], Found]] = WeakKeyDictionary()
+_found: WeakKeyDictionary[Definition, tuple[tuple[TensorType | None, ...], set[Kind], set[Kind], Found]] = WeakKeyDictionary()
 """Occurrences in definitions, for types of what they read and the kinds that are looked at: the simplifier asks again after each round."""
 
 
-def sums_of(program: Program) -> set[Kind]:
+def weights_of(program: Program) -> Weights:
     """The kinds of terms of which some may pay: all that stand in the program are together `LEAST` operations at least. Of most programs
-    that are small, none is."""
-    spent: dict[Kind, float] = {}
+    that are small, none is. And all sums."""
+    spent = Weights({}, Counter())
     for definition in program.definitions:
         if not repeats_terms(definition):
             continue
-        for kind, operations in _weights_of(definition).items():
-            spent[kind] = spent.get(kind, 0.0) + operations
-    return {kind for kind, operations in spent.items() if operations >= LEAST}
+        own = _weights_of(definition)
+        spent.sums.update(own.sums)
+        for kind, operations in own.kinds.items():
+            spent.kinds[kind] = spent.kinds.get(kind, 0.0) + operations
+    return Weights({kind: operations for kind, operations in spent.kinds.items() if operations >= LEAST}, spent.sums)
 
 
-def _weights_of(definition: Define | Scatter) -> dict[Kind, float]:
-    """What terms of each kind cost in a definition. Asked for each time: what is known of an equal definition goes when that one does."""
+def _weights_of(definition: Define | Scatter) -> Weights:
+    """What stands in a definition. Asked for each time: what is known of an equal definition goes when that one does."""
     weights = _weights.get(definition)
     if weights is None:
-        weights = _weights[definition] = {}
+        weights = _weights[definition] = Weights({}, Counter())
         _weigh(definition.value, definition.axes, prod(max(n, 1.0) for n in lengths(definition.axes).values()), weights)
     return weights
 
 
 def may_have(definition: Define | Scatter, kinds: set[Kind]) -> bool:
     """Whether a definition may have terms of these kinds. What is computed under a condition costs less where that fixes an index."""
-    weights = _weights_of(definition)
+    weights = _weights_of(definition).kinds
     return not kinds.isdisjoint(weights) or any(head == "where" for head, _ in weights)
 
 
-def _weigh(node: Expr, axes: tuple[Axis, ...], around: float, weights: dict[Kind, float]) -> float:
+def _weigh(node: Expr, axes: tuple[Axis, ...], around: float, weights: Weights) -> float:
     """What a node costs, as `cost` has it. Adds what it costs at all points around it, or more, and so for each one inside of it."""
     turns = 1.0
     if isinstance(node, Reduce):
@@ -138,41 +153,45 @@ def _weigh(node: Expr, axes: tuple[Axis, ...], around: float, weights: dict[Kind
     own = cost_over(node, sum(_weigh(part, axes, around * turns, weights) for part in parts(node)))
     if isinstance(node, Apply | Reduce):
         kind = (head_of(node), own)
-        weights[kind] = weights.get(kind, 0.0) + around * own
+        weights.kinds[kind] = weights.kinds.get(kind, 0.0) + around * own
+        if isinstance(node, Reduce):
+            weights.sums[kind, frozenset(tensors_read(node))] += 1
     return own
 
 
 def counted(
-    definition: Define | Scatter, types: Mapping[str, TensorType], kinds: set[Kind], demands: dict[object, Demand], forms: Forms
+    definition: Define | Scatter, types: Mapping[str, TensorType], program: Weights, demands: dict[object, Demand], forms: Forms
 ) -> list[Occurrence]:
     """The terms of these kinds inside the reductions of a definition and those that hold reductions, each counted in `demands`; larger ones
     before those inside of them. What is found in one definition is so in all that differ from it in names of tensors, by `forms`."""
-    looked_at = kinds & _weights_of(definition).keys()
+    own = _weights_of(definition)
+    looked_at = program.kinds.keys() & own.kinds.keys()
     if not looked_at:
         return []
+    lone = {kind for kind, _ in own.sums} - {one[0] for one in own.sums if program.sums[one] > 1}
     read = tuple(types.get(name) for name in reads(definition))
     known = _found.get(definition)
-    if known is None or known[0] != read or known[1] != looked_at:
-        known = _found[definition] = (read, looked_at, _by_form(definition, types, looked_at, forms))
-    for occurrence, one in known[2]:
+    if known is None or known[:3] != (read, looked_at, lone):
+        known = _found[definition] = (read, looked_at, lone, _by_form(definition, types, looked_at, lone, forms))
+    for occurrence, one in known[3]:
         demand = demands.get(occurrence.form)
         if demand is None:
             demand = demands[occurrence.form] = replace(one)
         demand.points += occurrence.points
         demand.places += 1
         demand.nested |= one.nested
-    return [occurrence for occurrence, _ in known[2]]
+    return [occurrence for occurrence, _ in known[3]]
 
 
-def _by_form(definition: Define | Scatter, types: Mapping[str, TensorType], kinds: set[Kind], forms: Forms) -> Found:
+def _by_form(definition: Define | Scatter, types: Mapping[str, TensorType], kinds: set[Kind], lone: set[Kind], forms: Forms) -> Found:
     formal = formal_of(definition, ordered=False)
     given, called = (definition, {}) if formal is None else formal
     if not called or not isinstance(given, Define):
-        return list(_occurrences(definition, types, kinds))
+        return list(_occurrences(definition, types, kinds, lone))
     own = {place: types[name] for place, name in called.items() if name in types}
-    key = (given, frozenset(kinds), tuple(own.items()))
+    key = (given, frozenset(kinds), frozenset(lone), tuple(own.items()))
     if key not in forms:
-        forms[key] = called, list(_occurrences(definition, types, kinds))
+        forms[key] = called, list(_occurrences(definition, types, kinds, lone))
         return forms[key][1]
     first, found = forms[key]
     rename = Renaming({name: called[place] for place, name in first.items()}, {})
@@ -183,18 +202,21 @@ def _by_form(definition: Define | Scatter, types: Mapping[str, TensorType], kind
     return made
 
 
-def _occurrences(definition: Define | Scatter, types: Mapping[str, TensorType], kinds: set[Kind]) -> Iterator[tuple[Occurrence, Demand]]:
-    """The occurrences of terms of some kinds in a definition, each with what is known of its term."""
-    return _Counting(definition.value, types, kinds).visit(definition.value, definition.axes, definition.axes[-1:], frozenset())
+def _occurrences(
+    definition: Define | Scatter, types: Mapping[str, TensorType], kinds: set[Kind], lone: set[Kind]
+) -> Iterator[tuple[Occurrence, Demand]]:
+    """The occurrences of terms of some kinds in a definition, with what is known of its term; sums of `lone` kinds stand nowhere else."""
+    counting = _Counting(definition.value, types, kinds, lone)
+    return counting.visit(definition.value, definition.axes, definition.axes[-1:], frozenset())
 
 
 class _Counting:
     """Counts the terms of one definition. No functions inside of a function: those that call themselves hold themselves and all that they
     have found, and only the collector of cycles frees that."""
 
-    def __init__(self, value: Expr, types: Mapping[str, TensorType], kinds: set[Kind]) -> None:
+    def __init__(self, value: Expr, types: Mapping[str, TensorType], kinds: set[Kind], lone: set[Kind]) -> None:
         self.types = types
-        self.kinds = kinds
+        self.kinds, self.lone = kinds, lone
         self.number = count()
         self.about: dict[int, About] = {}
         _enter(value, self.about)
@@ -231,14 +253,16 @@ class _Counting:
             for child in children(node):
                 inside += self.visit(child, axes, loop, reduced)
         about = self.about[id(node)]
-        if (head_of(node), about.cost) not in self.kinds:
+        kind = (head_of(node), about.cost)
+        if kind not in self.kinds:
             yield from inside
             return
-        alone = about.plain and not self.guarded and all(axis.index in about.free and _is_whole(axis) for axis in axes)
-        inner = not about.free.isdisjoint(reduced)
-        if alone and inner and not isinstance(node, Reduce):  # as many elements as there are points: none is computed again
-            yield from inside
-            return
+        if not self.guarded and all(axis.index in about.free and _is_whole(axis) for axis in axes):
+            # As many elements as there are points: none is computed again, but where the sum stands elsewhere, too.
+            inner = not about.free.isdisjoint(reduced)
+            if (kind in self.lone and not about.digits) if isinstance(node, Reduce) else (inner and about.plain):
+                yield from inside
+                return
         own = self._demand(node, axes, loop, reduced, about)
         if own is not None:
             form, demand, around_it = own
@@ -285,13 +309,14 @@ def _is_whole(axis: Axis) -> bool:
 
 @record
 class About:
-    """What stands in a node: its free indices, whether a reduction does, whether something marked `recompute` does, and whether all
-    subscripts are indices or literals; and what it costs."""
+    """What stands in a node: its free indices, whether a reduction does, whether something marked `recompute` does, whether all subscripts
+    are indices or literals, and whether digits of an index do; and what it costs."""
 
     free: frozenset[str]
     reduces: bool
     marked: bool
     plain: bool
+    digits: bool
     cost: float
 
 
@@ -303,12 +328,14 @@ def _enter(node: Expr, found: dict[int, About]) -> About:
     free: frozenset[str] = frozenset((node.name,)) if isinstance(node, Index) else frozenset()
     reduces, marked = isinstance(node, Reduce), is_marked(node)
     plain = not isinstance(node, Access) or all(isinstance(e, Index | Const) for e in node.indices)
+    digits = isinstance(node, Apply) and node.op.name in ("floordiv", "mod")
     for child in children(node):
         below = _enter(child, found)
-        free, reduces, marked, plain = free | below.free, reduces or below.reduces, marked or below.marked, plain and below.plain
+        free, reduces, marked = free | below.free, reduces or below.reduces, marked or below.marked
+        plain, digits = plain and below.plain, digits or below.digits
     if isinstance(node, Reduce):
         free = frozenset(free_names(node))  # bounds may use names that the reduction binds further on
-    found[id(node)] = About(free, reduces, marked, plain, cost_over(node, sum(found[id(part)].cost for part in parts(node))))
+    found[id(node)] = About(free, reduces, marked, plain, digits, cost_over(node, sum(found[id(part)].cost for part in parts(node))))
     return found[id(node)]
 
 
