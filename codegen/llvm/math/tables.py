@@ -1,4 +1,4 @@
-"""Coefficients of polynomials, lowest power first; made by `fit`, which says what each approximates."""
+"""Coefficients of polynomials, lowest power first; made by `scripts/fit_polynomials.py`, which says what each approximates."""
 
 from __future__ import annotations
 

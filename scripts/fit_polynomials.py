@@ -1,4 +1,4 @@
-"""Fits the polynomials of `tables` (development only, with mpmath): `python -m tensorexpr.codegen.llvm.math.fit` prints that file.
+"""Fits the polynomials of `codegen/llvm/math/tables.py` (with mpmath): `python scripts/fit_polynomials.py` prints that file.
 
 Each row says what is approximated, where, by which weight the error counts, and how many coefficients each width has.
 The fit is Remez' exchange in 60 digits; coefficients are rounded to the width one by one, from the constant on, and the
@@ -243,7 +243,9 @@ def fit(row: Row, count: int, width: int) -> tuple[list[float], Any]:
 
 def main() -> None:
     """Prints the tables."""
-    print('"""Coefficients of polynomials, lowest power first; made by `fit`, which says what each approximates."""\n')
+    print(
+        '"""Coefficients of polynomials, lowest power first; made by `scripts/fit_polynomials.py`, which says what each approximates."""\n'
+    )
     print("from __future__ import annotations\n")
     print("_hex = float.fromhex\n")
     for width, name in ((32, "FLOAT"), (64, "DOUBLE")):
