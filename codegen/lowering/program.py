@@ -18,14 +18,12 @@ from tensorexpr.codegen.lowering.context.slots import Slots
 from tensorexpr.codegen.lowering.context.tasks import Names, Task
 from tensorexpr.codegen.lowering.kernels.borders import cut_borders
 from tensorexpr.codegen.lowering.kernels.cutting import cut_along
-from tensorexpr.codegen.lowering.kernels.literals import with_folded_literals
 from tensorexpr.codegen.lowering.kernels.merging import merged
 from tensorexpr.codegen.lowering.kernels.quotients import with_quotients
 from tensorexpr.codegen.lowering.kernels.tiles import cut_at_borders
 from tensorexpr.codegen.lowering.kernels.together import run_together
 from tensorexpr.codegen.lowering.kernels.unswitch import unswitched
 from tensorexpr.codegen.lowering.scatters.digits import WORDS, Digits, behind, digits_of, sorted_by_digits, without_keys
-from tensorexpr.codegen.lowering.scatters.holding import Holding, is_held
 from tensorexpr.codegen.lowering.scatters.sorting import NO_KEY, Blocks, Sorting, flat, unflattened, width_of
 from tensorexpr.codegen.lowering.stage.caching import DECLARED, unmarked
 from tensorexpr.codegen.lowering.stage.loops import Loops
@@ -187,7 +185,6 @@ class _Lowering(Scans):
         if not self.plain and not self.state.target.is_gpu:
             yield "merged", lambda kernels: merged(kernels, [numbers for numbers in self.made.values() if numbers])
         if not self.plain:
-            yield "with_folded_literals", _each(with_folded_literals)
             yield "with_quotients", _each(with_quotients)
             if not self.state.target.is_gpu:
                 yield "cut_at_borders", _each_body(cut_at_borders)
@@ -195,7 +192,6 @@ class _Lowering(Scans):
                 yield "cut_along", _each_body(cut_along)
             yield "cut_borders", _each(cut_borders)
             if not self.state.target.is_gpu:
-                yield "with_folded_literals", _each(with_folded_literals)
                 shapes = self.known_shapes(parameters)
                 yield "at_positions", _each(lambda kernel: at_positions(kernel, shapes))
             regions = [[k for name in group for k in self.made.get(name, ())] for group in side_by_side(self.state)]
@@ -334,26 +330,18 @@ class _Lowering(Scans):
             value = self.read(inner.resolve(values[-1]))
             return value if value.dtype is kept else Cast(kept, value)
 
-        def combined(old: Expr, value: Expr) -> Expr:
-            return apply(COMBINE[definition.combine], old, value)
-
-        holding = Holding.made(type_.shape, kept, self.names) if is_held(definition, stage) and not self.state.target.is_gpu else None
-
         def finish(inner: Scope) -> Block:
             at = home.at(place(inner))
-            if holding is not None:
-                return holding.sent(home.buffer, at, lambda old: combined(old, sent(inner)))
-            return (Store(home.buffer, at, combined(Access(home.buffer, at, kept), sent(inner))),)
+            return (Store(home.buffer, at, apply(COMBINE[definition.combine], Access(home.buffer, at, kept), sent(inner))),)
 
         checks = loops.checks_of((*values, element))
         nest = loops.nest(stage.order, scope, Task(values, finish, stage.parts.where, checks, inside=self.inside))
-        added = nest if holding is None else holding.around(nest)
         if home is target:
-            return (*filled, *added)
+            return (*filled, *nest)
         rounded = self.over(
             type_, names, lambda at: (Store(target.buffer, target.at(at), Cast(type_.dtype, Access(home.buffer, home.at(at), kept))),)
         )
-        return (*filled, *added, *rounded)
+        return (*filled, *nest, *rounded)
 
     def segments(self, definition: Segments, names: frozenset[str], outside: dict[str, Expr], at_root: bool) -> Block:
         """A counting sort (see `sorting`): the keys counted in the loops of the stage, then the rest."""

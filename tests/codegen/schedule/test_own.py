@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.lowering.scatters import holding
 from tensorexpr.codegen.nest import For
 from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.codegen.schedule import schedule
@@ -119,27 +118,6 @@ def test_parts_have_results_of_their_own(combine, dtype, block, turns):
     s["S_parts"].parallel(loop)
     values = np.random.default_rng(1).integers(1, 3, 40).astype({"f64": "f8", "f16": "f2", "i32": "i4"}[dtype])
     check(s, {"ids": np.arange(40) ** 3, "w": values if combine != "prod" else np.where(np.arange(40) % 5, 1, values).astype(values.dtype)})
-
-
-@pytest.mark.parametrize("combine", ["sum", "max"])
-@pytest.mark.parametrize("parts", ["none", "parallel", "one by one"])
-@pytest.mark.parametrize("extent", [6, 2, 1])
-def test_the_element_that_is_added_to_is_held(monkeypatch, combine, parts, extent):
-    """Whether results are large is no matter of meaning: runs of one place, within a part and into the next,
-    places in turns, neighbors, and a send outside."""
-    monkeypatch.setattr(holding, "HELD_BYTES", 0)
-    text = TABLE.format("f64", combine).replace("ids[t] % 6", "ids[t]").replace("f64[6]", f"f64[{extent}]")
-    s = scattered(text)
-    if parts != "none":
-        loop = s["S"].split("t", 7)[0]
-        s["S"].rfactor(loop)
-        if parts == "parallel":
-            s["S_parts"].parallel(loop)
-    assert ("== last[()], held[()]" in str(lower(s))) == (extent > 1)
-    for ids in (np.zeros(40, int), np.arange(40) // 9, np.arange(40) % 2, np.arange(40) ** 3):
-        check(s, {"ids": ids % extent, "w": np.round(8 * numbers(40))})
-    with pytest.raises(OutOfBoundsError):
-        outputs(lower(s), s.program, {"ids": np.full(40, extent), "w": numbers(40)}, {})
 
 
 TURNS = """
