@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,6 +27,22 @@ WAYS = 8
 """Places of a second cache that a line may take: 8 to 16 on the machines that we know."""
 PERIOD = 4096
 """Bytes after which lines fall on the same places of a first cache: a page, since it is looked up while the address is translated."""
+
+
+class _Segments(NamedTuple):
+    """Touches of all depths, those of each one behind the other: their order by segments, where these begin in it, the segment of each, the
+    node of the tree of loops that each segment is in, and how many are at depths where some share one; of each segment the extents of
+    its buffer, the common steps, the bytes of an element, and the rows apart by period."""
+
+    order: Numbers
+    starts: Numbers
+    of: Numbers
+    nodes: Numbers
+    shared: int
+    extents: Numbers
+    units: Numbers
+    sizes: Numbers
+    apart: list[Numbers]
 
 
 class Plan(Executed):
@@ -115,78 +132,72 @@ class Plan(Executed):
     def _sizes(self) -> Numbers:
         return np.array([self.summary.buffers[t.buffer].size for t in self.summary.touches], float)
 
-    def _segments(self, depth: int) -> tuple[Numbers, Numbers, Numbers, Numbers]:
-        """Touches that move together while the loops from `depth` on run: their order, where segments begin in it, the segment of each,
-        and the node of the tree of loops that each segment is in."""
-        if depth not in self._known:
-            keys: dict[tuple[object, ...], int] = {}
-            nodes: dict[tuple[int, ...], int] = {}
-            segment, node_of = [], []
+    @cached_property
+    def _segments(self) -> _Segments:
+        """Touches that move together while the loops from each depth on run."""
+        loops = self.summary.loops
+        keys: dict[tuple[object, ...], int] = {}
+        nodes: dict[tuple[int, tuple[int, ...]], int] = {}
+        segment, node_of, shared, met = [], [], 0, 0
+        for depth in range(self._deepest + 1):
             for touch, path in zip(self.summary.touches, self.paths):
                 prefix = path[:depth]
-                outer = tuple(
-                    tuple(move for move in moves if any(self.summary.loops[x].axis == move[0] for x in prefix)) for moves in touch.moves
-                )
-                key = (prefix, touch.buffer, outer)
+                axes = {loops[x].axis for x in prefix}
+                outer = tuple([tuple([move for move in moves if move[0] in axes]) for moves in touch.moves])
+                key = (depth, prefix, touch.buffer, outer)
                 if key not in keys:
                     keys[key] = len(keys)
-                    node_of.append(nodes.setdefault(prefix, len(nodes)))
+                    node_of.append(nodes.setdefault((depth, prefix), len(nodes)))
                 segment.append(keys[key])
-            order = np.argsort(segment, kind="stable")
-            ordered = np.array(segment)[order]
-            starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
-            self._known[depth] = order, starts, np.array(segment), np.array(node_of)
-        return self._known[depth]
+            if len(keys) - met < len(self.paths):
+                shared = depth + 1  # what moves together further in does so further out
+            met = len(keys)
+        of = np.array(segment)
+        order = np.argsort(of, kind="stable")
+        starts = np.flatnonzero(np.r_[True, np.diff(of[order]) > 0])
+        first = order[starts] % len(self.paths)
+        apart = [self._places_apart(period)[first][:, :-1, None] for period in self.periods]
+        rows = self._extents[first][..., None], self._units[first][..., None], self._sizes[first][:, None], apart
+        return _Segments(order, starts, of, np.array(node_of), shared * len(self.paths), *rows)
 
-    def _rows_of(self, depth: int) -> tuple[Numbers, Numbers, Numbers, list[Numbers]]:
-        """Of each segment the extents of its buffer, the common steps, the bytes of an element, and the rows apart by period."""
-        if depth not in self._segment_rows:
-            order, starts, _, _ = self._segments(depth)
-            first = order[starts]
-            apart = [self._places_apart(period)[first][:, :-1, None] for period in self.periods]
-            self._segment_rows[depth] = self._extents[first][..., None], self._units[first][..., None], self._sizes[first][:, None], apart
-        return self._segment_rows[depth]
-
-    @cached_property
-    def _segment_rows(self) -> dict[int, tuple[Numbers, Numbers, Numbers, list[Numbers]]]:
-        return {}
-
-    @cached_property
-    def _known(self) -> dict[int, tuple[Numbers, Numbers, Numbers, Numbers]]:
-        return {}
-
-    def footprints(self, extents: Numbers) -> list[tuple[Numbers, Numbers, Numbers, Numbers, Numbers]]:
+    def footprints(self, extents: Numbers) -> list[tuple[Numbers, ...]]:
         """By depth d from 0: lines of each touch's segment while the loops of its path from d on run, runs of neighbouring lines among
         them, bytes of all that is touched then in the same loops, followed by those of the first caches that this takes, by touch: rows
         that are a multiple of a cache's period apart take the same places; the part of its segment that each touch is asked for; and
         lines that come to one place of the first cache, for each that comes."""
-        touches = self.summary.touches
-        if not touches:
+        if not self.summary.touches:
             return []
+        lines, runs, bytes_, part, alike = self._prints(extents)
+        return list(zip(lines, runs, np.moveaxis(bytes_, 0, 1), part, alike, strict=True))
+
+    def _prints(self, extents: Numbers) -> tuple[Numbers, Numbers, Numbers, Numbers, Numbers]:
+        """The footprints with the depth as an axis, the first one but for that of the caches."""
         own, steps = self._places, self._steps(extents)
+        touches, deep, count = len(own), self._deepest, extents.shape[1]
         inside = own >= 0
-        run = np.where(inside[..., None], extents[own], 1.0)
-        moved = np.abs(self._moves[..., None] * np.where(inside[..., None], steps[own], 0.0)[:, None])
-        signed = self._moves[..., None] * np.where(inside[..., None], steps[own], 0.0)[:, None]
-        low = np.repeat(self._spread[:, :, :1], extents.shape[1], 2)
-        high = np.repeat(self._spread[:, :, 1:], extents.shape[1], 2)
-        unit, whole = self._units[..., None], self._extents[..., None]
-        count = np.minimum((high - low) / unit + 1.0, whole)
-        points = np.ones((len(touches), extents.shape[1]))
-        tries = np.prod(count, axis=1)
-        random = self._random
-        found = []
-        for depth in range(self._deepest, -1, -1):
-            if depth < self._deepest:
-                more = np.maximum(run[:, None, depth] - 1.0, 0.0)  # loops that mostly do not run have less than one iteration
-                reach = signed[:, :, depth] * more
-                low, high = low + np.minimum(reach, 0.0), high + np.maximum(reach, 0.0)
-                grown = np.where(moved[:, :, depth] > 0, count * (more + 1.0), count)
-                count = np.minimum(np.minimum(grown, count + moved[:, :, depth] * more / unit), whole)
-                points = points * np.where(random[:, depth, None], run[:, depth], 1.0)
-                tries = tries * np.where((moved[:, :, depth] > 0).any(axis=1) | random[:, depth, None], more[:, 0] + 1.0, 1.0)
-            found.append(self._united(depth, low, high, count, points, tries))
-        return found[::-1]
+        run = np.moveaxis(np.where(inside[..., None], extents[own], 1.0), 1, 0)
+        step = np.moveaxis(np.where(inside[..., None], steps[own], 0.0), 1, 0)
+        signed = np.moveaxis(self._moves, 2, 0)[..., None] * step[:, :, None]
+        moved, unit, whole = np.abs(signed), self._units[..., None], self._extents[..., None]
+        more = np.maximum(run - 1.0, 0.0)  # loops that mostly do not run have less than one iteration
+        reach = signed * more[:, :, None]
+        random = self._random.T[..., None]
+        # From the innermost depth out: boxes reach further by what each loop moves them, and have as many more elements.
+        low, high = (np.repeat(self._spread[None, :, :, n : n + 1], count, 3) for n in (0, 1))
+        elements = [np.minimum((high[0] - low[0]) / unit + 1.0, whole)]
+        tries = np.prod(elements[0], axis=1)[None]
+        low = _outward(np.add, low, np.minimum(reach, 0.0))
+        high = _outward(np.add, high, np.maximum(reach, 0.0))
+        grown, further = np.where(moved > 0, more[:, :, None] + 1.0, 1.0), moved * more[:, :, None] / unit
+        for depth in reversed(range(deep)):
+            now = elements[-1]
+            elements.append(np.minimum(np.minimum(now * grown[depth], now + further[depth]), whole))
+        points = _outward(np.multiply, np.ones((1, touches, count)), np.where(random, run, 1.0))
+        tries = _outward(np.multiply, tries, np.where((moved > 0).any(axis=2) | random, more + 1.0, 1.0))
+        flat = [x.reshape(-1, *x.shape[2:]) for x in (low, high, np.array(elements[::-1]), points, tries)]
+        lines, runs, bytes_, part, alike = self._united(*flat)
+        shape = (deep + 1, touches, count)
+        return lines.reshape(shape), runs.reshape(shape), bytes_.reshape(-1, *shape), part.reshape(shape), alike.reshape(shape)
 
     @cached_property
     def _random(self) -> Numbers:
@@ -199,26 +210,28 @@ class Plan(Executed):
     def _jumps(self) -> Numbers:
         return np.array([bool(t.random) for t in self.summary.touches])
 
-    def _united(
-        self, depth: int, low: Numbers, high: Numbers, count: Numbers, points: Numbers, tries: Numbers
-    ) -> tuple[Numbers, Numbers, Numbers, Numbers, Numbers]:
-        order, starts, segment, node_of = self._segments(depth)
-        whole, unit, size, apart = self._rows_of(depth)
+    def _united(self, low: Numbers, high: Numbers, count: Numbers, points: Numbers, tries: Numbers) -> tuple[Numbers, ...]:
+        """What touches of a segment touch together, of all depths one behind the other."""
+        order, starts, segment, node_of, shared, whole, unit, size, apart = self._segments
         hull = np.minimum(np.maximum.reduceat(high[order], starts) - np.minimum.reduceat(low[order], starts) + 1.0, whole)
         each = np.minimum(np.ceil(hull / unit), np.add.reduceat(count[order], starts))
         least = np.maximum.reduceat(count[order], starts)
         each = np.maximum(each, np.minimum(least, whole))
         lines, runs = _lines(each, hull, whole, size)
         part = np.ones_like(points)
-        if len(starts) < len(order):  # boxes that lie far apart are fewer lines than the box around them
-            alone = _lines(count[order], (high - low)[order] + 1.0, self._extents[order][..., None], self._sizes[order][:, None])
-            lines, runs = (np.minimum(both, np.add.reduceat(own, starts)) for both, own in zip((lines, runs), alone))
-            part[order] = alone[0]
-            part = self._part(depth, part)
+        if shared:  # boxes that lie far apart are fewer lines than the box around them
+            own = order[:shared]
+            until = int(np.searchsorted(starts, shared))
+            touch = own % len(self.paths)
+            alone = _lines(count[own], (high - low)[own] + 1.0, self._extents[touch][..., None], self._sizes[touch][:, None])
+            for both, one in zip((lines, runs), alone):
+                both[:until] = np.minimum(both[:until], np.add.reduceat(one, starts[:until]))
+            part[own] = alone[0]
+            part[:shared] = self._part(segment[:shared], part[:shared])
         often = np.add.reduceat(tries[order], starts)  # a diagonal is in a box of far more elements than iterations come to
         lines, runs = np.minimum(lines, often), np.minimum(runs, often)
         if self._jumps.any():
-            jumps = np.maximum.reduceat(self._jumps[order], starts)[:, None]
+            jumps = np.maximum.reduceat(self._jumps[order % len(self.paths)], starts)[:, None]
             tries = np.maximum.reduceat(points[order], starts)
             all_lines = np.maximum(np.prod(np.where(np.isinf(whole), 1.0, whole), axis=1) * size / LINE, 1.0)
             # Each try takes what one place of the data touches; of so many tries so many are of lines that were not met before.
@@ -244,28 +257,28 @@ class Plan(Executed):
     def traffic(self, extents: Numbers, capacities: Sequence[int]) -> tuple[Numbers, Numbers, Numbers]:
         """Lines that touches get from beyond levels that hold so many bytes, and runs of neighbouring ones among them, by level; and those
         that come to one place of the first cache, one after the other."""
-        prints = self.footprints(extents)
+        print_lines, print_runs, print_bytes, part, print_alike = self._prints(extents)
         run = np.where(self._places[..., None] >= 0, extents[self._places], 1.0)
         around = np.concatenate([np.ones_like(run[:, :1]), np.cumprod(run, axis=1)], axis=1)
-        bytes_ = np.array([[p[2][level + 1 if level < len(self.periods) else 0] for p in prints] for level in range(len(capacities))])
+        bytes_ = print_bytes[[level + 1 if level < len(self.periods) else 0 for level in range(len(capacities))]]
         kept = _kept(bytes_ / np.array(capacities, float)[:, None, None, None])
         kept = np.maximum.accumulate(np.concatenate([kept, np.ones_like(kept[:, :1])], axis=1), axis=1)
         now = np.diff(kept, axis=1)  # what stays at a depth and not at the one before it is had again for each iteration around
-        asked = np.moveaxis(around, 1, 0) * np.array([p[3] for p in prints])
+        asked = np.moveaxis(around, 1, 0) * part
         asked *= np.array([t.share for t in self.summary.touches])[:, None]
-        lines = np.einsum("ldtb,dtb->ltb", now, asked * np.array([p[0] for p in prints]))
-        runs = np.einsum("ldtb,dtb->ltb", now, asked * np.array([p[1] for p in prints]))
-        alike = np.einsum("dtb,dtb->tb", now[0], asked * np.array([p[0] * p[4] for p in prints]))
-        return lines, np.maximum(runs, lines / self._run_lengths(prints)), alike
+        lines = np.einsum("ldtb,dtb->ltb", now, asked * print_lines)
+        runs = np.einsum("ldtb,dtb->ltb", now, asked * print_runs)
+        alike = np.einsum("dtb,dtb->tb", now[0], asked * (print_lines * print_alike))
+        return lines, np.maximum(runs, lines / self._run_lengths(print_lines, print_runs)), alike
 
-    def _run_lengths(self, prints: Sequence[tuple[Numbers, ...]]) -> Numbers:
+    def _run_lengths(self, lines: Numbers, runs: Numbers) -> Numbers:
         """Lines that follow each other in time, by touch: of as many runs as the copies of one iteration have, which the loops around go on
         with up to the first that begins others. What lies side by side in memory may still be come to again and again."""
-        lines, runs = (np.maximum(np.array([p[part] for p in prints]), 1.0) for part in (0, 1))
+        lines, runs = np.maximum(lines, 1.0), np.maximum(runs, 1.0)
         own = np.arange(lines.shape[1])
         together = runs[self._innermost, own]
         found, goes_on = lines[self._innermost, own] / together, np.ones(together.shape, bool)
-        for depth in reversed(range(len(prints))):
+        for depth in reversed(range(len(lines))):
             inside = (depth < self._innermost)[:, None]
             goes_on &= ~inside | (runs[depth] <= 1.01 * together)
             found = np.where(inside & goes_on, lines[depth] / runs[depth], found)
@@ -277,20 +290,20 @@ class Plan(Executed):
         serial = [[n for n, x in enumerate(path) if self.kinds[x] not in (UNROLL, VECTORIZE)] for path in self.paths]
         return np.array([max(own, default=-1) + 1 for own in serial], int)
 
-    def _part(self, depth: int, own: Numbers) -> Numbers:
+    def _part(self, segment: Numbers, own: Numbers) -> Numbers:
         """The part of its segment that each touch is asked for, by its own lines: loads among themselves, stores among themselves."""
-        if depth not in self._rows:
-            number = self._segments(depth)[2] * 2 + np.array([t.store for t in self.summary.touches])
-            self._rows[depth] = number, int(number.max()) + 1
-        number, count = self._rows[depth]
-        total = np.zeros((count, own.shape[1]))
+        stores = np.array([t.store for t in self.summary.touches])
+        number = segment * 2 + np.resize(stores, len(segment))
+        total = np.zeros((int(number.max()) + 1, own.shape[1]))
         np.add.at(total, number, own)
         part: Numbers = own / np.maximum(total[number], LEAST)
         return part
 
-    @cached_property
-    def _rows(self) -> dict[int, tuple[Numbers, int]]:
-        return {}
+
+def _outward(accumulate: np.ufunc, innermost: Numbers, loops: Numbers) -> Numbers:
+    """What is so much at the innermost depth by depth, as each loop from the innermost out adds to it, or multiplies it."""
+    found: Numbers = accumulate.accumulate(np.concatenate([innermost, loops[::-1]]), axis=0)[::-1]
+    return found
 
 
 def _kept(load: Numbers) -> Numbers:
