@@ -117,11 +117,11 @@ class Executed:
             return np.zeros((0, extents.shape[1]))
         times: Numbers = np.exp(self._work_loops @ np.log(np.maximum(extents, LEAST)))
         times *= self._shares
-        for loop, rows, bytes_ in self._vectors:
-            times[rows] *= _registers(extents[loop], bytes_[:, None], self.vector_bytes, self.unit_bytes)
-        for loop, rows, bytes_ in self._automatic:
+        for loop, size, rows in self._vectors:
+            times[rows] *= _registers(extents[loop], size, self.vector_bytes, self.unit_bytes)
+        for loop, size, rows in self._automatic:
             lanes = np.maximum(extents[loop], 1.0)
-            times[rows] *= np.ceil(lanes * bytes_[:, None] / self.auto_bytes) / lanes
+            times[rows] *= np.ceil(lanes * size / self.auto_bytes) / lanes
         for loop, rows in self._elements:
             times[rows] *= extents[loop]
         for number, loops in self._windows:
@@ -143,21 +143,21 @@ class Executed:
         return np.array([w.instructions * w.share for w in self.work])[:, None]
 
     @cached_property
-    def _vectors(self) -> list[tuple[int, Numbers, Numbers]]:
+    def _vectors(self) -> list[tuple[int, int, Numbers]]:
         return self._lanes((VECTORIZE,))
 
     @cached_property
-    def _automatic(self) -> list[tuple[int, Numbers, Numbers]]:
+    def _automatic(self) -> list[tuple[int, int, Numbers]]:
         return self._lanes((AUTO, PARALLEL_AUTO))
 
-    def _lanes(self, kinds: tuple[str, ...]) -> list[tuple[int, Numbers, Numbers]]:
-        """By loop over lanes: the work that differs between them, and the bytes of its elements."""
-        rows: dict[int, list[int]] = {}
+    def _lanes(self, kinds: tuple[str, ...]) -> list[tuple[int, int, Numbers]]:
+        """By loop over lanes, and bytes of elements: the work that differs between them."""
+        rows: dict[tuple[int, int], list[int]] = {}
         for number, w in enumerate(self.work):
             for loop in w.changed:
                 if self.kinds[loop] in kinds and not one_by_one(w):
-                    rows.setdefault(loop, []).append(number)
-        return [(loop, np.array(own), np.array([self.work[n].size for n in own], float)) for loop, own in rows.items()]
+                    rows.setdefault((loop, w.size), []).append(number)
+        return [(*key, np.array(own)) for key, own in rows.items()]
 
     @cached_property
     def _elements(self) -> list[tuple[int, Numbers]]:
@@ -211,18 +211,27 @@ class Executed:
     def registers(self, extents: Numbers) -> Numbers:
         """Registers that hold local elements, by block."""
         found = np.zeros((len(self.blocks), extents.shape[1]))
-        best: dict[tuple[int, int], list[Numbers]] = {}
-        for held in self.summary.held:
-            count = np.ones(extents.shape[1])
-            for loop in held.path:
-                if loop in held.changed and self.kinds[loop] == UNROLL:
-                    count = count * extents[loop]
-                elif loop in held.changed and self.kinds[loop] == VECTORIZE:
-                    count = count * _registers(extents[loop], np.array(held.size), self.vector_bytes, self.vector_bytes)
-            best.setdefault((self._block(self._serial(held.path)), held.buffer), []).append(count)
-        for (block, _), counts in best.items():
+        for block, ways in self._held_in:
+            counts = []
+            for size, loops in ways:
+                count = np.ones(extents.shape[1])
+                for loop in loops:
+                    lanes = self.kinds[loop] == VECTORIZE
+                    each = _registers(extents[loop], size, self.vector_bytes, self.vector_bytes) if lanes else extents[loop]
+                    count = count * each
+                counts.append(count)
             found[block] += np.max(counts, axis=0)
         return found
+
+    @cached_property
+    def _held_in(self) -> list[tuple[int, list[tuple[int, tuple[int, ...]]]]]:
+        """By block and buffer that is held in it: the bytes of its elements, and the copies and lanes that each have some, of each way in
+        which it is had."""
+        found: dict[tuple[int, int], dict[tuple[int, tuple[int, ...]], None]] = {}
+        for held in self.summary.held:
+            own = tuple(x for x in held.path if x in held.changed and self.kinds[x] in (UNROLL, VECTORIZE))
+            found.setdefault((self._block(self._serial(held.path)), held.buffer), {}).setdefault((held.size, own))
+        return [(block, list(ways)) for (block, _), ways in found.items()]
 
 
 def one_by_one(work: Work) -> bool:
@@ -236,14 +245,12 @@ def _moving(touch: Touch, summary: Summary) -> frozenset[int]:
     return frozenset(x for x in touch.path if summary.loops[x].axis in axes or x in touch.random)
 
 
-def _registers(lanes: Numbers, size: Numbers, vector_bytes: int, unit_bytes: int) -> Numbers:
+def _registers(lanes: Numbers, size: int, vector_bytes: int, unit_bytes: int) -> Numbers:
     """Registers that so many elements of `size` bytes take: whole ones, then one for each power of two that remains, of which those
     that a part of the unit does count as that part."""
-    each = np.maximum(vector_bytes // size, 1.0)
+    each = max(vector_bytes // size, 1)
     whole, rest = np.floor(lanes / each), np.floor(lanes % each).astype(np.int64)
-    sizes = size.ravel()
-    parts = np.stack([_parts(int(one), vector_bytes, unit_bytes) for one in sizes])[np.arange(len(sizes)).reshape(size.shape), rest & 127]
-    registers: Numbers = np.maximum(whole + parts, unit_bytes / vector_bytes)
+    registers: Numbers = np.maximum(whole + _parts(size, vector_bytes, unit_bytes)[rest & 127], unit_bytes / vector_bytes)
     return registers
 
 

@@ -74,7 +74,7 @@ def sketch(survey: Survey, tile: Tile, blocks: bool = False) -> Summary:
     """The summary of a kernel with a tile: level `n` of the tile is the loop `i.n`, inside of `i`, over the axis of `i`. With
     `blocks` it is of these sizes alone: packed operands lie in blocks, as many elements as lanes, loops have their own axes."""
     made = _Sketch(survey, tile, blocks)
-    body = map_expressions(survey.body, lambda e: _inside(e, survey, tile))
+    body = survey.once(("between borders", tile.lanes), lambda: map_expressions(survey.body, lambda e: _inside(e, survey, tile)))
     kernel: Kernel = replace(survey.nest.kernels[0], body=made.block(body, ()))
     nest: LoopNest = replace(survey.nest, kernels=(kernel,), workspace=(*survey.nest.workspace, *made.copies()))
     summary = summary_of(nest)
@@ -184,12 +184,14 @@ class _Sketch:
                     step //= self.tile.levels[n].size
                     within = add(within, mul(Index(_name(self.tile.levels[n], n)), const(step)))
                 moved = {s.index: add(first, within), f"{s.index}.of": ZERO if all_ else Index(s.index), f"{s.index}.in": within}
-                body = map_accesses(substituted(map_accesses(s.body, self._packed), moved), lambda a: self._part(a, s.index))
+                body = substituted(self._with_packed(s.body), moved)
+                if self.parts:
+                    body = map_accesses(body, lambda a: self._part(a, s.index))
                 inner = self.block(body, (*inside, s.index))
                 return inner if all_ else (For(s.index, ZERO, count, inner),)
             case For():
                 start, stop = self._least(s.start), self._least(s.stop)
-                return (replace(s, start=start, stop=stop, body=self.block(map_accesses(s.body, self._packed), inside)),)
+                return (replace(s, start=start, stop=stop, body=self.block(self._with_packed(s.body), inside)),)
             case If():
                 left = self._decided(s)
                 if left != (s,):
@@ -203,6 +205,9 @@ class _Sketch:
     def _least(self, e: Expr) -> Expr:
         """What stands around levels, at their first iterations: they are inside of it."""
         return substituted_in(e, {_name(level, n): ZERO for n, level in enumerate(self.tile.levels)})
+
+    def _with_packed(self, body: Block) -> Block:
+        return map_accesses(body, self._packed) if self.tile.packed else body
 
     def _packed(self, access: Access) -> Access:
         for packed in self.tile.packed:

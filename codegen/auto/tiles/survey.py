@@ -6,9 +6,10 @@ stand in the same loops are a *leaf*; a *cut* gives each innermost loop the loop
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice, product
 from math import prod
+from typing import Any, TypeVar
 
 from tensorexpr.codegen.auto.moves import Move, move_of
 from tensorexpr.codegen.auto.points import typical
@@ -26,6 +27,7 @@ from tensorexpr.ir import Access, Apply, Expr, Index, Size, conjuncts
 from tensorexpr.records import cached_property, record, replace
 from tensorexpr.traversal import free_names, tensors_read, walk
 
+Told = TypeVar("Told")
 DATA, SUM, ORDER = "data", "sum", "order"
 FAR = 3.0
 """How much further apart than at best the elements of neighbouring lanes may be in a cut that is looked at: a gather takes as many loads as
@@ -81,6 +83,7 @@ class Survey:
         self._walk(self.body, ())
         self.deps: Dependences = dependences(self.nest)
         self._kinds: dict[str, str] = {}
+        self._known: dict[object, Any] = {}
         constants = (Buffer(c.name, c.type.dtype, c.type.shape, "constant") for c in nest.constants)
         self.constants = {c.name for c in nest.constants}
         self.buffers = {b.name: b for b in (*nest.parameters, *nest.workspace, *constants, *self.locals.values())}
@@ -114,6 +117,13 @@ class Survey:
                     self._statement(inner, around, loads, stores)
             case Store():
                 stores.append(s)
+
+    def once(self, key: object, ask: Callable[[], Told]) -> Told:
+        """What is asked of a kernel for several tiles alike, once for equal keys."""
+        if key not in self._known:
+            self._known[key] = ask()
+        found: Told = self._known[key]
+        return found
 
     # ------------------------------------------------------------------------------------------------------- loops
 

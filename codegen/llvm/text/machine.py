@@ -37,7 +37,7 @@ class Machine:
     @property
     def fuses(self) -> bool:
         """Whether x * y + z, rounded once, is an instruction: without one it is a call of a library for each number."""
-        return not self.architecture.startswith(("x86", "i386", "i686")) or "+fma" in self.features.split(",")
+        return not self.architecture.startswith(("x86", "i386", "i686")) or ",+fma," in f",{self.features},"
 
     @property
     def spread(self) -> int:
