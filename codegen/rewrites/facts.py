@@ -195,6 +195,8 @@ class Facts:
             yield from (n for n in walk(hidden[name]) if isinstance(n, Access)) if name in hidden else ()
 
     def _know(self, expr: Expr) -> None:
+        if type(expr) is Const or type(expr) is Index:  # what is asked of most
+            return
         for name in size_names(expr):
             if name not in self.box:
                 self.box[name] = (self.least.get(name, 0), None)
@@ -248,6 +250,8 @@ class Facts:
 
     def is_natural(self, form: Affine, depth: int | None = None) -> bool:
         """Whether a form is known to be never negative; `depth` counts the loops whose indices may still be replaced."""
+        if not form.terms:
+            return form.constant >= 0
         found = self._natural.get((form, depth))
         if found is None:
             found = self._natural[form, depth] = all(value >= 0 for value in self._values(form)) and self._is_natural(form, depth)
@@ -375,6 +379,8 @@ class Facts:
 
     def is_less(self, left: Expr, right: Expr, by: int = 1) -> bool:
         """Whether left + by <= right is known."""
+        if type(left) is Const and type(right) is Const:
+            return integer(left) + by <= integer(right)
         if self._changes(left) or self._changes(right):
             return False
         lows, highs = self.bounds(left, True), self.bounds(right, False)

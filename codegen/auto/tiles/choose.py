@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice, pairwise, product, zip_longest
 from math import ceil, inf, prod
+from typing import NamedTuple
 
 import numpy as np
 
@@ -299,6 +300,23 @@ def _sized(survey: Survey, facts: Facts, skeleton: Tile, most: float) -> Choice:
     """The best sizes of one skeleton: those of copies and lanes together where lanes are of one loop, else one after the other. Where it
     takes `most` nanoseconds if it never waits for data, these are all that is said of it."""
     spend(sum(1 for _ in statements(survey.body)))
+    here = replace(skeleton, packed=tuple(packed._replace(loop=None, whole=False) for packed in skeleton.packed))
+    found = survey.sized.get((here, facts))
+    if found is None or found.most <= found.time < most:
+        found = survey.sized[here, facts] = _sized_alone(survey, facts, here, most)
+    tile, time, _, tested = found
+    tile = replace(tile, packed=skeleton.packed)
+    if tested:
+        time *= TESTED
+    time += sum(copying(survey, packed) for packed in tile.packed)
+    if any(_is_crowded(survey, packed) for packed in tile.packed):
+        time *= CROWDED
+    levels = tuple(level for level in tile.levels if level.size > 1 or level.kind == "vectorize")
+    return Choice(replace(tile, levels=levels), time, skeleton)
+
+
+def _sized_alone(survey: Survey, facts: Facts, skeleton: Tile, most: float) -> Sized:
+    """The same wherever operands are copied."""
     options = [[level.size] if level.size > 1 else _options(survey, facts, level) for level in skeleton.levels]
     tile = skeleton.resized({n: own[min(1, len(own) - 1)] for n, own in enumerate(options)})
     room, summary = _Room(survey, facts, tile), sketch(survey, tile)
@@ -324,14 +342,7 @@ def _sized(survey: Survey, facts: Facts, skeleton: Tile, most: float) -> Choice:
         sized, time = best(tile, model.times)
         if sized.packed:
             time = float(Model(sketch(survey, sized, blocks=True), facts).times()[0])
-    tile = sized
-    if any(tile.levels[n].size > 1 for n in room.tested):
-        time *= TESTED
-    time += sum(copying(survey, packed) for packed in tile.packed)
-    if any(_is_crowded(survey, packed) for packed in tile.packed):
-        time *= CROWDED
-    levels = tuple(level for level in tile.levels if level.size > 1 or level.kind == "vectorize")
-    return Choice(replace(tile, levels=levels), time, skeleton)
+    return Sized(sized, time, most, any(sized.levels[n].size > 1 for n in room.tested))
 
 
 def _uneven(facts: Facts, tile: Tile, sizes: Mapping[int, int]) -> int:
@@ -393,6 +404,16 @@ def widths(survey: Survey, facts: Facts, name: str) -> list[int]:
     if length is not None and length < one:
         found = [1 << (length - 1).bit_length()]
     return found
+
+
+class Sized(NamedTuple):
+    """The best sizes of a skeleton, the nanoseconds of its sketch without copies of operands, those from which on they are what it takes if
+    it never waits, and whether its copies ask whether they are at a border."""
+
+    tile: Tile
+    time: float
+    most: float
+    tested: bool
 
 
 class _Room:

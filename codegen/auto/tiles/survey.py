@@ -84,6 +84,7 @@ class Survey:
         self.deps: Dependences = dependences(self.nest)
         self._kinds: dict[str, str] = {}
         self._known: dict[object, Any] = {}
+        self.sized: dict[object, Any] = {}  # what was found of skeletons
         constants = (Buffer(c.name, c.type.dtype, c.type.shape, "constant") for c in nest.constants)
         self.constants = {c.name for c in nest.constants}
         self.buffers = {b.name: b for b in (*nest.parameters, *nest.workspace, *constants, *self.locals.values())}
