@@ -153,8 +153,8 @@ class Affine:
         try:
             return self._names
         except AttributeError:
-            whole = not self.has_division()
-            self._names = tuple([atom for atom, _ in self.terms]) if whole else tuple(dict.fromkeys(self._walk_names()))
+            alone = [atom for atom, _ in self.terms if isinstance(atom, str)]
+            self._names = tuple(alone if len(alone) == len(self.terms) else dict.fromkeys(self._walk_names()))
             return self._names
 
     def _walk_names(self) -> Iterator[str]:
