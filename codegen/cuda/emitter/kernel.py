@@ -27,8 +27,9 @@ THREADS = 256
 """Threads of a block."""
 SPREAD = 128
 """Blocks that there are at least, as long as each is a warp, where threads have long loops: about the multiprocessors of a large GPU."""
-LONG = 256
-"""Steps of a thread from which its loops are long: it is these that take the time, not that blocks begin and end."""
+LONG = 32
+"""Steps of a thread from which its loops are long, as those are whose number is not known: it is these that take the time, not that blocks
+begin and end."""
 SHARED = 48 << 10
 """Bytes of shared memory that a block has without asking."""
 _RETURNS_TOGETHER = [
@@ -264,14 +265,11 @@ def threads_of(count: Expr, body: Block) -> int:
 
 
 def steps_of(block: Block) -> int:
-    """Steps of a thread in the longest nest of loops, which are as long as `LONG` where their extent is open, and no longer than known."""
+    """Steps of a thread in the longest nest of loops, which are as long as `LONG` where their extent is not known."""
     found = 1
     for s in block:
-        own = 1
-        if isinstance(s, For):
-            is_open = any(isinstance(e, Size) for end in (s.start, s.stop) for e in walk(end))
-            own = LONG if is_open else max(1, iterations(s) or 1)
-        found = max(found, own * steps_of(inside(s)))
+        known = iterations(s) if isinstance(s, For) else 1
+        found = max(found, (LONG if known is None else max(1, known)) * steps_of(inside(s)))
     return found
 
 

@@ -25,7 +25,8 @@ from tensorexpr.traversal import free_names
 
 Shapes = dict[str, tuple[Expr, ...]]
 LONG = 128
-"""Points of a reduction from which the threads of a block share them."""
+"""Points of a reduction from which the threads of a block share them; where results are fewer than multiprocessors, as many as a warp has
+are enough."""
 WIDTHS = (32, 64, 128, 256)
 """Threads of a block that share a row."""
 SHORT_ROW = 1024
@@ -85,9 +86,9 @@ def wants_rows(s: Planned, name: str, shapes: Shapes) -> bool:
     if group is None or not runs_in_lanes(group):
         return False
     long = lengths(stage.parts)
-    if prod(long[a] for a in row_axes(stage, group.indices)) < LONG:
-        return False
     points = prod(long[a.index] for a in stage.parts.axes)
+    if prod(long[a] for a in row_axes(stage, group.indices)) < (LONG if points >= s.target.cores else WIDTHS[0]):
+        return False
     if points * 8 < s.target.cores * RESIDENT:
         return True
     if not stage.parts.axes:

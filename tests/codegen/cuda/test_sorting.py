@@ -142,9 +142,7 @@ def test_scatters_in_order_by_many_threads():
     """Rows of a compressed matrix, apart and overlapping, and a table with few rows: no thread has all of the work, and no two race."""
     program = parse_program(MATRIX)
     run = Program(verify_nest(lower(autoschedule(program, H200))))
-    alone = [launch.kernel for launch in run.source.launches if not launch.cut and launch.threads == (1, 1, 1)]
-    # Whether rows are apart, of a few rows.
-    assert all("apart" in name for name in alone) and len(alone) == 3
+    assert all(launch.cut or launch.threads != (1, 1, 1) for launch in run.source.launches)
     rng = np.random.default_rng(5)
     for order, cuts in enumerate((np.sort(rng.integers(0, 700, 41)), rng.integers(0, 700, 41))):
         arrays = {"p": cuts, "cols": rng.integers(0, 50, 700), "ids": rng.integers(0, 9, 600).astype(np.int32)}

@@ -18,12 +18,12 @@ extern "C" __global__ void __launch_bounds__(256) k1_table_offsets_table_order(
   table_offsets_keys[i] = ids[i];
 }
 
-extern "C" __global__ void __launch_bounds__(256) k2_table_offsets_table_order(
+extern "C" __global__ void __launch_bounds__(32) k2_table_offsets_table_order(
     const int64_t *__restrict__ table_offsets_keys,
     int64_t *__restrict__ table_offsets_counts,
     te_error *__restrict__ error) {
   if (error->check) return;
-  const int q = (int)(blockIdx.x * 256u + threadIdx.x);
+  const int q = (int)(blockIdx.x * 32u + threadIdx.x);
   if (q >= 78) return;
   for (int d = 0; d < 32; ++d) {
     table_offsets_counts[q * 32 + d] = 0;
@@ -35,13 +35,12 @@ extern "C" __global__ void __launch_bounds__(256) k2_table_offsets_table_order(
   }
 }
 
-extern "C" __global__ void __launch_bounds__(256) k3_table_offsets_table_order(
+extern "C" __global__ void __launch_bounds__(32) k3_table_offsets_table_order(
     const int64_t *__restrict__ table_offsets_counts,
     int64_t *__restrict__ table_offsets_sums,
     te_error *__restrict__ error) {
   if (error->check) return;
-  const int q = (int)(blockIdx.x * 256u + threadIdx.x);
-  if (q >= 288) return;
+  const int q = (int)(blockIdx.x * 32u + threadIdx.x);
   int total;
   total = 0;
   for (int c = q / 32 * 9; c < te_minimum(78, q / 32 * 9 + 9); ++c) {
@@ -67,15 +66,14 @@ extern "C" __global__ void __launch_bounds__(256) k4_table_offsets_table_order(
   table_offsets_totals[q] = total_1;
 }
 
-extern "C" __global__ void __launch_bounds__(256) k5_table_offsets_table_order(
+extern "C" __global__ void __launch_bounds__(32) k5_table_offsets_table_order(
     const int64_t *__restrict__ table_offsets_counts,
     int64_t *__restrict__ table_offsets_places,
     const int64_t *__restrict__ table_offsets_begins,
     const int64_t *__restrict__ table_offsets_totals,
     te_error *__restrict__ error) {
   if (error->check) return;
-  const int q = (int)(blockIdx.x * 256u + threadIdx.x);
-  if (q >= 288) return;
+  const int q = (int)(blockIdx.x * 32u + threadIdx.x);
   int total_2;
   total_2 = (int)table_offsets_begins[q];
   for (int d = 0; d < q % 32; ++d) {
@@ -87,14 +85,14 @@ extern "C" __global__ void __launch_bounds__(256) k5_table_offsets_table_order(
   }
 }
 
-extern "C" __global__ void __launch_bounds__(256) k6_table_offsets_table_order(
+extern "C" __global__ void __launch_bounds__(32) k6_table_offsets_table_order(
     const int64_t *__restrict__ table_offsets_keys,
     int64_t *__restrict__ table_offsets_sorted_keys,
     int64_t *__restrict__ table_offsets_points,
     int64_t *__restrict__ table_offsets_places,
     te_error *__restrict__ error) {
   if (error->check) return;
-  const int q = (int)(blockIdx.x * 256u + threadIdx.x);
+  const int q = (int)(blockIdx.x * 32u + threadIdx.x);
   if (q >= 78) return;
   for (int p = te_minimum(5000, q * 65); p < te_minimum(5000, q * 65 + 65); ++p) {
     int key;
@@ -107,12 +105,12 @@ extern "C" __global__ void __launch_bounds__(256) k6_table_offsets_table_order(
   }
 }
 
-extern "C" __global__ void __launch_bounds__(256) k7_table_offsets_table_order(
+extern "C" __global__ void __launch_bounds__(32) k7_table_offsets_table_order(
     const int64_t *__restrict__ table_offsets_sorted_keys,
     int64_t *__restrict__ table_offsets_counts,
     te_error *__restrict__ error) {
   if (error->check) return;
-  const int q_1 = (int)(blockIdx.x * 256u + threadIdx.x);
+  const int q_1 = (int)(blockIdx.x * 32u + threadIdx.x);
   if (q_1 >= 78) return;
   for (int d_1 = 0; d_1 < 32; ++d_1) {
     table_offsets_counts[q_1 * 32 + d_1] = 0;
@@ -124,13 +122,12 @@ extern "C" __global__ void __launch_bounds__(256) k7_table_offsets_table_order(
   }
 }
 
-extern "C" __global__ void __launch_bounds__(256) k8_table_offsets_table_order(
+extern "C" __global__ void __launch_bounds__(32) k8_table_offsets_table_order(
     const int64_t *__restrict__ table_offsets_counts,
     int64_t *__restrict__ table_offsets_sums,
     te_error *__restrict__ error) {
   if (error->check) return;
-  const int q_1 = (int)(blockIdx.x * 256u + threadIdx.x);
-  if (q_1 >= 288) return;
+  const int q_1 = (int)(blockIdx.x * 32u + threadIdx.x);
   int total_3;
   total_3 = 0;
   for (int c_1 = q_1 / 32 * 9; c_1 < te_minimum(78, q_1 / 32 * 9 + 9); ++c_1) {
@@ -156,15 +153,14 @@ extern "C" __global__ void __launch_bounds__(256) k9_table_offsets_table_order(
   table_offsets_totals[q_1] = total_4;
 }
 
-extern "C" __global__ void __launch_bounds__(256) k10_table_offsets_table_order(
+extern "C" __global__ void __launch_bounds__(32) k10_table_offsets_table_order(
     const int64_t *__restrict__ table_offsets_counts,
     int64_t *__restrict__ table_offsets_places,
     const int64_t *__restrict__ table_offsets_begins,
     const int64_t *__restrict__ table_offsets_totals,
     te_error *__restrict__ error) {
   if (error->check) return;
-  const int q_1 = (int)(blockIdx.x * 256u + threadIdx.x);
-  if (q_1 >= 288) return;
+  const int q_1 = (int)(blockIdx.x * 32u + threadIdx.x);
   int total_5;
   total_5 = (int)table_offsets_begins[q_1];
   for (int d_1 = 0; d_1 < q_1 % 32; ++d_1) {
@@ -176,14 +172,14 @@ extern "C" __global__ void __launch_bounds__(256) k10_table_offsets_table_order(
   }
 }
 
-extern "C" __global__ void __launch_bounds__(256) k11_table_offsets_table_order(
+extern "C" __global__ void __launch_bounds__(32) k11_table_offsets_table_order(
     int64_t *__restrict__ table_order,
     int64_t *__restrict__ table_offsets_sorted_keys,
     const int64_t *__restrict__ table_offsets_points,
     int64_t *__restrict__ table_offsets_places,
     te_error *__restrict__ error) {
   if (error->check) return;
-  const int q_1 = (int)(blockIdx.x * 256u + threadIdx.x);
+  const int q_1 = (int)(blockIdx.x * 32u + threadIdx.x);
   if (q_1 >= 78) return;
   for (int p_1 = te_minimum(5000, q_1 * 65); p_1 < te_minimum(5000, q_1 * 65 + 65); ++p_1) {
     int key_1;
@@ -217,7 +213,7 @@ extern "C" __global__ void __launch_bounds__(256) k12_table_offsets_table_order(
   table_offsets[v] = low;
 }
 
-extern "C" __global__ void __launch_bounds__(256) k13_table_bar_parts(
+extern "C" __global__ void __launch_bounds__(32) k13_table_bar_parts(
     const int64_t *__restrict__ ids,
     const float *__restrict__ g,
     const int64_t *__restrict__ table_offsets,
@@ -225,8 +221,7 @@ extern "C" __global__ void __launch_bounds__(256) k13_table_bar_parts(
     float *__restrict__ table_bar_parts,
     te_error *__restrict__ error) {
   if (error->check) return;
-  const int p_1_d = (int)(blockIdx.x * 256u + threadIdx.x);
-  if (p_1_d >= 4992) return;
+  const int p_1_d = (int)(blockIdx.x * 32u + threadIdx.x);
   if (p_1_d / 64 * 64 + 63 < (int)table_offsets[1000] && ids[(int)table_order[p_1_d / 64 * 64]] == ids[(int)table_order[p_1_d / 64 * 64 + 63]]) {
     float table_bar_parts_sum;
     table_bar_parts_sum = 0.0f;
