@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from tensorexpr.codegen.bundle.elf_shared import Input, shared_object
-from tensorexpr.codegen.bundle.entries import Code, entries_text
-from tensorexpr.codegen.bundle.gpus import GpuEntry, GpuPart, architectures, gpu_part, gpu_text
+from tensorexpr.codegen.bundle.entries import Code
+from tensorexpr.codegen.bundle.entries import entries as entry_points
+from tensorexpr.codegen.bundle.gpus import GpuEntry, GpuPart, architectures, gpu_part, gpu_routines
 from tensorexpr.codegen.bundle.gpus import exports as gpu_exports
 from tensorexpr.codegen.bundle.header import c_name, header_text, is_taken
 from tensorexpr.codegen.bundle.table import function_table, table_file
@@ -181,7 +182,7 @@ def _files(
         said = []
         for number, (nest, image) in enumerate(made[name]):
             interface = Interface.of(nest)
-            own = f"{symbol}.v{number}"
+            own = f"te_v{number}_{symbol}"
             inputs.append(Input(image, {interface.entry: own}))
             codes[name].append(Code(own, interface, tuple(offsets[names[name, c]] for c in interface.constants), function.places))
             said.append((interface, nest.checks))
@@ -271,10 +272,10 @@ def _library(
             "te_bundle_threads": f"{prefix}_threads",
             "te_pool_reset": f"{prefix}_after_fork",
         }
-        texts += [pool_routines(plain, _THREADS).text(), detection_text(triple, variants), entries_text(triple, functions)]
+        texts += [pool_routines(plain, _THREADS).text(), detection_text(triple, variants), entry_points(triple, functions).text()]
         exports += [*renamed.values(), *(name for function, _ in functions for name in (function, f"{function}_workspace"))]
     if entries:
-        texts.append(gpu_text(triple, prefix, entries))
+        texts.append(gpu_routines(triple, prefix, entries).text())
         exports += gpu_exports(prefix, [entry.symbol for entry in entries])
     own = [Input(object_code(text, plain, "none").image, renamed) for text in texts]
     return shared_object([*inputs, *own], exports, soname, _LIBRARIES, ["te_pool_stop"] if variants else [])

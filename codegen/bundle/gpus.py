@@ -21,12 +21,12 @@ from tensorexpr.codegen.bundle.entries import gathered
 from tensorexpr.codegen.compile import machine_of
 from tensorexpr.codegen.compiled.function import CompiledFunction
 from tensorexpr.codegen.compiled.gpu_function import GpuFunction
-from tensorexpr.codegen.cuda.launch.driver_text import driver_text
-from tensorexpr.codegen.cuda.launch.launch_text import launcher_text, ordered
+from tensorexpr.codegen.cuda.launch.launch_text import launches, ordered
 from tensorexpr.codegen.cuda.launch.plan import ALIGNMENT, Plan
 from tensorexpr.codegen.cuda.nvidia import nvrtc
 from tensorexpr.codegen.gpu_code import GpuCode
-from tensorexpr.codegen.llvm.text.arithmetic import Arithmetic
+from tensorexpr.codegen.llvm.text.extents import bytes_of, names_of
+from tensorexpr.codegen.llvm.text.routines import Routines
 from tensorexpr.codegen.nest import CheckSite
 from tensorexpr.codegen.target import Gpu
 from tensorexpr.errors import TargetError, user_location
@@ -85,12 +85,12 @@ def gpu_part(function: CompiledFunction, gpus: Sequence[str]) -> GpuPart:
     return GpuPart(Plan.of(nest, code.source), nest.checks, nest.constants, images)
 
 
-def gpu_text(triple: str, prefix: str, entries: Sequence[GpuEntry]) -> str:
-    """LLVM IR of the entry points of a bundle's functions for GPUs."""
-    parts = [f'target triple = "{triple}"', driver_text()]
-    for entry in entries:
-        parts += [launcher_text(f"te_gpu_{entry.symbol}", entry.part.plan, entry.part.images), _entry(entry), _workspace(entry)]
-    return "\n".join([*parts, _load(prefix, [entry.symbol for entry in entries])]) + "\n"
+def gpu_routines(triple: str, prefix: str, entries: Sequence[GpuEntry]) -> Routines:
+    """The entry points of a bundle's functions for GPUs."""
+    functions = [(f"te_gpu_{k}_{entry.symbol}", entry.part.plan, entry.part.images) for k, entry in enumerate(entries)]
+    loads = [f"    if status == 0:\n        status = {symbol}_load()\n" for symbol, _, _ in functions]
+    load = f"\n@exported\ndef {prefix}_cuda_load() -> i64:\n    status = 0\n{''.join(loads)}    return status\n"
+    return launches(triple, functions, "".join(_entry(entry, f"te_gpu_{k}_{entry.symbol}") for k, entry in enumerate(entries)) + load)
 
 
 def exports(prefix: str, symbols: Sequence[str]) -> list[str]:
@@ -98,76 +98,32 @@ def exports(prefix: str, symbols: Sequence[str]) -> list[str]:
     return [f"{prefix}_cuda_load", *(name for symbol in symbols for name in (f"{symbol}_cuda", f"{symbol}_cuda_workspace"))]
 
 
-def _entry(entry: GpuEntry) -> str:
+def _entry(entry: GpuEntry, launcher: str) -> str:
     name, plan = entry.symbol, entry.part.plan
-    ir = Arithmetic("t", plan.sizes)
-    ir.lines += [
-        f"define i64 @{name}_cuda(ptr %constants, ptr %placeholders, ptr %sizes, ptr %workspace, ptr %error, ptr %stream) nounwind {{",
-        "entry:",
-        "  %said = alloca [3 x i64], align 16",
-        *gathered("", entry.places, entry.constants),
+    total = bytes_of(0, [(size, extents) for _, size, extents in plan.workspace], ALIGNMENT, names_of(plan.sizes))
+    launch = f"{launcher}(buffers, sizes, workspace, {'report' if plan.reports else 'None'}, stream)"
+    lines = [
+        "",
+        "@exported",
+        f"def {name}_cuda(constants: ptr, placeholders: ptr, sizes: ptr, workspace: ptr, error: ptr, stream: ptr) -> i64:",
+        *gathered(entry.places, entry.constants),
+        *([f"    report = workspace + {total}", _REPORT.replace("LAUNCH", launch)] if plan.reports else [f"    return {launch}"]),
+        "@exported",
+        f"def {name}_cuda_workspace(sizes: ptr) -> i64:",
+        f"    return {total} + {ALIGNMENT if plan.reports else 0}",
+        "",
     ]
-    report = "null"
-    if plan.reports:
-        report = ir.new(f"getelementptr i8, ptr %workspace, i64 {_buffers(plan, ir)}")
-    ir.lines.append(f"  %launched = call i64 @te_gpu_{name}(ptr %b, ptr %sizes, ptr %workspace, ptr {report}, ptr %stream)")
-    if not plan.reports:
-        return "\n".join([*ir.lines, "  ret i64 %launched", "}"])
-    ir.lines += [
-        "  %fine = icmp eq i64 %launched, 0",
-        "  br i1 %fine, label %read, label %failed",
-        "failed:",
-        "  ret i64 %launched",
-        "read:",
-        f"  %got = call i64 @te_gpu_read(ptr %said, ptr {report}, i64 24, ptr %stream)",
-        "  %there = icmp eq i64 %got, 0",
-        "  br i1 %there, label %look, label %lost",
-        "lost:",
-        "  ret i64 %got",
-        "look:",
-        "  %check = load i64, ptr %said, align 8",
-        "  %none = icmp eq i64 %check, 0",
-        "  br i1 %none, label %done, label %tell",
-        "tell:",
-        "  %index.at = getelementptr i64, ptr %said, i64 1",
-        "  %index = load i64, ptr %index.at, align 8",
-        "  store i64 %index, ptr %error, align 8",
-        "  %extent.at = getelementptr i64, ptr %said, i64 2",
-        "  %extent = load i64, ptr %extent.at, align 8",
-        "  %second = getelementptr i64, ptr %error, i64 1",
-        "  store i64 %extent, ptr %second, align 8",
-        "  ret i64 %check",
-        "done:",
-        "  ret i64 0",
-        "}",
-    ]
-    return "\n".join(ir.lines)
+    return "\n".join(lines)
 
 
-def _buffers(plan: Plan, ir: Arithmetic) -> str:
-    """The bytes of the buffers of a plan, behind which the report stands."""
-    return ir.bytes(0, [(size, extents) for _, size, extents in plan.workspace], ALIGNMENT)
-
-
-def _workspace(entry: GpuEntry) -> str:
-    ir = Arithmetic("t", entry.part.plan.sizes)
-    ir.lines += [f"define i64 @{entry.symbol}_cuda_workspace(ptr %sizes) nounwind {{"]
-    total = _buffers(entry.part.plan, ir)
-    if entry.part.plan.reports:
-        total = ir.binary("add", total, str(ALIGNMENT))
-    return "\n".join([*ir.lines, f"  ret i64 {total}", "}"])
-
-
-def _load(prefix: str, symbols: Sequence[str]) -> str:
-    """Loads the modules of all functions into the current context."""
-    lines = [f"define i64 @{prefix}_cuda_load() nounwind {{", "  br label %load0"]
-    for k, symbol in enumerate(symbols):
-        lines += [
-            f"load{k}:",
-            f"  %r{k} = call i64 @te_gpu_{symbol}_load()",
-            f"  %fine{k} = icmp eq i64 %r{k}, 0",
-            f"  br i1 %fine{k}, label %load{k + 1}, label %failed{k}",
-            f"failed{k}:",
-            f"  ret i64 %r{k}",
-        ]
-    return "\n".join([*lines, f"load{len(symbols)}:", "  ret i64 0", "}"])
+# The report stands behind the buffers.
+_REPORT = """    said = stack(i64, 3)
+    status = LAUNCH
+    if status == 0:
+        status = te_gpu_read(said, report, 24, stream)
+    if status != 0:
+        return status
+    if said.i64[0] != 0:
+        error.i64[0] = said.i64[1]
+        error.i64[1] = said.i64[2]
+    return said.i64[0]"""

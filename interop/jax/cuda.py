@@ -14,8 +14,8 @@ from functools import cache
 import jax
 
 from tensorexpr.codegen.compile import fold_constants, machine_of
-from tensorexpr.codegen.cuda.launch.driver_text import LIBRARY, SYMBOLS, driver_text
-from tensorexpr.codegen.cuda.launch.launch_text import launcher_text
+from tensorexpr.codegen.cuda.launch.driver_text import LIBRARY, SYMBOLS
+from tensorexpr.codegen.cuda.launch.launch_text import launches
 from tensorexpr.codegen.cuda.launch.plan import Plan
 from tensorexpr.codegen.gpu_code import GpuCode
 from tensorexpr.codegen.llvm import NativeModule, host
@@ -85,8 +85,7 @@ def kernel_with(made_by: Handlers, program: Program, code: GpuCode, images: dict
     messages = messages_of(nest.checks)
 
     def make() -> Entry:
-        text = "\n".join((f'target triple = "{host().triple}"', driver_text(), launcher_text(_ENTRY, plan, images)))
-        module = NativeModule.compiled(text, host(), "none", addresses_of(SYMBOLS))
+        module = NativeModule.compiled(launches(host().triple, [(_ENTRY, plan, images)]), host(), "none", addresses_of(SYMBOLS))
         words, held = common_words(program, len(program.inputs), messages)
         data = [c.data if c.data.flags.c_contiguous else c.data.copy() for c in nest.constants]
         pointers, lengths = words_of([array.ctypes.data for array in data]), words_of([array.nbytes for array in data])

@@ -1,12 +1,10 @@
 """The driver's functions as routines: found once per process, what it says as results of ours, the current context and its device.
 
-It is what the texts of `launch_text` in the same module call. The driver is the library that `LIBRARY` names, else `libcuda.so.1`; nothing
+The launches of `launch_text` in the same module call it. The driver is the library that `LIBRARY` names, else `libcuda.so.1`; nothing
 of it is asked for before the first call.
 """
 
 from __future__ import annotations
-
-from tensorexpr.codegen.llvm.text.routines import Routines
 
 SYMBOLS = ("dlopen", "dlsym", "getenv", "malloc", "free")
 """What the text calls of the C library."""
@@ -25,8 +23,8 @@ FUNCTIONS = (
 _OPTIONAL = ("cuCtxGetId",)  # since CUDA 12; without it a context is known by its address
 
 
-def driver_text() -> str:
-    """The driver's functions as LLVM IR, found once per process: what the texts of `launcher_text` in the same module call.
+def driver_source() -> str:
+    """The driver's functions, found once per process: what the text of launches in the same module calls, with `VALUES`.
 
     Also i64 te_gpu_read(host, device, bytes, stream): copies memory of the device once what stands before on the stream has run,
     and waits for that.
@@ -36,11 +34,18 @@ def driver_text() -> str:
     texts += [f"gpu_variable: text = {LIBRARY!r}", "gpu_usual: text = 'libcuda.so.1'"]
     finding = "".join(f"    gpu_functions.ptr[{name}] = dlsym(library, gpu_{name})\n" for name in names)
     lacking = " or ".join(f"gpu_functions.ptr[{name}] == None" for name in FUNCTIONS)
-    values = {name: k for k, name in enumerate(names)}
-    values |= {"COUNT": len(names), "NO_FUNCTION": NO_FUNCTION, "NO_LIBRARY": NO_LIBRARY, "DRIVER": DRIVER}
-    return Routines("\n".join((*texts, _DRIVER.replace("    FINDING\n", finding).replace("LACKING", lacking))), values).text()
+    return "\n".join((*texts, _DRIVER.replace("    FINDING\n", finding).replace("LACKING", lacking)))
 
 
+VALUES: dict[str, int | str] = {
+    **{name: k for k, name in enumerate((*FUNCTIONS, *_OPTIONAL))},
+    "COUNT": len(FUNCTIONS) + len(_OPTIONAL),
+    "NO_CODE": NO_CODE,
+    "NO_FUNCTION": NO_FUNCTION,
+    "NO_LIBRARY": NO_LIBRARY,
+    "NO_MEMORY": NO_MEMORY,
+    "DRIVER": DRIVER,
+}
 _DRIVER = """
 gpu_ready: i64 = 0
 gpu_functions: array(ptr, COUNT)

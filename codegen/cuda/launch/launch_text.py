@@ -1,4 +1,4 @@
-"""Launches as LLVM IR: a plan worked out and handed to the driver by native code, without Python and without CuPy.
+"""Launches as routines: a plan worked out and handed to the driver by native code, without Python and without CuPy.
 
 For a function `NAME` there is
 
@@ -16,7 +16,7 @@ frees what was loaded. Both work on the context that is current, as every call d
 becomes it. A context is known by the number that the driver gives it, so one that takes the place of another is not taken for it.
 Any number of threads may be inside; two that load at the same time both do, and one of the modules is used.
 
-The driver is found by `driver_text`, which stands in the same module.
+The driver is found by `driver_text`, in the same module.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from tensorexpr.codegen.cuda.launch.driver_text import FUNCTIONS, NO_CODE, NO_MEMORY
+from tensorexpr.codegen.cuda.launch.driver_text import VALUES, driver_source
 from tensorexpr.codegen.cuda.launch.plan import ALIGNMENT, Loop, Plan, Step
-from tensorexpr.codegen.llvm.text.arithmetic import Arithmetic
+from tensorexpr.codegen.llvm.text.extents import SIZES, bytes_of, names_of, size
 from tensorexpr.codegen.llvm.text.routines import Routines
 from tensorexpr.errors import TargetError, user_location
 
@@ -37,29 +37,31 @@ _MOST_ASKED = 8
 _ARCHITECTURE = re.compile(r"sm_(\d+)(\d)(a?)")
 
 
-def launcher_text(symbol: str, plan: Plan, images: Mapping[str, bytes]) -> str:
-    """The entry points of a function: `images` are its cubins by architecture, "sm_90" or, for that device alone, "sm_90a".
+def launches(triple: str, functions: Sequence[tuple[str, Plan, Mapping[str, bytes]]], more: str = "") -> Routines:
+    """The module of the entry points of functions: each has a symbol, a plan, and cubins by architecture, "sm_90" or, for that device
+    alone, "sm_90a"; with `more` routines.
 
     A device takes the newest code of its own generation that is not newer than itself. Raises `TargetError` for names that are none.
     """
-    chosen = ordered(images)
+    head = [f'target triple = "{triple}"']
+    source = [driver_source(), SIZES]
+    for symbol, plan, images in functions:
+        for arch in ordered(images):
+            data = images[arch]
+            contents = f"\\{data.hex(chr(92))}" if data else ""
+            head.append(f'@{symbol}_{arch} = internal constant [{len(data)} x i8] c"{contents}", align 64')
+        source.append(_function(plan, ordered(images)).replace("SYMBOL", symbol))
+    return Routines("\n".join((*source, more)), VALUES, "\n".join(head) + "\n")
+
+
+def _function(plan: Plan, chosen: Sequence[str]) -> str:
+    """The text of the entry points of a plan, for a SYMBOL."""
     kernels = list(dict.fromkeys(step.kernel for step in plan.launches))
-    parts = []
-    for arch in chosen:
-        data = images[arch]
-        contents = f"\\{data.hex(chr(92))}" if data else ""
-        parts.append(f'@{symbol}_{arch} = internal constant [{len(data)} x i8] c"{contents}", align 64')
-    values = {name: k for k, name in enumerate(FUNCTIONS)} | {"BYTES": 8 * (4 + len(kernels)), "NO_MEMORY": NO_MEMORY, "NO_CODE": NO_CODE}
-    source = "\n".join(
-        (
-            *(f"SYMBOL_{arch}: here" for arch in chosen),
-            *(f"SYMBOL_name{k}: text = {name!r}" for k, name in enumerate(kernels)),
-            _NODE.replace("    CHOOSE\n", _choice(chosen)).replace("    FIND\n", _finding(kernels, plan)),
-        )
+    node = (
+        _NODE.replace("    CHOOSE\n", _choice(chosen)).replace("    FIND\n", _finding(kernels, plan)).replace("KERNELS", str(len(kernels)))
     )
-    parts.append(Routines(source.replace("SYMBOL", symbol), values).text())
-    parts.append(_Launcher(symbol, plan, kernels).text())
-    return "\n".join(parts)
+    names = [f"SYMBOL_{arch}: here" for arch in chosen] + [f"SYMBOL_name{k}: text = {name!r}" for k, name in enumerate(kernels)]
+    return "\n".join((*names, node, *_Launcher(plan, kernels).lines))
 
 
 def ordered(images: Sequence[str] | Mapping[str, bytes]) -> list[str]:
@@ -103,19 +105,6 @@ def _finding(kernels: Sequence[str], plan: Plan) -> str:
 _NODE = """
 SYMBOL_modules: ptr = None
 
-@here
-def malloc(size: i64) -> ptr: ...
-@here
-def gpu_function(number: i64) -> ptr: ...
-@here
-def gpu_said(result: i32) -> i64: ...
-@here
-def gpu_context(context: ptr, id: ptr) -> i64: ...
-@here
-def gpu_capability(capability: ptr) -> i64: ...
-@here
-def gpu_drop(node: ptr): ...
-
 # The node of the current context (see `gpu_drop`), its module loaded where it is not.
 def SYMBOL_node(found: ptr) -> i64:
     context = stack(ptr, 1)
@@ -142,7 +131,7 @@ def SYMBOL_node(found: ptr) -> i64:
     result = call(i32, gpu_function(cuModuleLoadData), module, image)
     if result != 0:
         return gpu_said(result)
-    node = malloc(BYTES)
+    node = malloc(8 * (4 + KERNELS))
     if node == None:
         return NO_MEMORY
     node.i64[1] = id.i64
@@ -176,122 +165,79 @@ def SYMBOL_unload() -> i64:
 
 
 class _Launcher:
-    """The entry that launches a plan."""
+    """The lines of the entry that launches a plan."""
 
-    def __init__(self, symbol: str, plan: Plan, kernels: Sequence[str]) -> None:
-        self.symbol, self.plan = symbol, plan
+    def __init__(self, plan: Plan, kernels: Sequence[str]) -> None:
         self.kernels = {name: k for k, name in enumerate(kernels)}
-        self.ir = Arithmetic("t", plan.sizes)
+        self.names = names_of(plan.sizes)
         self.places: dict[str, str] = {}
-        self.labels = 0
-
-    def text(self) -> str:
-        ir, plan = self.ir, self.plan
+        self.loops = 0
         most = max((len(step.buffers) + len(step.scalars) + step.reports for step in plan.launches), default=0)
-        ir.lines += [
-            f"define i64 @{self.symbol}(ptr %buffers, ptr %sizes, ptr %workspace, ptr %report, ptr %stream) nounwind {{",
-            "entry:",
-            "  %node.at = alloca ptr, align 8",
-            f"  %block = alloca [{max(1, most)} x i64], align 16",
-            "  %bytes = alloca i64, align 8",
-            "  %extra = alloca [5 x ptr], align 16",
-            "  %result = alloca i32, align 4",
-            f"  %status = call i64 @{self.symbol}_node(ptr %node.at)",
-            "  %usable = icmp eq i64 %status, 0",
-            "  br i1 %usable, label %begin, label %unusable",
-            "unusable:",
-            "  ret i64 %status",
-            "begin:",
-            "  %node = load ptr, ptr %node.at, align 8",
-            f"  %launching = call ptr @gpu_function(i64 {FUNCTIONS.index('cuLaunchKernel')})",
-        ]
-        # CU_LAUNCH_PARAM_BUFFER_POINTER, _BUFFER_SIZE and _END, as every launch has them.
-        for k, word in enumerate(("inttoptr (i64 1 to ptr)", "%block", "inttoptr (i64 2 to ptr)", "%bytes", "null")):
-            ir.lines.append(f"  store ptr {word}, ptr {ir.new(f'getelementptr ptr, ptr %extra, i64 {k}')}, align 8")
-        self.addresses()
-        if plan.reports:
-            clearing = ir.new(f"call ptr @gpu_function(i64 {FUNCTIONS.index('cuMemsetD8Async')})")
-            self.done(ir.new(f"call i32 {clearing}(ptr %report, i8 0, i64 24, ptr %stream)"))
-        self.steps(plan.steps)
-        ir.lines += [
-            "  ret i64 0",
-            "failed:",
-            "  %r = load i32, ptr %result, align 4",
-            "  %said = call i64 @gpu_said(i32 %r)",
-            "  ret i64 %said",
-            "}",
-        ]
-        return "\n".join(ir.lines)
-
-    def addresses(self) -> None:
-        """The address of every buffer: those handed in, then those in the workspace one behind the other."""
-        ir, plan = self.ir, self.plan
+        self.lines = [_ENTRY.replace("WORDS", str(max(1, most)))]
         for k, name in enumerate((*plan.parameters, *plan.constants)):
-            self.places[name] = ir.new(f"load i64, ptr {ir.new(f'getelementptr i64, ptr %buffers, i64 {k}')}, align 8")
-        at = ir.new("ptrtoint ptr %workspace to i64") if plan.workspace else ""
-        for name, itemsize, extents in plan.workspace:
-            self.places[name] = at
-            at = ir.binary("add", at, ir.padded(itemsize, extents, ALIGNMENT))
+            self.places[name] = f"buffers.i64[{k}]"
+        for k, (name, itemsize, extents) in enumerate(plan.workspace):  # one behind the other
+            before = f"place{k - 1} + length" if k else "i64(workspace)"
+            self.lines += [f"    place{k} = {before}", f"    length = {bytes_of(0, [(itemsize, extents)], ALIGNMENT, self.names)}"]
+            self.places[name] = f"place{k}"
+        if plan.reports:
+            self.done("    ", "gpu_function(cuMemsetD8Async), report, i8(0), i64(24), stream")
+        self.steps("    ", plan.steps)
+        self.lines.append("    return 0\n")
 
-    def label(self) -> int:
-        self.labels += 1
-        return self.labels
-
-    def done(self, result: str) -> None:
+    def done(self, indent: str, call: str) -> None:
         """Goes on where the driver says 0."""
-        k, ir = self.label(), self.ir
-        fine = ir.new(f"icmp eq i32 {result}, 0")
-        ir.lines += [
-            f"  store i32 {result}, ptr %result, align 4",
-            f"  br i1 {fine}, label %on{k}, label %failed",
-            f"on{k}:",
-        ]
+        self.lines += [f"{indent}result = call(i32, {call})", f"{indent}if result != 0:", f"{indent}    return gpu_said(result)"]
 
-    def steps(self, steps: Sequence[Step | Loop]) -> None:
+    def steps(self, indent: str, steps: Sequence[Step | Loop]) -> None:
         for step in steps:
             if isinstance(step, Loop):
-                self.loop(step)
+                self.loop(indent, step)
             else:
-                self.launch(step)
+                self.launch(indent, step)
 
-    def loop(self, loop: Loop) -> None:
-        k, ir = self.label(), self.ir
-        start, stop = ir.value(loop.start), ir.value(loop.stop)
-        ir.lines += [f"  br label %from{k}", f"from{k}:", f"  br label %test{k}", f"test{k}:"]
-        ir.lines += [
-            f"  %i{k} = phi i64 [ {start}, %from{k} ], [ %n{k}, %next{k} ]",
-            f"  %go{k} = icmp slt i64 %i{k}, {stop}",
-            f"  br i1 %go{k}, label %body{k}, label %over{k}",
-            f"body{k}:",
-        ]
-        outer = ir.scope.get(loop.index)
-        ir.scope[loop.index] = f"%i{k}"
-        self.steps(loop.steps)
-        del ir.scope[loop.index]
-        if outer is not None:
-            ir.scope[loop.index] = outer
-        ir.lines += [f"  br label %next{k}", f"next{k}:", f"  %n{k} = add i64 %i{k}, 1", f"  br label %test{k}", f"over{k}:"]
+    def loop(self, indent: str, loop: Loop) -> None:
+        self.loops += 1
+        k = self.loops
+        start, stop = (size(extent, self.names) for extent in (loop.start, loop.stop))
+        self.lines += [f"{indent}index{k} = {start}", f"{indent}stop{k} = {stop}", f"{indent}while index{k} < stop{k}:"]
+        outer, self.names = self.names, {**self.names, loop.index: f"index{k}"}
+        self.steps(f"{indent}    ", loop.steps)
+        self.names = outer
+        self.lines.append(f"{indent}    index{k} += 1")
 
-    def launch(self, step: Step) -> None:
+    def launch(self, indent: str, step: Step) -> None:
         """One launch; none where the grid has no blocks, refused where it has more than a driver takes."""
-        k, ir = self.label(), self.ir
-        blocks = [ir.value(extent) for extent in step.blocks]
-        for value in dict.fromkeys(b for b in blocks if b.startswith("%") or int(b) < 1):
-            j = self.label()
-            some = ir.new(f"icmp sgt i64 {value}, 0")
-            ir.lines += [f"  br i1 {some}, label %some{j}, label %skip{k}", f"some{j}:"]
-        for value in dict.fromkeys(b for b in blocks if b.startswith("%") or int(b) > _MOST_BLOCKS):
-            few = ir.new(f"icmp sle i64 {value}, {_MOST_BLOCKS}")
-            self.done(ir.new(f"select i1 {few}, i32 0, i32 {_INVALID_VALUE}"))
-        values = [self.places[name] for name in step.buffers] + [ir.value(name) for name in step.scalars]
-        if step.reports:
-            values.append(ir.new("ptrtoint ptr %report to i64"))
-        for position, value in enumerate(values):
-            ir.lines.append(f"  store i64 {value}, ptr {ir.new(f'getelementptr i64, ptr %block, i64 {position}')}, align 8")
-        ir.lines.append(f"  store i64 {8 * len(values)}, ptr %bytes, align 8")
-        function = ir.new(f"load ptr, ptr {ir.new(f'getelementptr ptr, ptr %node, i64 {4 + self.kernels[step.kernel]}')}, align 8")
-        grid = ", ".join(f"i32 {ir.new(f'trunc i64 {b} to i32')}" for b in blocks)
-        threads = ", ".join(f"i32 {n}" for n in step.threads)
-        call = f"call i32 %launching(ptr {function}, {grid}, {threads}, i32 {step.shared}, ptr %stream, ptr null, ptr %extra)"
-        self.done(ir.new(call))
-        ir.lines += [f"  br label %skip{k}", f"skip{k}:"]
+        blocks = [size(extent, self.names) for extent in step.blocks]
+        values = [self.places[name] for name in step.buffers] + [size(name, self.names) for name in step.scalars]
+        values += ["i64(report)"] * step.reports
+        self.lines += [f"{indent}grid{axis} = {extent}" for axis, extent in zip("xyz", blocks, strict=True)]
+        self.lines.append(f"{indent}if gridx > 0 and gridy > 0 and gridz > 0:")
+        self.lines += [
+            f"{indent}    if max(gridx, max(gridy, gridz)) > {_MOST_BLOCKS}:",
+            f"{indent}        return gpu_said({_INVALID_VALUE})",
+        ]
+        self.lines += [f"{indent}    block.i64[{position}] = {value}" for position, value in enumerate(values)]
+        self.lines.append(f"{indent}    bytes.i64 = {8 * len(values)}")
+        threads = ", ".join(f"i32({n})" for n in step.threads)
+        function = f"node.ptr[{4 + self.kernels[step.kernel]}], i32(gridx), i32(gridy), i32(gridz), {threads}"
+        self.done(f"{indent}    ", f"gpu_function(cuLaunchKernel), {function}, i32({step.shared}), stream, None, extra")
+
+
+# CU_LAUNCH_PARAM_BUFFER_POINTER, _BUFFER_SIZE and _END, as every launch has them.
+_ENTRY = """
+@exported
+def SYMBOL(buffers: ptr, sizes: ptr, workspace: ptr, report: ptr, stream: ptr) -> i64:
+    found = stack(ptr, 1)
+    block = stack(i64, WORDS)
+    bytes = stack(i64, 1)
+    extra = stack(ptr, 5)
+    status = SYMBOL_node(found)
+    if status != 0:
+        return status
+    node = found.ptr
+    extra.i64[0] = 1
+    extra.ptr[1] = block
+    extra.i64[2] = 2
+    extra.ptr[3] = bytes
+    extra.ptr[4] = None"""

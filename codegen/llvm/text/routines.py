@@ -15,8 +15,8 @@
 Numbers have the types i1 to i64, are signed, and a literal has the type of what it stands beside; `ptr` is an address, to which bytes are
 added. `p.i32` is what lies at an address, `p.i32[k]` the k-th one from there on; both are read and assigned to, as are variables of the
 module. `at(...)` is where they lie; atomic operations take them: `atomic_add(lock, 1, acquire)`. Names in capitals, and some with dots, are
-given values. A function without a body is another module's (`@here`: is in another part of this one); others may call those whose names
-begin with `te_`, and those that are `@exported`.
+given values. A function without a body is another module's; others may call those whose names begin with
+`te_`, and those that are `@exported`.
 
 Locals are values: text becomes SSA form as it is read, since no loop or branch is left but at its end, by `break`, `continue` or `return`.
 Of `and`, `or` and `if ... else` only that side is worked out that counts, as in Python.
@@ -118,8 +118,7 @@ class _Module:
                 yield f"@{name} = {self.variable(name, annotation, value)}"
             case ast.FunctionDef(body=[ast.Expr(ast.Constant(value)), *_]) if value is Ellipsis:
                 taken, result, more = self.functions[s.name]
-                if not s.decorator_list:  # `here`: it stands in the same module of LLVM's
-                    yield f"declare {result} @{s.name}({', '.join([*taken, *(['...'] if more else [])])})"
+                yield f"declare {result} @{s.name}({', '.join([*taken, *(['...'] if more else [])])})"
             case ast.FunctionDef():
                 yield from _Routine(self, s).text()
             case _:

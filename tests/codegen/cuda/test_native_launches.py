@@ -15,12 +15,12 @@ from tensorexpr.codegen.auto.search.memory import lowered as lower
 from tensorexpr.codegen.compiled.gpu_function import GpuFunction
 from tensorexpr.codegen.cuda.emitter.nest import emit
 from tensorexpr.codegen.cuda.emitter.source import Launch
-from tensorexpr.codegen.cuda.launch.driver_text import driver_text
-from tensorexpr.codegen.cuda.launch.launch_text import launcher_text
+from tensorexpr.codegen.cuda.launch.launch_text import launches
 from tensorexpr.codegen.cuda.launch.plan import Plan, Step, planned
 from tensorexpr.codegen.cuda.launch.run import run_plan, value
 from tensorexpr.codegen.llvm import host, load
-from tensorexpr.codegen.llvm.text.arithmetic import Arithmetic
+from tensorexpr.codegen.llvm.text.extents import SIZES, names_of, size
+from tensorexpr.codegen.llvm.text.routines import Routines
 from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.errors import InternalError, TargetError
@@ -41,8 +41,7 @@ class Native:
         self.nest, source = function.nest, function._code().source
         self.plan = Plan.of(self.nest, source)
         images = {"sm_90": cubin(source)} if images is None else images
-        text = f'target triple = "{host().triple}"\n{driver_text()}\n{launcher_text("f", self.plan, images)}'
-        self.module = load(text, passes="none")
+        self.module = load(launches(host().triple, [("f", self.plan, images)]).text(), passes="none")
         self.load, self.unload = (ctypes.CFUNCTYPE(ctypes.c_int64)(self.module.address(f"f_{n}")) for n in ("load", "unload"))
         self.enter = ctypes.CFUNCTYPE(ctypes.c_int64, *_NUMBERS)(self.module.address("f"))
         self.read = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)(
@@ -199,15 +198,14 @@ def test_what_is_missing_has_a_number(fake: ctypes.CDLL, monkeypatch: pytest.Mon
         assert native.load() == result and native.enter(None, None, None, None, None) == result
         assert native.read(None, None, 24, None) == result
     with pytest.raises(TargetError, match="expected architectures of GPUs such as sm_90, got 'gfx90a'"):
-        launcher_text("f", Plan.of(function.nest, function._code().source), {"gfx90a": b""})
+        launches(host().triple, [("f", Plan.of(function.nest, function._code().source), {"gfx90a": b""})])
 
 
 def test_shared_memory_is_asked_for(fake: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch):
     """The driver is told at load, a launch has the bytes, and a device that has fewer refuses."""
     steps = (Step("k", ("x",), (), False, (32, 1, 1), (2, 1, 1), 150 << 10), Step("j", ("x",), (), False, (32, 1, 1), (2, 1, 1)))
     images = dict.fromkeys(("sm_80", "sm_90"), b"fake notes\0")
-    launcher = launcher_text("f", Plan(("x",), (), (), (), steps), images)
-    text = f'target triple = "{host().triple}"\n{driver_text()}\n{launcher}'
+    text = launches(host().triple, [("f", Plan(("x",), (), (), (), steps), images)]).text()
     for capability, result in (("90", 0), ("80", 0), ("86", -1001)):
         monkeypatch.setenv("FAKE_CUDA_CAPABILITY", capability)
         module = load(text, passes="none")
@@ -222,15 +220,15 @@ def test_shared_memory_is_asked_for(fake: ctypes.CDLL, monkeypatch: pytest.Monke
 
 def test_random_programs_launch_what_the_host_launches(fake: ctypes.CDLL):
     """The same kernels on the same grids with the same arguments, in the same order, as `run_plan` hands to a device."""
-    given, texts = [], [f'target triple = "{host().triple}"', driver_text()]
+    given, functions = [], []
     for seed in range(30):
         program = random_program(seed)
         nest = verify_nest(lower(autoschedule(program, TEAMS)))
         source = emit(nest)
         plan = Plan.of(nest, source)
         given.append((random_sizes(program, seed), nest, source, plan))
-        texts.append(launcher_text(f"f{seed}", plan, {"sm_90": b"fake notes\0"}))
-    module = load("\n".join(texts), passes="none")
+        functions.append((f"f{seed}", plan, {"sm_90": b"fake notes\0"}))
+    module = load(launches(host().triple, functions).text(), passes="none")
     launched = 0
     for seed, (sizes, nest, source, plan) in enumerate(given):
         assert ctypes.CFUNCTYPE(ctypes.c_int64)(module.address(f"f{seed}_load"))() == 0
@@ -277,13 +275,10 @@ def test_expressions_of_a_plan_are_worked_out_as_the_host_does():
         return apply(name, *(made(depth - 1) for _ in range(1 if name == "neg" else 2)))
 
     expressions = [made(4) for _ in range(60)]
-    ir = Arithmetic("t", ["i", "j"])
-    for k, e in enumerate(expressions):
-        found = ir.value(planned(e))
-        ir.lines.append(f"  store i64 {found}, ptr {ir.new(f'getelementptr i64, ptr %out, i64 {k}')}")
-    lines = "\n".join(ir.lines)
-    module = load(f'target triple = "{host().triple}"\ndefine void @f(ptr %sizes, ptr %out) {{\n{lines}\n  ret void\n}}', passes="none")
-    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(module.address("f"))
+    names = names_of(["i", "j"])
+    lines = "".join(f"    out.i64[{k}] = {size(planned(e), names)}\n" for k, e in enumerate(expressions))
+    module = load(Routines(f"{SIZES}\ndef te_f(sizes: ptr, out: ptr):\n{lines}", {}).text(), passes="none")
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(module.address("te_f"))
     for a, b in ((0, 0), (7, -3), (-8, 5), (100, 9)):
         out = np.zeros(len(expressions), np.int64)
         function((ctypes.c_int64 * 2)(a, b), out.ctypes.data)
@@ -292,4 +287,4 @@ def test_expressions_of_a_plan_are_worked_out_as_the_host_does():
     with pytest.raises(InternalError, match="cuda: expected an expression over sizes and indices, got Apply"):
         planned(apply("sign", i))
     with pytest.raises(InternalError, match="llvm: expected an operation on extents, got pow"):
-        ir.value(("pow", 2, 3))
+        size(("pow", 2, 3), names)
