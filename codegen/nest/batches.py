@@ -140,6 +140,8 @@ def _depends(loop: For, index: str) -> bool:
 def _range(loop: For, slots: For | None) -> Range | None:
     """The range of all iterations of a loop, those of all slots together; None where it depends on other loops, or on data."""
     start, stop = loop.start, loop.stop
+    if slots is None and isinstance(start, Const) and isinstance(stop, Const):
+        return start, stop
     if slots is not None:
         if not isinstance(slots.start, Const) or not isinstance(slots.stop, Const):
             return None

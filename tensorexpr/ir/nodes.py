@@ -15,7 +15,7 @@ from tensorexpr.records import fields, values_of
 
 class Node:
     """Base of all IR nodes: structural equality over the compared fields, a hash that is made once: of those that nearly all end up as keys
-    when they are made (`__post_init__ = _remember_hash`), of others when it is asked for.
+    when they are made (`_remember_hash = __post_init__`), of others when it is asked for.
 
     Nodes found equal remember it: each points to a representative (an equal node, in the end one for all of them), so equal
     programs that come again and again as keys are compared once and then by identity. The free names of an expression, the

@@ -85,11 +85,11 @@ class Index(Expr):
     name: str
     dtype: ClassVar[DType] = dtypes.int64  # type: ignore[misc]  # a fact of the class, a field elsewhere
 
-    def _remember_hash(self) -> None:
+    def __post_init__(self) -> None:
         set_hash(self, hash(("Index", self.name)))
         set_equal(self, None)
 
-    __post_init__ = _remember_hash
+    _remember_hash = __post_init__
 
     def __eq__(self, other: object) -> bool:  # what is compared most often, by its only field
         return self is other or (type(other) is Index and self.name == other.name)
@@ -135,11 +135,11 @@ class Access(Expr):
     dtype: DType
     location: Location | None = field(default=None, compare=False, repr=False)
 
-    def _remember_hash(self) -> None:
+    def __post_init__(self) -> None:
         set_hash(self, hash(("Access", self.tensor, self.indices)))
         set_equal(self, None)
 
-    __post_init__ = _remember_hash
+    _remember_hash = __post_init__
 
 
 @record(eq=False)
@@ -184,11 +184,11 @@ class Axis(Node):
     start: Expr
     stop: Expr
 
-    def _remember_hash(self) -> None:
+    def __post_init__(self) -> None:
         set_hash(self, hash(("Axis", self.index, self.start, self.stop)))
         set_equal(self, None)
 
-    __post_init__ = _remember_hash
+    _remember_hash = __post_init__
 
 
 BUILTIN_COMBINERS = ("sum", "prod", "max", "min", "all", "any", "argmax", "argmin")
@@ -229,11 +229,11 @@ class Reduce(Expr):
     where: Expr | None = None
     component: int = 0
 
-    def _remember_hash(self) -> None:
+    def __post_init__(self) -> None:
         set_hash(self, hash(("Reduce", self.combiner.name, self.values, self.axes)))
         set_equal(self, None)
 
-    __post_init__ = _remember_hash
+    _remember_hash = __post_init__
 
     @property
     def dtype(self) -> DType:  # type: ignore[override]  # computed here, a field elsewhere
