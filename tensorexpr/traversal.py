@@ -158,7 +158,7 @@ class _BottomUp:
         if found is None:
             found = self.function(map_children(node, self))
             self.done[node] = found
-        return node if found == node else found  # an equal subtree elsewhere is another object
+        return node if found is node or found == node else found  # an equal subtree elsewhere is another object
 
 
 def bottom_up(expr: Expr, function: Callable[[Expr], Expr]) -> Expr:

@@ -29,7 +29,7 @@ from functools import reduce
 from itertools import combinations
 from math import prod
 
-from tensorexpr.algebra.keyed.keys import evaluated
+from tensorexpr.algebra.keyed.keys import sums_evaluated
 from tensorexpr.ir import Access, Apply, Axis, Define, Definition, Expr, Index, Input, Program, Reduce, apply
 from tensorexpr.records import replace
 from tensorexpr.simplify.facts.indices import factors_of
@@ -197,14 +197,14 @@ def _products(d: Define) -> list[Expr]:
     nodes = list(walk(d.value))
     if sum(isinstance(e, Reduce) for e in nodes) < 2 or any(isinstance(e, Apply) and e.op.name == "recompute" for e in nodes):
         return []
-    return list(dict.fromkeys(e for e in evaluated(d.value) if isinstance(e, Reduce) and _is_product(e, axes)))
+    return list(dict.fromkeys(e for e in sums_evaluated(d.value) if _is_product(e, axes)))
 
 
 def _nested(d: Define) -> dict[Expr, tuple[Axis, ...]]:
     """The products of matrices that are factors of a sum, each computed once for each of its terms, with the axes of these."""
     found: dict[Expr, tuple[Axis, ...]] = {}
-    for outer in evaluated(d.value):
-        if isinstance(outer, Reduce) and _is_plain_sum(outer):
+    for outer in sums_evaluated(d.value):
+        if _is_plain_sum(outer):
             axes = (*d.axes, *outer.axes)
             inner = [e for e in factors_of(outer.values[0]) if isinstance(e, Reduce)]
             found |= {e: axes for e in inner if _is_plain_sum(e) and _is_product(e, {a.index for a in axes})}

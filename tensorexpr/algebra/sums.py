@@ -14,7 +14,7 @@ leave twice or four times the lanes, and products in the form that instructions 
 from __future__ import annotations
 
 from tensorexpr import dtypes
-from tensorexpr.algebra.keyed.keys import evaluated, is_plain
+from tensorexpr.algebra.keyed.keys import is_plain, sums_evaluated
 from tensorexpr.dtypes import DType, accumulator
 from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Define, Definition, Expr, Index, Program, Reduce, apply
 from tensorexpr.records import replace
@@ -67,8 +67,8 @@ def with_narrow_factors(program: Program) -> Program:
     for d in program.definitions:
         found: dict[Expr, Expr] = {}
         if isinstance(d, Define) and all(map(is_plain, d.axes)):
-            for e in dict.fromkeys(evaluated(d.value)):
-                for factor, axes in _computed_factors(e, d.axes) if isinstance(e, Reduce) else ():
+            for e in dict.fromkeys(sums_evaluated(d.value)):
+                for factor, axes in _computed_factors(e, d.axes):
                     if factor in found:
                         continue
                     part = Define(fresh_name(f"{d.name}_factor", taken), axes, _cast(dtypes.int16, factor), d.location)

@@ -260,9 +260,10 @@ class TensorType(Node):
 
 class _Definition(Node):
     """Base of definitions: each makes its results once, so that types of a tensor are one object wherever they are asked for, and remembers
-    what it reads (`traversal.reads`)."""
+    what it reads (`traversal.reads`) and its form but for names (`simplify.passes.definitions.formal_of`)."""
 
-    __slots__ = ("_reads", "_results")
+    __slots__ = ("_formal", "_reads", "_results")
+    _formal: dict[bool, Any]
     _reads: tuple[str, ...]
     _results: tuple[tuple[str, TensorType], ...]
 

@@ -73,7 +73,7 @@ def _parts(d: Define, types: Mapping[str, TensorType], taken: set[str]) -> Itera
     """A definition after the scatters that it reads; the scatter that it is. A scatter has no choices around it, and what they leave out
     may read beyond a border (fuzz seed 3100000036)."""
     found: dict[Expr, Expr] = {}
-    everywhere = set(evaluated(d.value))
+    everywhere = set(sums_evaluated(d.value))
     for e in sums_outside(d.value):
         keyed = _keyed(e, d.axes) if e not in found else None
         if keyed is None or not (e in everywhere or all_exist(e, d.axes, types)):
@@ -91,14 +91,12 @@ def _parts(d: Define, types: Mapping[str, TensorType], taken: set[str]) -> Itera
 
 def sums_outside(value: Expr) -> Iterator[Reduce]:
     """The reductions of a value that stand in no other one, each object once."""
-    for e in _reached(value, lambda e: () if isinstance(e, Reduce | Access) else children(e)):
-        if isinstance(e, Reduce):
-            yield e
+    return _sums_reached(value, lambda e: () if isinstance(e, Reduce | Access) else children(e))
 
 
-def evaluated(value: Expr) -> Iterator[Expr]:
-    """What is evaluated at every point of a definition, each object once."""
-    return _reached(value, _always)
+def sums_evaluated(value: Expr) -> Iterator[Reduce]:
+    """The reductions that are evaluated at every point of a definition, each object once."""
+    return _sums_reached(value, _always)
 
 
 def _always(e: Expr) -> tuple[Expr, ...]:
@@ -108,16 +106,19 @@ def _always(e: Expr) -> tuple[Expr, ...]:
     return (e.arg,) if isinstance(e, Cast) else ()
 
 
-def _reached(value: Expr, parts: Callable[[Expr], tuple[Expr, ...]]) -> Iterator[Expr]:
-    """What is reached through some parts of nodes, in the order of the text. No generator inside of another: each would hand on all that
-    is below it, in a time that grows with the depth of a term."""
+def _sums_reached(value: Expr, parts: Callable[[Expr], tuple[Expr, ...]]) -> Iterator[Reduce]:
+    """The reductions that are reached through some parts of nodes, in the order of the text. No generator inside of another: each would
+    hand on all that is below it, in a time that grows with the depth of a term."""
+    if not any(isinstance(e, Reduce) for e in walk(value)):
+        return
     met: set[int] = set()
     pending = [value]
     while pending:
         e = pending.pop()
         if id(e) not in met:
             met.add(id(e))
-            yield e
+            if isinstance(e, Reduce):
+                yield e
             pending.extend(reversed(parts(e)))
 
 

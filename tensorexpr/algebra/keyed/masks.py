@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import isfinite, nan
 
-from tensorexpr.algebra.keyed.keys import evaluated, is_plain
+from tensorexpr.algebra.keyed.keys import is_plain, sums_evaluated
 from tensorexpr.bounds.accesses import Interval, axis_ranges, interval, interval_of_operation
 from tensorexpr.dtypes import int64
 from tensorexpr.ir import (
@@ -70,10 +70,9 @@ def without_masks(program: Program) -> Program:
     for d in program.definitions:
         if isinstance(d, Define):
             found: dict[Expr, Expr] = {}
-            for e in evaluated(d.value):
-                chosen = _chosen(e, d.axes, masks) if isinstance(e, Reduce) and e not in found else None
+            for e in sums_evaluated(d.value):
+                chosen = _chosen(e, d.axes, masks) if e not in found else None
                 if chosen is not None:
-                    assert isinstance(e, Reduce)
                     made, found[e] = _without(e, chosen, d.name, taken)
                     definitions += made
             d = replace(d, value=bottom_up(d.value, lambda e, found=found: found.get(e, e))) if found else d  # type: ignore[misc]  # mypy has no type for a lambda with a default

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
-from weakref import WeakKeyDictionary, ref
+from weakref import WeakKeyDictionary
 
 from tensorexpr.ir import (
     FALSE,
@@ -48,8 +48,7 @@ LEAST_SHARED = 24
 Formal = tuple[Definition, dict[str, str]] | None
 
 _forms: WeakKeyDictionary[Definition, object] = WeakKeyDictionary()
-_formal: WeakKeyDictionary[Definition, tuple[ref[Definition], dict[bool, Formal]]] = WeakKeyDictionary()
-"""`form_of` and `formal_of` of definitions, of which each round of the simplifier changes few."""
+"""`form_of` of definitions, of which each round of the simplifier changes few."""
 
 
 class Settled:
@@ -154,12 +153,14 @@ def formal_of(definition: Definition, ordered: bool = True) -> Formal:
     """A definition in which tensors are called by their places, in the order of their names where that is `ordered`, else as they come, and
     what each of these is: layers of a model differ in names alone. None where integers are read, of which expressions are ordered by
     their text."""
-    known = _formal.get(definition)
-    if known is None or known[0]() is not definition:  # equal ones were written on other lines
-        known = _formal[definition] = (ref(definition), {})
-    if ordered not in known[1]:
-        known[1][ordered] = _made_formal(definition, ordered)
-    return known[1][ordered]
+    try:
+        known: dict[bool, Formal] = definition._formal
+    except AttributeError:
+        known = {}
+        object.__setattr__(definition, "_formal", known)
+    if ordered not in known:
+        known[ordered] = _made_formal(definition, ordered)
+    return known[ordered]
 
 
 def _made_formal(definition: Definition, ordered: bool) -> Formal:
