@@ -185,6 +185,19 @@ def test_sizes_that_are_computed():
         torch.testing.assert_close(fast(x, k), f(x, k))
 
 
+def test_integers_of_either_sign():
+    def f(x, shift, at, wide):
+        return torch.roll(x, shift, -1)[..., at:].sum() + F.pad(x, (wide, 2)).mean(-1) * shift
+
+    fast = torch.compile(f, backend=backend, dynamic=True, options=STRICT)
+    for shift, at, wide in ((3, 2, 3), (-3, 2, 3), (5, -3, -2), (-7, -4, -1), (0, 1, 4)):
+        for shape in ((5, 8), (4, 9)):
+            x = torch.randn(shape, dtype=torch.float64, requires_grad=True)
+            found, wanted = fast(x, shift, at, wide), f(x, shift, at, wide)
+            torch.testing.assert_close(found, wanted)
+            torch.testing.assert_close(torch.autograd.grad(found.sum(), x), torch.autograd.grad(wanted.sum(), x))
+
+
 def test_numbers_that_are_ratios_of_sizes():
     taps = torch.randn(3, 3, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
 

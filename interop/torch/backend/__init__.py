@@ -26,6 +26,7 @@ from tensorexpr.errors import ArgumentError, user_location
 from tensorexpr.hints import suggestion
 from tensorexpr.interop.torch.backend import aten
 from tensorexpr.interop.torch.backend.graphs import through_autograd
+from tensorexpr.interop.torch.backend.sizes import settle_signs
 from tensorexpr.interop.torch.backend.table import TABLE
 from tensorexpr.op.operation import for_every_op
 
@@ -48,6 +49,7 @@ def backend(
                 location=user_location(),
                 hint=suggestion(name, _OPTIONS),
             )
+    settle_signs(inputs)
     return through_autograd(module, inputs, strict=not given.get("fallback", True))
 
 

@@ -134,6 +134,14 @@ def symbol_of(value: Any) -> str | None:
     return None
 
 
+def settle_signs(inputs: Sequence[Any]) -> None:
+    """Has torch guard on the signs of the integers that a graph is given, for a size is 0 at least. Where one is negative now (the shift
+    of a roll), the graph is compiled for this number."""
+    for value in inputs:
+        if isinstance(value, torch.SymInt) and value.node.has_hint() and not statically_known_true(value >= 0) and not bool(value >= 0):
+            int(value)
+
+
 def hint(value: Any) -> int:
     """An extent as it was when the graph was traced; a large one where that is not known."""
     if isinstance(value, torch.SymInt):
