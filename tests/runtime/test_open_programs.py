@@ -132,6 +132,17 @@ def transposed_convolution(n, m):
     return made, [x, w], expected
 
 
+def small_products(n, m):
+    x, y = placed("x", n, m, m), placed("y", n, m, m)
+    made = te.compute((n, m, m), lambda b, i, j: te.sum(lambda k: x[b, i, k] * y[b, k, j], m))
+    return made, [x, y], lambda x, y: x @ y
+
+
+def uneven_products(n, m):
+    x, y = placed("x", n, m), placed("y", m, n + 1)
+    return te.compute((n, n + 1), lambda i, j: te.sum(lambda k: x[i, k] * y[k, j], m)), [x, y], lambda x, y: x @ y
+
+
 CASES = [
     (three_parts, {}, PAIRS),
     (differences, {}, PAIRS),
@@ -144,6 +155,8 @@ CASES = [
     (anti_diagonals, {}, PAIRS),
     (recurrence, {}, ((0, 1), (1, 1), (3, 7), (17, 5), (31, 33))),
     (blocked, {"n": {"min": 1, "multiple_of": 16}}, ((16, 1), (48, 0), (112, 3), (496, 17))),
+    (small_products, {}, ((0, 3), (2, 0), *((3, m) for m in (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 33)))),
+    (uneven_products, {}, tuple((n, m) for n in (0, 1, 2, 3, 4, 5, 7, 8, 9, 16, 31, 32, 65) for m in (1, 4, 9))),
     (transposed_convolution, {}, ((0, 1), (1, 1), (2, 3), (7, 11), (33, 71))),
 ]
 

@@ -16,7 +16,7 @@ from tensorexpr.codegen.llvm.text.values import Value, literal, mangle, ramp
 from tensorexpr.dtypes import DType
 from tensorexpr.records import record, replace
 
-LEAST_GATHERED = 4  # bytes of an element
+LEAST_GATHERED, _WIDEST = 4, 8  # bytes of an element
 _ZERO = "te_zero"
 _LINE, _PAGE, _LEAST_STREAMED = 64, 4096, 16  # bytes of a cache line, of a page, and of the least vector that goes past the caches
 
@@ -82,6 +82,12 @@ def _elsewhere(b: Builder, pointers: Value, mask: Value, place: Value) -> Value:
     return b.select(b.vector(mask, pointers.lanes), pointers, b.vector(place, pointers.lanes))
 
 
+def _zero(b: Builder) -> str:
+    """A place that holds zero, of the width of any element."""
+    b.module.helper(_ZERO, lambda: f"@{_ZERO} = internal constant [{_WIDEST} x i8] zeroinitializer, align {_WIDEST}")
+    return f"@{_ZERO}"
+
+
 def _reverse(b: Builder, value: Value) -> Value:
     order = ", ".join(f"i32 {lane}" for lane in reversed(range(value.lanes)))
     return b.emit(f"shufflevector {value.typed}, {value.full_type} poison, <{value.lanes} x i32> <{order}>", value.type, value.lanes)
@@ -144,14 +150,9 @@ def _load_scalar(b: Builder, binding: Binding, offset: Value, mask: Value | None
     if mask is None:
         pointer = _address(b, binding, offset, True)
         return b.emit(f"load {binding.element}, ptr {pointer}, align {binding.align}", binding.element)
-    before, some, after = b.block, b.name("some"), b.name("after")
-    b.branch(b.any(mask), some, after)
-    b.begin(some)
-    found = _load_scalar(b, binding, offset, None)
-    last = b.block
-    b.jump(after)
-    b.begin(after)
-    return b.phi([(Value("zeroinitializer", found.type), before), (found, last)])
+    # Not a jump around the load: in the innermost loop there would be one for each element that all lanes read.
+    pointers = b.select(b.any(mask), Value(_address(b, binding, offset, False), "ptr"), Value(_zero(b), "ptr"))
+    return b.emit(f"load {binding.element}, ptr {pointers.text}, align {binding.align}", binding.element)
 
 
 def _load_vector(b: Builder, binding: Binding, offset: Value, lanes: int, mask: Value | None) -> Value:
@@ -178,8 +179,7 @@ def _load_vector(b: Builder, binding: Binding, offset: Value, lanes: int, mask: 
         return _load_column(b, binding, offset.stride, row[0], row[1], lanes)
     pointers = _addresses(b, binding, offset, lanes)
     if mask is not None and binding.dtype.itemsize < LEAST_GATHERED:
-        b.module.helper(_ZERO, lambda: f"@{_ZERO} = internal constant [{LEAST_GATHERED} x i8] zeroinitializer, align {LEAST_GATHERED}")
-        pointers, mask = _elsewhere(b, pointers, mask, Value(f"splat (ptr @{_ZERO})", "ptr", lanes)), None
+        pointers, mask = _elsewhere(b, pointers, mask, Value(f"splat (ptr {_zero(b)})", "ptr", lanes)), None
     active = literal(True, "i1") if mask is None else mask
     active = b.vector(active, lanes)
     name = f"llvm.masked.gather.{mangle(Value('', element, lanes))}.v{lanes}p0"

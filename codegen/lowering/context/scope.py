@@ -158,6 +158,8 @@ class Scope:
         outer, inner = self.position(split.outer), self.position(split.inner)
         if outer is None or inner is None:
             return None
+        if self.variants.get(split.outer) == "ones":
+            return add(outer, inner)
         start = mul(outer, const(split.factor))
         if self.variants.get(split.outer) in ("shift", "shift if fits"):
             whole = self.length(split.parent)
@@ -195,8 +197,10 @@ class Scope:
         if whole is None:
             return None
         variant, factor = self.variants.get(split.outer), const(split.factor)
-        if variant in ("small", "single"):
-            return const(1) if loop == split.outer else whole if variant == "small" else factor
+        if variant in ("small", "single", "half"):
+            return const(1) if loop == split.outer else whole if variant == "small" else const(split.factor // (1 + (variant == "half")))
+        if variant == "ones":
+            return whole if loop == split.outer else const(1)
         if variant == "stride" and loop == split.outer:
             place = self.position(split.inner)  # how many blocks have this place; before it is known, how many there are
             return floordiv(add(sub(whole, ZERO if place is None else place), const(split.factor - 1)), split.factor)

@@ -12,7 +12,7 @@ that is copied out in an iteration, are made once at its beginning.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import product
 from math import prod
 
@@ -38,21 +38,26 @@ FEW = 4
 """A test stays inside where it is open at one point of so many, or fewer."""
 
 
-def unswitched(block: Block, around: Ranges | None = None) -> Block:
+def unswitched(block: Block, around: Ranges | None = None, floors: tuple[Affine, ...] = ()) -> Block:
     """The statements with tests in front of the innermost serial loops along which they do not change.
 
-    `around` are the ranges of loops that the statements stand in, as far as they are known.
+    `around` are the ranges of loops that the statements stand in, as far as they are known, `floors` forms that are not negative there.
     """
-    return tuple(made for s in block for made in _statement(s, around or {}))
+    return tuple(made for s in block for made in _statement(s, around or {}, floors))
 
 
-def _statement(s: Stmt, around: Ranges) -> Block:
+def _statement(s: Stmt, around: Ranges, floors: tuple[Affine, ...]) -> Block:
     if isinstance(s, For) and s.kind == "serial" and is_innermost(s.body):
-        return _loop(s, around)
+        return _loop(s, around, floors)
+    if isinstance(s, If):
+        then = (*floors, *_floors(conjuncts(s.condition)))
+        fails = (*floors, *(form * -1 - 1 for form in _floors((s.condition,))))
+        return (replace(s, then=unswitched(s.then, around, then), otherwise=unswitched(s.otherwise, around, fails)),)
     if isinstance(s, For):
-        known = range_of(s)
-        around = around if known is None else {**around, s.index: known}
-    return (with_blocks(s, lambda block: unswitched(block, around)),)
+        known, name = range_of(s), s.index
+        around = around if known is None else {**around, name: known}
+        floors = tuple(form for form in floors if name not in form.names())
+    return (with_blocks(s, lambda block: unswitched(block, around, floors)),)
 
 
 def is_innermost(body: Block) -> bool:
@@ -66,12 +71,12 @@ def _is_plain(s: Stmt) -> bool:
     return not isinstance(s, Alloc | Check) and all(map(_is_plain, inside(s)))
 
 
-def _loop(s: For, around: Ranges) -> Block:
+def _loop(s: For, around: Ranges, floors: tuple[Affine, ...]) -> Block:
     found: dict[Expr, Expr] = {}
     for condition, inner, _ in conditions_in(s.body, {}):
         for part in conjuncts(condition):
             if part not in found and s.index not in free_names(part) and not reads_data(part):
-                test = hardest(part, inner)
+                test = _settled(hardest(part, inner), floors)
                 if test is not None and test != FALSE and not _is_open_at_few(part, inner, around):
                     found[part] = test
     needed = tuple(dict.fromkeys(c for c in found.values() if c != TRUE))
@@ -190,13 +195,22 @@ def _same(part: Expr, test: Expr) -> bool:
 
 def assumed(body: Block, known: frozenset[Expr]) -> Block:
     """The statements where some comparisons hold, which decide tests that say the same and the indices that are held between bounds."""
-    floors = _floors(known)
+    floors = _floors(sorted(known, key=str))
     return _with_tests(body, lambda expr: conjunction([c for c in conjuncts(expr) if c not in known]), lambda node: _decided(node, floors))
 
 
-def _floors(known: frozenset[Expr]) -> list[Affine]:
+def _settled(test: Expr | None, floors: Sequence[Affine]) -> Expr | None:
+    """A comparison as what it is known to be where forms are not negative."""
+    for form in _floors((test,)) if test is not None else ():
+        for decided, more in ((TRUE, form), (FALSE, form * -1 - 1)):
+            if any((more - floor).is_constant and (more - floor).constant >= 0 for floor in floors):
+                return decided
+    return test
+
+
+def _floors(known: Iterable[Expr]) -> list[Affine]:
     """Forms that are not negative where comparisons hold."""
-    found = [form for form in map(positive_part, sorted(known, key=str)) if form is not None and not form[1].names]
+    found = [form for form in map(positive_part, known) if form is not None and not form[1].names]
     return [least - int(strict) for least, _, strict in found]
 
 

@@ -36,11 +36,12 @@ from tensorexpr.regions import affine_of
 from tensorexpr.text import print_expr
 from tensorexpr.traversal import negate, read_occurrences
 
-GUARDED = ("guard", "single")
+GUARDED = ("guard", "single", "half")
 """Forms of a split that run points beyond the extent, which a condition leaves out."""
 UNROLL_LIMIT = {"rest": 32, "small": 32, "single": 5}
-"""Rests up to so long keep the unrolling of their loop. What stands there for open sizes below a block (`single`) would be half of the code
-where it is written out: that is worth it for blocks of a few rows alone, as batches are small more often than other extents."""
+"""Rests up to so long keep the unrolling of their loop, and so do single blocks of open sizes."""
+LEAST_HALVED = 16
+"""Lanes of a block from which on a sum over what is open has half of them where these do."""
 SHORT_WINDOW = 8
 """Iterations up to which a window that moves with the lanes (see `windows`) is unrolled."""
 
@@ -435,16 +436,28 @@ class Loops(Reductions):
         return found
 
     def fitted(self, split: Split, loops: tuple[str, ...], scope: Scope, task: Task, whole: Expr) -> Block:
-        """A split with tail "shift" of an extent known only when it runs: blocks where one fits, else a single one, guarded."""
+        """A split with tail "shift" of an extent known only when it runs: blocks where one fits. Else copies one by one, where each would
+        be tested, or a single block, guarded, of half the lanes where these do: each step of a sum would go through all of them."""
         fits = self.read(apply("ge", whole, const(split.factor)))
-        single = replace(scope.with_variant(split, "single"), conditional=True).with_values(**{split.outer: ZERO})
+        kind, factor = self.stage.kind(split.inner), split.factor
+
+        def fewer(variant: str) -> Block:
+            inner = replace(scope.with_variant(split, variant), conditional=True)
+            return self.nest(loops, inner.with_values(**{split.inner if variant == "ones" else split.outer: ZERO}), task)
+
+        if kind == "unroll" and split.inner in loops:
+            small = fewer("ones")
+        elif kind in LANES and factor % 2 == 0 and factor >= LEAST_HALVED and self.parts.groups:
+            small = (If(self.read(apply("gt", whole, const(factor // 2))), fewer("single"), fewer("half")),)
+        else:
+            small = fewer("single")
         if self.is_parallel and self.is_outermost(scope) and not scope.conditional:
             # A parallel loop stands outside of conditions: it has no iterations where no block fits. It comes last, so that loops of
             # several definitions, which write to nothing that lies between, may be one (`kernels.together`).
             blocks = self.nest(loops, scope.with_variant(split, "shift if fits"), task)
-            return (If(self.read(negate(fits)), self.nest(loops, single, task)), *blocks)
+            return (If(self.read(negate(fits)), small), *blocks)
         inside = replace(scope.with_variant(split, "shift"), conditional=True)
-        return (If(fits, self.nest(loops, inside, task), self.nest(loops, single, task)),)
+        return (If(fits, self.nest(loops, inside, task), small),)
 
     def runs_inside(self, loop: str, other: str) -> bool:
         """Whether all that a loop was split into runs inside of all that another was split into. (Of a split without a tail that need not

@@ -42,7 +42,7 @@ def alternatives(expr: Expr, op: str) -> tuple[Expr, ...]:
 def window(axis: Axis, inner: frozenset[str]) -> Window | None:
     """The axis with bounds free of the indices `inner`; None where no two of its bounds have a difference free of them."""
     starts, stops = alternatives(axis.start, "maximum"), alternatives(axis.stop, "minimum")
-    best: tuple[tuple[int, int, int, int, int], Expr, Expr] | None = None
+    best: tuple[tuple[int, int, int, int, int, int], Expr, Expr] | None = None
     for i, start in enumerate(starts):
         for j, stop in enumerate(stops):
             low, high = affine_of(start), affine_of(stop)
@@ -52,8 +52,10 @@ def window(axis: Axis, inner: frozenset[str]) -> Window | None:
             if set(width.names()) & inner:
                 continue
             # A width that is not the same everywhere makes loops of unknown length: it must be much less than a constant one.
+            # Of two of open length that which stays where it is has the fewer points: taps, not the places that they are moved over.
             most, varies = widest(width), not width.is_constant
-            rank = (most is None, (most or 0) * (MUCH if varies else 1), varies, i, j)
+            moves = most is None and not set(free_names(start)).isdisjoint(inner)
+            rank = (most is None, (most or 0) * (MUCH if varies else 1), varies, moves, i, j)
             if best is None or rank < best[0]:
                 best = rank, start, stop
     if best is None:
