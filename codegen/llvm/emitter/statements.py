@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from math import gcd
+from typing import NamedTuple
 
 from tensorexpr.codegen.dependence import in_turn
 from tensorexpr.codegen.llvm.emitter import ahead as emit_ahead
@@ -27,13 +28,13 @@ from tensorexpr.codegen.llvm.text.machine import Machine
 from tensorexpr.codegen.llvm.text.values import Value, literal
 from tensorexpr.codegen.lowering.stage.joining import side_by_side
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, Stmt, Store
-from tensorexpr.codegen.nest.walks import expressions_in, inside, statements
+from tensorexpr.codegen.nest.walks import expressions_in, expressions_of, inside, loops_in, statements
 from tensorexpr.codegen.rewrites.lanes_last import lanes_last
 from tensorexpr.dtypes import float32
 from tensorexpr.errors import InternalError
-from tensorexpr.ir import Apply, Const, Expr, Index, conjuncts, const
+from tensorexpr.ir import Access, Apply, Const, Expr, Index, conjuncts, const
 from tensorexpr.records import replace
-from tensorexpr.traversal import substitute, tensors_read, walk
+from tensorexpr.traversal import free_names, substitute, tensors_read, walk
 
 _WIDEST = 64  # lanes of one piece of a vectorized loop
 _DEEP = 4  # loops, one inside the other, from which on what is around them is hidden from LLVM
@@ -48,8 +49,8 @@ class Statements(Expressions):
         super().__init__(builder, machine)
         self.outline: Callable[[Statements, For, Value, Value], None] | None = None
         self.fresh: dict[int, Buffer] = {}
-        """By identity, stores of constants to local buffers that nothing was stored to before: lanes that are off may do as the others,
-        which leaves LLVM no older elements to keep."""
+        """By identity, stores to local buffers in which lanes that are off may do as the others, which leaves LLVM no older elements to
+        keep: of constants where nothing was stored before, and to elements that these lanes alone have."""
         self.scalars = 0
         """Loops so far that were to be vectors and are not."""
 
@@ -109,7 +110,7 @@ class Statements(Expressions):
 
     def _alloc(self, s: Alloc) -> None:
         s = lanes_last(s) if self.lanes == 1 else s
-        filled = _filled(s)
+        filled = [*_of_lanes_alone(s), *_filled(s)]
         count, strides = 1, []
         for extent in reversed(s.buffer.shape):
             value = self.expr(extent)
@@ -123,12 +124,12 @@ class Statements(Expressions):
         pointer = self.b.slot(f"[{max(1, count)} x {element}]", 64 if bytes_ >= 64 else 16)
         outer = self.buffers.get(s.buffer.name)
         self.buffers[s.buffer.name] = Binding(pointer, s.buffer.dtype, binding.strides, "local", self.lanes, count)
-        if filled is not None:
-            self.fresh[id(filled)] = s.buffer
+        self.fresh |= {id(store): s.buffer for store in filled}
         try:
             self.block(s.body)
         finally:
-            self.fresh.pop(id(filled), None)
+            for store in filled:
+                self.fresh.pop(id(store), None)
             del self.buffers[s.buffer.name]
             if outer is not None:
                 self.buffers[s.buffer.name] = outer
@@ -428,12 +429,56 @@ def _stored(s: Store, indices: Mapping[str, Expr]) -> Store:
     return Store(s.buffer, tuple(substitute(i, indices) for i in s.indices), substitute(s.value, indices))
 
 
-def _filled(s: Alloc) -> Store | None:
+def _filled(s: Alloc) -> list[Store]:
     """The store that fills a local buffer with a constant before all others, where its first statement does."""
     stores = [x for x in statements(s.body[:1]) if isinstance(x, Store) and x.buffer == s.buffer.name]
     if len(stores) != 1 or not isinstance(stores[0].value, Const):
-        return None
-    return stores[0] if sum(x is stores[0] for x in statements(s.body)) == 1 else None
+        return []
+    return stores if sum(x is stores[0] for x in statements(s.body)) == 1 else []
+
+
+def _of_lanes_alone(s: Alloc) -> list[Store]:
+    """The stores to a local buffer under the one condition that all that touches it stands under, the same whenever it is asked, where each
+    lane has elements of its own: what lanes that are off store nobody reads."""
+    found = list(_touched(s.body, s.buffer.name, None, ()))
+    if not found or found[0].lane is None or not found[0].conditions:
+        return []
+    lane, (condition, *_) = found[0].lane, found[0].conditions
+    changing = {loop.index for loop in loops_in(s.body)} - {lane}
+    if not isinstance(condition, Expr) or tensors_read(condition) or changing & set(free_names(condition)):
+        return []
+    own = [tuple(e if lane in free_names(e) else None for e in t.indices) for t in found]
+    if len(set(own)) > 1 or [e for e in own[0] if e is not None] != [Index(lane)]:
+        return []
+    if any(t.lane != lane or t.conditions[:1] != (condition,) for t in found):
+        return []
+    return [t.store for t in found if t.store is not None and len(t.conditions) == 1]
+
+
+class _Touched(NamedTuple):
+    """Where a buffer is read or stored to: the loop over lanes around, and what differs between lanes: conditions, loops, other cases."""
+
+    lane: str | None
+    conditions: tuple[object, ...]
+    indices: tuple[Expr, ...]
+    store: Store | None
+
+
+def _touched(block: Block, name: str, lane: str | None, conditions: tuple[object, ...]) -> Iterator[_Touched]:
+    for s in block:
+        own = [a.indices for e in expressions_of(s) for a in walk(e) if isinstance(a, Access) and a.tensor == name]
+        yield from (_Touched(lane, conditions, indices, None) for indices in own)
+        differs = lane is not None and any(lane in free_names(e) for e in expressions_of(s))
+        match s:
+            case Store() if s.buffer == name:
+                yield _Touched(lane, conditions, s.indices, s)
+            case For() if s.kind == "vectorize" and lane is None:
+                yield from _touched(s.body, name, s.index, ())
+            case If() if differs:
+                yield from _touched(s.then, name, lane, (*conditions, s.condition))
+                yield from _touched(s.otherwise, name, lane, (*conditions, s))
+            case _:
+                yield from _touched(inside(s), name, lane, (*conditions, s) if differs else conditions)
 
 
 def _constant_extent(s: For, start: Value, stop: Value) -> int | None:
