@@ -109,8 +109,8 @@ def tiles_of(s: Planned, name: str, shapes: Shapes) -> list[Tile]:
 
 def timed_tiles(s: Planned, name: str, views: list[View]) -> list[tuple[float, Tile]]:
     """The tiles of the first of some views that has any which pay, best first, each with the clocks of a point of the reduction."""
-    found = (sorted(_timed(s, name, view), key=lambda pair: pair[0]) for view in views if not (view.joined and view.tested))
-    return next(filter(None, found), [])
+    known = (view for view in views if not (view.joined and view.tested) or (view.filled and not view.counts))
+    return next(filter(None, (sorted(_timed(s, name, view), key=lambda pair: pair[0]) for view in known)), [])
 
 
 def _timed(s: Planned, name: str, view: View) -> Iterator[tuple[float, Tile]]:

@@ -34,7 +34,7 @@ def evaluated(program: Program, inputs: Mapping[str, np.ndarray]) -> dict[str, n
             grid[axis.index] = points.reshape([-1 if p == place else 1 for p in range(len(d.axes) + len(sums))])
             inside = inside & (grid[axis.index] >= start) & (grid[axis.index] < stop)
         if isinstance(value, Reduce):
-            assert value.where is None
+            inside = inside if value.where is None else inside & _value(value.where, grid, arrays)
             combine, nothing = COMBINED[value.combiner.name]
             points = np.where(inside, _value(value.values[0], grid, arrays), nothing)
             found = combine.reduce(points, tuple(range(len(d.axes), points.ndim)))

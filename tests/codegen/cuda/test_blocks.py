@@ -107,6 +107,16 @@ x_bar[n, c, q]: f32[2, 32, 63] = sum(
 )
 return x_bar
 """
+# The gradient of a first layer by its weights: steps along what conditions leave out at borders.
+WEIGHTS = """
+X: f32[3, 3, 15, 35] = input()
+G: f32[3, 30, 8, 18] = input()
+W_bar[k, c, r, s]: f32[30, 3, 5, 5] = sum(
+    G[n, k, y, z] * X[n, c, 2 * y + r - 2, 2 * z + s - 2] for n in range(3) for y in range(8) for z in range(18)
+    if 2 * y + r >= 2 and 2 * y + r < 17 and 2 * z + s >= 2 and 2 * z + s < 37
+)
+return W_bar
+"""
 THIRDS = """
 w: f32[16, 28, 4] = input()
 g: f32[16, 31] = input()
@@ -131,7 +141,7 @@ def is_tiled(s: Planned) -> bool:
     [
         matmul(64, 64, 64), matmul(60, 90, 69), matmul(61, 31, 66, b="B[j, k]"), matmul(64, 64, 64, "f64"), matmul(32, 60, 70, "f16"),
         matmul(32, 60, 70, "bf16"), matmul(50, 32, 65, "i32"), batched(3, 60, 30, 20), conv(2, 20, 30, 106, 1), conv(1, 20, 31, 130, 2),
-        PADDED, BIASED, WINDOWS, CLASSES, THIRDS, stem(2, 30, 20), stem(3, 33, 15, "f64"), stem(3, 64, 14, "i32"),
+        PADDED, BIASED, WINDOWS, CLASSES, THIRDS, WEIGHTS, stem(2, 30, 20), stem(3, 33, 15, "f64"), stem(3, 64, 14, "i32"),
         stem(2, 30, 20, combined="max", by="+"), stem(2, 31, 18, combined="min"),
     ],
 )  # fmt: skip
