@@ -17,12 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from math import inf, prod
-
-import numpy as np
+from math import inf
 
 from tensorexpr.bounds import PROVED, check_access, implied
-from tensorexpr.bounds.enumeration import NotEnumerable, evaluate_on
 from tensorexpr.ir import (
     Access,
     Apply,
@@ -43,6 +40,7 @@ from tensorexpr.ir import (
 )
 from tensorexpr.records import record, replace
 from tensorexpr.simplify import simplify_expr
+from tensorexpr.simplify.passes.amounts import part_of
 from tensorexpr.simplify.passes.definitions import with_definitions
 from tensorexpr.traversal import (
     bottom_up,
@@ -53,7 +51,6 @@ from tensorexpr.traversal import (
     negate,
     read_occurrences,
     reads,
-    size_names,
     substitute,
     walk,
 )
@@ -61,8 +58,6 @@ from tensorexpr.traversal import (
 SHARE = 0.4
 """The largest part of all points that a mask may let through: what is left out has to be more than what ranges of many lengths cost
 (a triangle of 512 takes 1.3 times as long as the whole square, one of 256 is level)."""
-GRID = 128
-"""Places of each index at which the part is counted, and what an open size counts for."""
 COMPARISONS = ("eq", "le", "lt", "ge", "gt")
 
 
@@ -312,22 +307,7 @@ def _pays(condition: tuple[Expr, ...], axes: tuple[Axis, ...], reduced: tuple[Ax
     """Whether a mask leaves out enough, and has a place along each of some axes for all others, so that nothing is a maximum or a sum of
     none."""
     own = [a for a in axes if any(a.index in free_names(c) for c in condition)]
-    return len(own) > 1 and _part(condition, own) <= SHARE and all(_has_place(condition, a, own) for a in own if a in reduced)
-
-
-def _part(condition: tuple[Expr, ...], axes: Sequence[Axis]) -> float:
-    """Which part of all points a mask lets through, counted at some."""
-    sizes = {name: np.int64(GRID) for c in (*condition, *(a.stop for a in axes)) for name in size_names(c)}
-    try:
-        extents = [int(evaluate_on(a.stop, sizes)) for a in axes]
-        places = [np.unique(np.linspace(0, n - 1, min(n, GRID)).astype(np.int64)) for n in extents]
-        if prod(map(len, places)) > GRID**3 or not all(map(len, places)):
-            return 1.0
-        grid = dict(zip((a.index for a in axes), np.meshgrid(*places, indexing="ij"), strict=True))
-        holds = evaluate_on(conjunction(condition), {**grid, **{name: np.asarray(n) for name, n in sizes.items()}})
-    except NotEnumerable:
-        return 1.0
-    return float(np.mean(np.asarray(holds, np.float64)))
+    return len(own) > 1 and part_of(condition, own) <= SHARE and all(_has_place(condition, a, own) for a in own if a in reduced)
 
 
 def _has_place(condition: tuple[Expr, ...], axis: Axis, axes: Sequence[Axis]) -> bool:

@@ -34,19 +34,33 @@ SCALED = {
     "weights of points": "y[i, j]: f32[9, 12] = sum(where(k < j, 0.0, 1.0 / f32(k + 2)) * x[k, i] for k in range(12))\nreturn y\n",
     "a literal": "y[s, d]: f32[30, 9] = sum(where(t[i] == s, 0.5, 0.0) * x[i, d] for i in range(12))\nreturn y\n",
 }
+MASKED = {
+    "a triangle": "y[i, k]: f32[30, 9] = sum(where(j >= i, b[i, j], 0.0) * x[j, k] for j in range(12))\nreturn y\n",
+    "a tensor of a band": "o[i, j]: f32[30, 12] = where(j >= i - 2 and j <= i, exp(b[i, j]), 0.0)\n"
+    "y[k, i]: f32[9, 30] = sum(x[j, k] * o[i, j] for j in range(12))\nreturn y\n",
+    "blocks of a product": "y[i, k]: f32[30, 9] = sum(b[i, j] * f32(i // 8 == j // 3) * x[j, k] for j in range(12))\nreturn y\n",
+    "a tensor that is a product": "o[i, j]: f32[30, 12] = b[i, j] * where(j > i, 1.0, 0.0)\n"
+    "y[i, k]: f32[30, 9] = sum(o[i, j] * x[j, k] for j in range(12))\nreturn y\n",
+    "a mean of blocks": "y[s, k]: f32[30, 9] = sum(f32(i // 3 == s) / 3.0 * x[i, k] for i in range(12))\nreturn y\n",
+    "a tensor of two masks": "m[i, j]: f32[30, 12] = f32(j > i)\no[i, j]: f32[30, 12] = b[i, j] * m[i, j]\n"
+    "y[i, k]: f32[30, 9] = sum(o[i, j] * m[i, j] * x[j, k] for j in range(12))\nreturn y\n",
+}
 NOT_MASKS = {
     "as many points": "y[i]: f32[30] = sum(where(k <= i, 1.0, 0.0) * b[i, k] for k in range(12))\nreturn y\n",
     "other numbers": "y[s, d]: f32[30, 9] = sum(where(t[i] == s, 1.0, 0.5) * x[i, d] for i in range(12))\nreturn y\n",
     "few results": "y[s, d]: f32[4, 9] = sum(where(t[i] == s, 1.0, 0.0) * x[i, d] for i in range(12))\nreturn y\n",
     "what is read": "y[s, d]: f32[30, 9] = sum(where(t[i] == s, x[s % 12, 0], 0.0) * x[i, d] for i in range(12))\nreturn y\n",
     "infinite over no points": "y[i, j]: f32[9, 12] = sum(x[k, i] * where(k < j, 1.0 / f32(j), 0.0) for k in range(12))\nreturn y\n",
+    "nearly all of a tensor": "y[i, k]: f32[30, 9] = sum(where(j != i, b[i, j], 0.0) * x[j, k] for j in range(12))\nreturn y\n",
+    "no range": "y[i, k]: f32[30, 9] = sum(where(j * j % 5 == i % 5, b[i, j], 0.0) * x[j, k] for j in range(12))\nreturn y\n",
+    "a factor that is read once": "y[i]: f32[30] = sum(f32(k == i) * (b[i, k] * x[k, j]) for k in range(12) for j in range(9))\nreturn y\n",
     "a mask alone": "y[s]: f32[30] = sum(where(t[i] == s, 1.0, 0.0) for i in range(12))\nreturn y\n",
 }
 
 
-@pytest.mark.parametrize("name", [*MASKS, *SCALED])
+@pytest.mark.parametrize("name", [*MASKS, *SCALED, *MASKED])
 def test_masks_become_conditions_and_what_is_not_finite_is_found(name: str) -> None:
-    program = simplify(parse_program(INPUTS + {**MASKS, **SCALED}[name]))
+    program = simplify(parse_program(INPUTS + {**MASKS, **SCALED, **MASKED}[name]))
     found = simplify(without_masks(program))
     verify(found)
     assert len(found.definitions) > len(program.definitions) and "1.0, 0.0)" not in print_program(found), print_program(found)
@@ -56,7 +70,10 @@ def test_masks_become_conditions_and_what_is_not_finite_is_found(name: str) -> N
         x = rng.standard_normal((12, 9)).astype(np.float32)
         for _ in range(number // 2):
             x[rng.integers(12), rng.integers(9)] = rng.choice([np.nan, np.inf, -np.inf, -0.0])
-        arrays = {"x": x, "t": rng.integers(-1, 13, 12), "b": rng.standard_normal((30, 12)).astype(np.float32)}
+        b = rng.standard_normal((30, 12)).astype(np.float32)
+        for _ in range(number % 3):
+            b[rng.integers(30), rng.integers(12)] = rng.choice([np.nan, np.inf, -np.inf])
+        arrays = {"x": x, "t": rng.integers(-1, 13, 12), "b": b}
         with np.errstate(invalid="ignore"):
             (expected,), (value,) = (evaluate_program(p, arrays).values() for p in (program, found))
         if name in MASKS:

@@ -10,11 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
-from tensorexpr.ir import Access, Apply, Axis, Const, Expr, Index, Reduce, Size
-from tensorexpr.traversal import children
+import numpy as np
+
+from tensorexpr.bounds.enumeration import NotEnumerable, evaluate_on
+from tensorexpr.ir import Access, Apply, Axis, Const, Expr, Index, Reduce, Size, conjunction
+from tensorexpr.traversal import children, free_names, size_names
 
 OPEN = 256
 """What a size counts that is bound at run time."""
+GRID = 128
+"""Places of each index at which the part is counted, and what an open size counts for."""
 
 
 def amount(expr: Expr, middles: Mapping[str, float]) -> float | None:
@@ -63,6 +68,22 @@ def lengths(axes: Sequence[Axis]) -> dict[str, float]:
 def points(axes: Sequence[Axis]) -> float:
     """About how many points axes have together."""
     return prod(lengths(axes).values())
+
+
+def part_of(condition: tuple[Expr, ...], axes: Sequence[Axis]) -> float:
+    """Which part of all points a mask over indices lets through, counted at some."""
+    axes = [a for a in axes if any(a.index in free_names(c) for c in condition)]
+    sizes = {name: np.int64(GRID) for c in (*condition, *(a.stop for a in axes)) for name in size_names(c)}
+    try:
+        extents = [int(evaluate_on(a.stop, sizes)) for a in axes]
+        places = [np.unique(np.linspace(0, n - 1, min(n, GRID)).astype(np.int64)) for n in extents]
+        if prod(map(len, places)) > GRID**3 or not all(map(len, places)):
+            return 1.0
+        grid = dict(zip((a.index for a in axes), np.meshgrid(*places, indexing="ij"), strict=True))
+        holds = evaluate_on(conjunction(condition), {**grid, **{name: np.asarray(n) for name, n in sizes.items()}})
+    except NotEnumerable:
+        return 1.0
+    return float(np.mean(np.asarray(holds, np.float64)))
 
 
 def elements(shape: Sequence[Expr]) -> float:
