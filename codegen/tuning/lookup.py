@@ -30,6 +30,7 @@ from tensorexpr.algebra import (
     with_sums_by_place,
     with_supports,
     without_carries,
+    without_clamps,
     without_logarithms,
     without_masks,
 )
@@ -65,6 +66,8 @@ def simplified(program: Program, target: Target) -> Program:
     found = simplify(factor_sums(program, REGROUPED))
     apart = with_products_in_order(factor_sums(found, REGROUPED), REGROUPED)  # what was written where it is read may have factors, too
     found = found if apart is found else simplify(apart)
+    cut = without_clamps(found)
+    found = found if cut is found else simplify(cut)
     narrowed = with_supports(found)
     found = found if narrowed is found else simplify(narrowed)
     apart = without_logarithms(found)

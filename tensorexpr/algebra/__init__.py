@@ -4,12 +4,13 @@ What a schedule can reach is bounded by what the program says: a prefix sum writ
 The passes here change how much is computed, on simplified programs and before schedules, so that derivatives profit, too. They recognize
 no formulas: `sharing` asks the integer sets which terms many results have in common, `tables` makes running tables of them, `monoids` says
 what is carried, `counts` whether it pays, `recurrences` is the pass. Nothing is ever subtracted from what was added. `sums` carries sums
-of narrow numbers in the types that a machine adds them in, `keyed` sends points to their keys and makes what is read at keys alone there,
-`layouts` makes tensors of the parts of one that products read apart, turns those on the way and those that steps of scans read across,
-and lays rings that sums go around out in rows, `products` of products that are added up, takes products of products in the order of
-fewest operations, and multiplies factors first that share their points, `carries` takes combiners apart whose components are sums and
-maxima, `logarithms` makes quotients of exponentials of their sums, `supports` sums masked weights inside of their masks, `copies` reads an
-output in place of a scan, `before` makes states of what was before steps.
+of narrow numbers in the types that a machine adds them in, `keyed` sends points to their keys, makes what is read at keys alone there, and
+has conditions in the place of masks and of what windows repeat at borders, `layouts` makes tensors of the parts of one that products read
+apart, turns those on the way and those that steps of scans read across, and lays rings that sums go around out in rows, `products` of
+products that are added up, takes products of products in the order of fewest operations, and multiplies factors first that share their
+points, `carries` takes combiners apart whose components are sums and maxima, `logarithms` makes quotients of exponentials of their sums,
+`supports` sums masked weights inside of their masks, `copies` reads an output in place of a scan, `before` makes states of what was before
+steps.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 from tensorexpr.algebra.before import with_states_before
 from tensorexpr.algebra.carries import without_carries
 from tensorexpr.algebra.copies import with_copies_read
+from tensorexpr.algebra.keyed.borders import without_clamps
 from tensorexpr.algebra.keyed.chosen import with_chosen_points
 from tensorexpr.algebra.keyed.keys import with_sums_by_key
 from tensorexpr.algebra.keyed.masks import without_masks
@@ -56,6 +58,7 @@ __all__ = [
     "with_sums_by_place",
     "with_supports",
     "without_carries",
+    "without_clamps",
     "without_logarithms",
     "without_masks",
 ]
