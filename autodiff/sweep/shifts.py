@@ -15,6 +15,8 @@ computed. What changes with a shift is followed to where it cancels. Each value 
 by the rules of calculus that reverse mode itself has: conditions, comparisons and integers have no derivative, a maximum has that of its
 winner.
 
+What a scatter makes is one element for each place that it sends to: softmaxes over segments are as those over rows.
+
 A maximum that is written in the exponential, and not by a name, is a shift as well: all that are equal up to names are one. Reverse mode
 then takes them as constants, wherever they stand.
 """
@@ -27,7 +29,7 @@ from math import isfinite
 from typing import NamedTuple
 
 from tensorexpr.dtypes import float64
-from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Define, Definition, Expr, Index, Program, Reduce, const
+from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Define, Definition, Expr, Index, Program, Reduce, Scatter, const
 from tensorexpr.simplify.passes.definitions import form_of
 from tensorexpr.traversal import expressions, free_names, reads, substitute, walk
 
@@ -84,7 +86,8 @@ def extreme_form(e: Expr) -> object:
 def _candidates(program: Program, given: Collection[str]) -> Iterator[Expr]:
     """What is added to arguments of exponentials, in definitions without a rule."""
     defined = {d.name: d.value for d in program.definitions if isinstance(d, Define) and d.name not in given}
-    for value in defined.values():
+    sent = (d.value for d in program.definitions if isinstance(d, Scatter) and d.name not in given)
+    for value in (*defined.values(), *sent):
         yield from _added(value, defined)
 
 
@@ -105,13 +108,20 @@ def _added(value: Expr, defined: Mapping[str, Expr]) -> Iterator[Expr]:
 
 def _cancels(shift: str, program: Program, needs: Sequence[set[str]], outputs: Collection[str], given: Collection[str]) -> bool:
     """Whether no output changes with a shift."""
-    home = next((n for n, d in enumerate(program.definitions) if isinstance(d, Define) and d.name == shift), None)
+    home = next((n for n, d in enumerate(program.definitions) if isinstance(d, (Define, Scatter)) and d.name == shift), None)
     if home is None or shift in outputs:
         return False
-    made = program.definitions[home]
-    assert isinstance(made, Define)
-    changed = {shift: Change(ADDED, Fraction(1), tuple(Index(a.index) for a in made.axes))}
+    changed = {shift: Change(ADDED, Fraction(1), tuple(map(Index, _own_indices(program.definitions[home]))))}
     return _all_fixed(program, home + 1, changed, needs, outputs, given, {})
+
+
+def _own_indices(d: Definition) -> tuple[str, ...]:
+    """The names by which the elements of a tensor are told: those of its axes; a scatter has none of its own."""
+    return (
+        tuple(a.index for a in d.axes)
+        if isinstance(d, Define)
+        else tuple(f"{d.results[0][0]}.{k}" for k in range(len(d.results[0][1].shape)))
+    )
 
 
 def _all_fixed(
@@ -124,7 +134,7 @@ def _all_fixed(
     places: Mapping[Expr, Change],
 ) -> bool:
     """Whether no output changes, from the `first` definition on, with what is `changed` already and what changes in some `places`."""
-    names = {d.name: tuple(a.index for a in d.axes) for d in program.definitions if isinstance(d, Define)}
+    names = {d.name: _own_indices(d) for d in program.definitions if isinstance(d, (Define, Scatter))}
     for number in range(first, len(program.definitions)):
         d = program.definitions[number]
         if needs[number].isdisjoint(changed) and not (places and any(e in places for value in expressions(d) for e in walk(value))):
@@ -132,7 +142,7 @@ def _all_fixed(
         found = _of_definition(d, changed, names, given, places)
         if found == FIXED:
             continue
-        if found is None or not isinstance(d, Define) or d.name in outputs:
+        if found is None or not isinstance(d, (Define, Scatter)) or d.name in outputs:
             return False
         changed[d.name] = found
     return True
@@ -148,10 +158,23 @@ def _of_definition(
     """How the result of a definition changes, at its own indices."""
     if not all(type_.dtype.is_float for _, type_ in d.results):
         return FIXED
-    if not isinstance(d, Define) or d.name in given:
+    if not isinstance(d, (Define, Scatter)) or d.name in given:
         return None
     found = _Values(changed, names, places).of(d.value)
-    return FIXED if found == ANY else found
+    if found is None or found in (FIXED, ANY):
+        return found and FIXED
+    return found if isinstance(d, Define) else _sent(d, found)
+
+
+def _sent(d: Scatter, found: Change) -> Change | None:
+    """How what a scatter makes changes, at its own indices: as all that meets at a place changes alike."""
+    own = dict(zip(d.indices, map(Index, _own_indices(d)), strict=True))
+    base = len(found.at) - (found.at[-1:] == _BASE)
+    if d.combine not in ("max", "min") and not (d.combine == "sum" and found.kind == SCALED):
+        return None
+    if any(not isinstance(e, Const) and e not in own for e in found.at[:base]):
+        return None
+    return found._replace(at=(*(own.get(e, e) for e in found.at[:base]), *found.at[base:]))
 
 
 class _Values:

@@ -51,6 +51,31 @@ COUNTS = {
     "something else": POWERS + "y[i, j]: f64[3, 4] = tanh(p[i, j]) / s[i]\nreturn y",
 }
 
+SENT = (
+    "x: f64[5, 3] = input()\nb: f64[5, 3] = input()\nk: i64[5] = input()\n"
+    "m: f64[4, 3] = scatter({(k[i], j): x[i, j] for i in range(5) for j in range(3)}, combine='max')\n"
+    "s: f64[4, 3] = scatter({(k[i], j): exp(x[i, j] - m[k[i], j]) for i in range(5) for j in range(3)})\n"
+)
+CANCELS_SENT = {
+    "softmax over segments": SENT + "y[i, j]: f64[5, 3] = exp(x[i, j] - m[k[i], j]) / s[k[i], j]\nreturn y",
+    "its logarithm": SENT + "y[i, j]: f64[5, 3] = b[i, j] * (x[i, j] - m[k[i], j] - log(s[k[i], j]))\nreturn y",
+    "logarithms of sums": SENT + "y[p, j]: f64[4, 3] = m[p, j] + log(s[p, j] + 0.0)\nreturn y",
+    "powers of two": SENT.replace("exp", "exp2") + "y[i, j]: f64[5, 3] = exp2(x[i, j] - m[k[i], j]) / s[k[i], j]\nreturn y",
+    "weights sent": SENT
+    + "y: f64[4, 3] = scatter({(k[i], j): exp(x[i, j] - m[k[i], j]) / s[k[i], j] * b[i, j] for i in range(5) for j in range(3)})\nreturn y",
+}
+COUNTS_SENT = {
+    "sums alone": SENT + "y[p, j]: f64[4, 3] = s[p, j] * 2.0\nreturn y",
+    "another column's": SENT + "y[i, j]: f64[5, 3] = exp(x[i, j] - m[k[i], j]) / s[k[i], 2 - j]\nreturn y",
+    "another segment's": SENT + "y[i, j]: f64[5, 3] = exp(x[i, j] - m[k[4 - i], j]) / s[k[i], j]\nreturn y",
+    "sent to where others go": SENT.replace("s: f64[4, 3] = scatter({(k[i], j)", "s: f64[4, 3] = scatter({(k[i], 0)")
+    + "y[i, j]: f64[5, 3] = exp(x[i, j] - m[k[i], j]) / s[k[i], 0]\nreturn y",
+    "products": SENT.replace("range(3)})", "range(3)}, combine='prod')")
+    + "y[i, j]: f64[5, 3] = exp(x[i, j] - m[k[i], j]) / s[k[i], j]\nreturn y",
+    "a sum of what is added": SENT.replace("exp(x[i, j] - m[k[i], j])", "x[i, j] - m[k[i], j]")
+    + "y[i, j]: f64[5, 3] = exp(x[i, j] - m[k[i], j]) - s[k[i], j]\nreturn y",
+}
+
 
 def found(text: str) -> set[str]:
     program = parse_program(text)
@@ -69,6 +94,22 @@ def test_what_cancels_is_found_and_the_derivative_is_the_same(name: str, monkeyp
     assert few < many
     for one, other in zip(short, long, strict=True):
         np.testing.assert_allclose(one, other, 1e-12, 1e-12)
+
+
+@pytest.mark.parametrize("name", CANCELS_SENT)
+def test_over_segments_that_data_says_as_well(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert found(CANCELS_SENT[name]) == {"m"}
+    (short, few) = derivative(CANCELS_SENT[name])
+    monkeypatch.setattr(sweep, "shifts", lambda *_: set())
+    (long, many) = derivative(CANCELS_SENT[name])
+    assert few < many
+    for one, other in zip(short, long, strict=True):
+        np.testing.assert_allclose(one, other, 1e-12, 1e-12)
+
+
+@pytest.mark.parametrize("name", COUNTS_SENT)
+def test_what_does_not_cancel_over_segments_is_differentiated(name: str) -> None:
+    assert found(COUNTS_SENT[name]) == set()
 
 
 WRITTEN = {name: text for name, text in CANCELS.items() if text.startswith(HEAD)}
@@ -123,5 +164,6 @@ def derivative(text: str) -> tuple[list[np.ndarray], int]:
     verify(made.program)
     random = np.random.default_rng(7)
     given = {i.name: random.standard_normal([int(e.value) for e in i.type.shape]) for i in program.inputs}
+    given |= {"k": np.array([2, 0, 2, 3, 0])} if "k" in given else {}
     results = evaluate_program(made.program, given)
     return [results[made.adjoints[n]] for n in ("x", "b")], len(made.program.definitions)
