@@ -21,6 +21,7 @@ from tensorexpr.algebra import (
     with_operands_turned,
     with_products_apart,
     with_products_in_order,
+    with_products_joined,
     with_recurrences,
     with_rows,
     with_sent_values,
@@ -82,7 +83,7 @@ def simplified(program: Program, target: Target) -> Program:
     chosen = with_chosen_points(found)
     found = found if chosen is found else simplify(chosen)
     found = with_states_before(with_recurrences(with_narrow_factors(with_narrow_sums(with_rows(found)))))
-    found = with_slices(with_products_apart(with_sent_values(found)))
+    found = with_slices(with_products_joined(with_products_apart(with_sent_values(found))))
     return with_operands_turned(with_factors_grouped(with_copies_read(found)))
 
 

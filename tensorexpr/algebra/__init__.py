@@ -18,6 +18,7 @@ from __future__ import annotations
 from tensorexpr.algebra.before import with_states_before
 from tensorexpr.algebra.carries import without_carries
 from tensorexpr.algebra.copies import with_copies_read
+from tensorexpr.algebra.joined import with_products_joined
 from tensorexpr.algebra.keyed.borders import without_clamps
 from tensorexpr.algebra.keyed.chosen import with_chosen_points
 from tensorexpr.algebra.keyed.keys import with_sums_by_key
@@ -49,6 +50,7 @@ __all__ = [
     "with_operands_turned",
     "with_products_apart",
     "with_products_in_order",
+    "with_products_joined",
     "with_recurrences",
     "with_rows",
     "with_sent_values",
