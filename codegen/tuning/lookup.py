@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tensorexpr.algebra import (
     with_axes_turned,
+    with_boxes_apart,
     with_chosen_points,
     with_copies_read,
     with_factors_grouped,
@@ -83,7 +84,7 @@ def simplified(program: Program, target: Target) -> Program:
     chosen = with_chosen_points(found)
     found = found if chosen is found else simplify(chosen)
     found = with_states_before(with_recurrences(with_narrow_factors(with_narrow_sums(with_rows(found)))))
-    found = with_slices(with_products_joined(with_products_apart(with_sent_values(found))))
+    found = with_slices(with_products_joined(with_products_apart(with_sent_values(with_boxes_apart(found)))))
     return with_operands_turned(with_factors_grouped(with_copies_read(found)))
 
 

@@ -45,7 +45,7 @@ STAY = {
 
 @pytest.mark.parametrize("name", JOINED)
 def test_one_product_of_several(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tensorexpr.algebra.joined.LEAST_WORK", 1)
+    monkeypatch.setattr("tensorexpr.algebra.layouts.joined.LEAST_WORK", 1)
     text, operands = JOINED[name]
     program = parse_program(HEAD + text)
     joined = with_products_joined(program)
@@ -59,15 +59,15 @@ def test_one_product_of_several(name: str, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("name", STAY)
 def test_others_stay(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tensorexpr.algebra.joined.LEAST_WORK", 1)
+    monkeypatch.setattr("tensorexpr.algebra.layouts.joined.LEAST_WORK", 1)
     program = parse_program(HEAD + STAY[name])
     assert with_products_joined(program) is program
 
 
 @pytest.mark.parametrize("seed", share_of(range(40)))
 def test_random_programs_keep_their_values(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tensorexpr.algebra.joined.LEAST_WORK", 1)
-    monkeypatch.setattr("tensorexpr.algebra.joined.REUSED", 1)
+    monkeypatch.setattr("tensorexpr.algebra.layouts.joined.LEAST_WORK", 1)
+    monkeypatch.setattr("tensorexpr.algebra.layouts.joined.REUSED", 1)
     program = simplify(random_program(seed))
     joined = with_products_joined(program)
     if joined is program:
