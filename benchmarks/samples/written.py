@@ -364,3 +364,78 @@ def _pairs() -> dict[str, Body]:
         return te.compute((), lambda: te.sum(term, 50000) / 50000)
 
     return {"named": named, "inline": inline}
+
+
+@_family("exclusive sums", (256, 1024))
+def _exclusive() -> dict[str, Body]:
+    def one_less(x: te.Tensor) -> te.Tensor:
+        whole = _like(x, lambda i, j: te.sum(lambda k: x[i, k], j + 1))
+        return _like(x, lambda i, j: whole[i, j] - x[i, j])
+
+    return {
+        "extent": lambda x: _like(x, lambda i, j: te.sum(lambda k: x[i, k], j)),
+        "where": lambda x: _like(x, lambda i, j: te.sum(lambda k: te.where(k < j, x[i, k], 0.0), x.shape[1])),
+        "one less": one_less,
+    }
+
+
+@_family("filter", (64, 1024))
+def _filter() -> dict[str, Body]:
+    def written(*unit: int) -> Body:
+        def way(x: te.Tensor) -> te.Tensor:
+            n, length = x.shape
+            zero = te.compute((n, *unit), lambda *i: te.cast(0.0, "float32"))
+            s = te.scan(lambda t, s: te.compute((n, *unit), lambda i, *o: 0.9 * s[(i, *o)] + 0.1 * x[i, t]), zero, length)
+            return _like(x, lambda i, t: s[(t, i, *(0 for _ in unit))])
+
+        return way
+
+    return {"a vector": written(), "a column": written(1)}
+
+
+@_family("triangle of a matrix times another", (256, 256), (256, 128))
+def _triangle() -> dict[str, Body]:
+    def product(a: te.Tensor, x: te.Tensor, weight: Callable[..., Any], extent: Callable[..., Any] = lambda i: 256) -> te.Tensor:
+        return te.compute((256, 128), lambda i, k: te.sum(lambda j: weight(i, j) * x[j, k], extent(i)))
+
+    def named(a: te.Tensor, x: te.Tensor) -> te.Tensor:
+        lower = _like(a, lambda i, j: te.where(j <= i, a[i, j], 0.0))
+        return product(a, x, lambda i, j: lower[i, j])
+
+    return {
+        "extent": lambda a, x: product(a, x, lambda i, j: a[i, j], lambda i: i + 1),
+        "named": named,
+        "mask": lambda a, x: product(a, x, lambda i, j: a[i, j] * te.cast(j <= i, "float32")),
+    }
+
+
+@_family("Kronecker product", (64, 768), (32, 32), (24, 24))
+def _kronecker() -> dict[str, Body]:
+    def two_steps(x: te.Tensor, a: te.Tensor, c: te.Tensor) -> te.Tensor:
+        t = te.compute((64, 32, 24), lambda n, k, j: te.sum(lambda i: a[k, i] * x[n, i * 24 + j], 32))
+        return _like(x, lambda n, r: te.sum(lambda j: t[n, r // 24, j] * c[r % 24, j], 24))
+
+    def flat(x: te.Tensor, a: te.Tensor, c: te.Tensor) -> te.Tensor:
+        return _like(x, lambda n, r: te.sum(lambda i, j: a[r // 24, i] * c[r % 24, j] * x[n, i * 24 + j], (32, 24)))
+
+    return {"two steps": two_steps, "flat": flat}
+
+
+@_family("maxima around points", (16, 96, 96))
+def _maxima() -> dict[str, Body]:
+    def inside(x: te.Tensor) -> te.Tensor:
+        def holds(i: Any, j: Any) -> Any:
+            return (i >= 0) & (i < 96) & (j >= 0) & (j < 96)
+
+        def most(k: Any, i: Any, j: Any) -> Any:
+            return te.max(lambda a, b: x[k, i + a - 1, j + b - 1], (3, 3), where=lambda a, b: holds(i + a - 1, j + b - 1))
+
+        return _like(x, most)
+
+    def repeated(x: te.Tensor) -> te.Tensor:
+        def at(i: Any) -> Any:
+            return te.clip(i, 0, 95)
+
+        return _like(x, lambda k, i, j: te.max(lambda a, b: x[k, at(i + a - 1), at(j + b - 1)], (3, 3)))
+
+    return {"inside": inside, "repeated": repeated}
