@@ -55,7 +55,14 @@ def pool_routines(machine: Machine, more: str = "") -> Routines:
     values = {"LIMIT": LIMIT}
     if not machine.is_linux or number is None:
         return Routines(_SERIAL + more, values)
-    words = {"FUTEX": number, "PAUSE": _PAUSE[machine.architecture], "SPINS": _SPINS, "OPEN": _OPEN, "ALL": _FOREVER, "CPUS": _CPUS}
+    words: dict[str, int | str] = {
+        "FUTEX": number,
+        "PAUSE": _PAUSE[machine.architecture],
+        "SPINS": _SPINS,
+        "OPEN": _OPEN,
+        "ALL": _FOREVER,
+        "CPUS": _CPUS,
+    }
     return Routines(_POOL + WATCHED + TRIED + more, {**values, **words, **WATCH, **TRIALS})
 
 
