@@ -139,7 +139,7 @@ def named(node: ast.AST) -> list[str]:
     if room is None or room.name != "__init__.py":
         return [node.module]
     spoken = set(re.findall(r"\w+", room.read_text())) | bound(node.module)
-    return [f"{node.module}.{alias.name}" for alias in node.names if alias.name not in spoken]
+    return [node.module if alias.name == "*" else f"{node.module}.{alias.name}" for alias in node.names if alias.name not in spoken]
 
 
 @cache

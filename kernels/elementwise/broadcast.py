@@ -138,6 +138,16 @@ def remainder(x: te.Tensor, y: te.Tensor) -> te.Tensor:
 
 
 @te.op
+def divmod(x: te.Tensor, y: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
+    """`(floor_divide, remainder)`.
+
+    >>> kernels.divmod(np.array([7, -7]), 3)
+    (array([ 2, -3]), array([1, 2]))
+    """
+    return floor_divide.function(x, y), remainder.function(x, y)
+
+
+@te.op
 def fmod(x: te.Tensor, y: te.Tensor) -> te.Tensor:
     """`x - trunc(x / y) * y`: the remainder with the sign of `x`.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import tensorexpr as te
+from tensorexpr.kernels.conventions.arguments import known
 from tensorexpr.kernels.conventions.broadcasting import pointwise
 
 
@@ -88,6 +89,34 @@ def isclose(x: te.Tensor, y: te.Tensor, *, rtol: Any = 1e-5, atol: Any = 1e-8, e
         return near | (te.isnan(a) & te.isnan(b)) if equal_nan and a.dtype.is_float else near
 
     return pointwise("isclose", body, x, y)
+
+
+@te.op
+def allclose(x: te.Tensor, y: te.Tensor, *, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> te.Tensor:
+    """Whether all elements are close, as a bool without axes; see `isclose`.
+
+    >>> kernels.allclose(np.array([1.0, 2.0]), np.array([1.0, 2.1]))
+    array(False)
+    """
+    near = isclose.function(x, y, rtol=rtol, atol=atol, equal_nan=equal_nan)
+    return te.compute((), lambda: te.all(lambda *i: near[i], near.shape) if near.ndim else near[()])
+
+
+@te.op
+def array_equal(x: te.Tensor, y: te.Tensor, *, equal_nan: bool = False) -> te.Tensor:
+    """Whether two tensors have one shape and equal elements, as a bool without axes; NaNs are equal with `equal_nan` only.
+
+    >>> kernels.array_equal(np.array([1, 2]), np.array([1, 2])), kernels.array_equal(np.array([1, 2]), np.array([1]))
+    (array(True), array(False))
+    """
+    if x.ndim != y.ndim or any(known(a, b) and a != b for a, b in zip(x.shape, y.shape, strict=True)):
+        return te.compute((), lambda: te.cast(False, "bool"))
+
+    def equal(*i: Any) -> Any:
+        a, b = x[i], y[i]
+        return (a == b) | (te.isnan(a) & te.isnan(b)) if equal_nan and a.dtype.is_float and b.dtype.is_float else a == b
+
+    return te.compute((), lambda: te.all(equal, x.shape) if x.ndim else equal())
 
 
 @te.op

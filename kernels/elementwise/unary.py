@@ -456,6 +456,17 @@ def rad2deg(x: te.Tensor) -> te.Tensor:
 
 
 @te.op
+def modf(x: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
+    """`(x - trunc(x), trunc(x))`, both of the sign of `x`.
+
+    >>> kernels.modf(np.array([2.5, -1.25]))
+    (array([ 0.5 , -0.25]), array([ 2., -1.]))
+    """
+    rest = pointwise("modf", lambda v: te.where(te.isinf(v), 0 * te.sign(v), v - te.trunc(v)), x)
+    return rest, pointwise("modf", te.trunc, x)
+
+
+@te.op
 def frac(x: te.Tensor) -> te.Tensor:
     """`x - trunc(x)`.
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import tensorexpr as te
-from tensorexpr.kernels.conventions.arguments import bad, is_int, known, products
+from tensorexpr.kernels.conventions.arguments import at_least_axes, bad, is_int, known, products
 from tensorexpr.kernels.conventions.axes import along, drop, normalized
 from tensorexpr.kernels.conventions.broadcasting import at, broadcast_shape, is_one, pointwise, same, stretches
 
@@ -271,6 +271,32 @@ def vecdot(x: te.Tensor, y: te.Tensor, *, axis: Any = -1) -> te.Tensor:
         return products(lambda k: at(x, along(i, axis, k)) * at(y, along(i, axis, k)), shape[axis])
 
     return te.compute(drop(shape, axis), body)
+
+
+@te.op
+def matvec(x: te.Tensor, y: te.Tensor) -> te.Tensor:
+    """`z[.., m] = sum_k x[.., m, k] * y[.., k]`, the other axes broadcast.
+
+    >>> kernels.matvec(np.array([[1, 2], [3, 4]]), np.array([1, 10]))
+    array([21, 43])
+    """
+    at_least_axes("matvec", x, 2, "rows, columns")
+    at_least_axes("matvec", y, 1, "elements")
+    rows = te.compute((*y.shape[:-1], 1, y.shape[-1]), lambda *i: y[drop(i, y.ndim - 1)])
+    return vecdot.function(x, rows)
+
+
+@te.op
+def vecmat(x: te.Tensor, y: te.Tensor) -> te.Tensor:
+    """`z[.., n] = sum_k x[.., k] * y[.., k, n]`, the other axes broadcast.
+
+    >>> kernels.vecmat(np.array([1, 10]), np.array([[1, 2], [3, 4]]))
+    array([31, 42])
+    """
+    at_least_axes("vecmat", x, 1, "elements")
+    at_least_axes("vecmat", y, 2, "rows, columns")
+    columns = te.compute((*x.shape, 1), lambda *i: x[i[:-1]])
+    return vecdot.function(columns, y, axis=-2)
 
 
 @te.op

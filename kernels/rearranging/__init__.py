@@ -1,1 +1,117 @@
 """Elements moved: views and layouts, indexing by data, parts of matrices."""
+
+from tensorexpr.kernels.rearranging.embedding import embedding, embedding_bag
+from tensorexpr.kernels.rearranging.indexing import (
+    bucketize,
+    digitize,
+    gather,
+    gather_nd,
+    index_add,
+    index_copy,
+    index_fill,
+    index_select,
+    interp,
+    isin,
+    masked_fill,
+    one_hot,
+    scatter,
+    scatter_add,
+    scatter_reduce,
+    searchsorted,
+    take,
+    take_along_axis,
+    take_along_dim,
+)
+from tensorexpr.kernels.rearranging.matrices import (
+    corrcoef,
+    cov,
+    diag,
+    diag_embed,
+    diagflat,
+    diagonal,
+    diagonal_scatter,
+    t,
+    trace,
+    tril,
+    triu,
+)
+from tensorexpr.kernels.rearranging.parts import (
+    atleast_1d,
+    atleast_2d,
+    atleast_3d,
+    block_diag,
+    cat,
+    chunk,
+    column_stack,
+    concatenate,
+    dsplit,
+    dstack,
+    hsplit,
+    hstack,
+    narrow,
+    select,
+    select_scatter,
+    slice_axis,
+    slice_scatter,
+    split,
+    stack,
+    tensor_split,
+    unbind,
+    vsplit,
+    vstack,
+)
+from tensorexpr.kernels.rearranging.rearrange import (
+    append,
+    broadcast_to,
+    expand,
+    flatten,
+    flip,
+    fliplr,
+    flipud,
+    meshgrid,
+    moveaxis,
+    movedim,
+    permute,
+    ravel,
+    repeat,
+    repeat_interleave,
+    reshape,
+    roll,
+    rot90,
+    squeeze,
+    tile,
+    transpose,
+    unflatten,
+    unsqueeze,
+)
+from tensorexpr.kernels.rearranging.segments import (
+    bincount,
+    csr_matmul,
+    ragged_row_sum,
+    segment_max,
+    segment_mean,
+    segment_min,
+    segment_prod,
+    segment_softmax,
+    segment_sum,
+)
+
+__all__ = [
+    # embedding
+    "embedding", "embedding_bag",
+    # indexing
+    "bucketize", "digitize", "gather", "gather_nd", "index_add", "index_copy", "index_fill", "index_select", "interp", "isin",
+    "masked_fill", "one_hot", "scatter", "scatter_add", "scatter_reduce", "searchsorted", "take", "take_along_axis", "take_along_dim",
+    # matrices
+    "corrcoef", "cov", "diag", "diag_embed", "diagflat", "diagonal", "diagonal_scatter", "t", "trace", "tril", "triu",
+    # parts
+    "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "cat", "chunk", "column_stack", "concatenate", "dsplit", "dstack",
+    "hsplit", "hstack", "narrow", "select", "select_scatter", "slice_axis", "slice_scatter", "split", "stack", "tensor_split", "unbind",
+    "vsplit", "vstack",
+    # rearrange
+    "append", "broadcast_to", "expand", "flatten", "flip", "fliplr", "flipud", "meshgrid", "moveaxis", "movedim", "permute", "ravel",
+    "repeat", "repeat_interleave", "reshape", "roll", "rot90", "squeeze", "tile", "transpose", "unflatten", "unsqueeze",
+    # segments
+    "bincount", "csr_matmul", "ragged_row_sum", "segment_max", "segment_mean", "segment_min", "segment_prod", "segment_softmax",
+    "segment_sum",
+]  # fmt: skip

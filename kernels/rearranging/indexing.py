@@ -60,6 +60,17 @@ def bucketize(x: te.Tensor, boundaries: te.Tensor, *, right: bool = False, out_i
     return searchsorted.function(boundaries, x, right=right, out_int32=out_int32)
 
 
+@te.op
+def digitize(x: te.Tensor, bins: te.Tensor, *, right: bool = False) -> te.Tensor:
+    """`bucketize` as NumPy has it: a boundary of the sorted `bins` begins the next bucket, or ends its own with `right`.
+
+    >>> kernels.digitize(np.array([0, 3, 4, 9]), np.array([1, 3, 5]))
+    array([0, 2, 2, 3])
+    """
+    ranked(bins, 1)
+    return searchsorted.function(bins, x, right=not right)
+
+
 def place_in(x: te.Tensor, value: Any, front: Sequence[Any], behind: bool, order: te.Tensor | None) -> Any:
     """How many elements of the sorted row `front` of `x` stand before a value, or before its end where `behind`."""
     count = x.shape[-1]

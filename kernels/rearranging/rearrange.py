@@ -13,7 +13,7 @@ from typing import Any
 import tensorexpr as te
 from tensorexpr.kernels.conventions.arguments import at_least, bad, is_int, known, one_of, per_axis, product
 from tensorexpr.kernels.conventions.axes import along, drop, normalized, several, vector
-from tensorexpr.kernels.rearranging.parts import choose, tensors_of
+from tensorexpr.kernels.rearranging.parts import choose, concatenate, tensors_of
 
 
 def _axes(axes: Any, x: te.Tensor) -> tuple[int, ...]:
@@ -456,13 +456,31 @@ def squeeze(x: te.Tensor, *, axis: Any = None) -> te.Tensor:
 
 @te.op
 def unsqueeze(x: te.Tensor, *, axis: Any) -> te.Tensor:
-    """`x` with an axis of extent 1 put in at `axis` of the result.
+    """`x` with an axis of extent 1 put in at `axis` of the result, or several at a tuple of places.
 
     >>> kernels.unsqueeze(np.array([1, 2]), axis=1)
     array([[1],
            [2]])
     """
+    if isinstance(axis, (tuple, list)):
+        rank = x.ndim + len(axis)
+        if not all(is_int(a) and -rank <= a < rank for a in axis) or len({a % rank for a in axis}) < len(axis):
+            raise bad(f"axis: expected different places between {-rank} and {rank - 1}, got {axis!r}")
+        for a in sorted(a % rank for a in axis):
+            x = unsqueeze.function(x, axis=a)
+        return te.compute(x.shape, lambda *i: x[i])
     if not is_int(axis) or not -x.ndim - 1 <= axis <= x.ndim:
         raise bad(f"axis: expected a place between {-x.ndim - 1} and {x.ndim}, got {axis!r}")
     axis %= x.ndim + 1
     return te.compute(along(x.shape, axis, 1), lambda *i: x[drop(i, axis)])
+
+
+@te.op
+def append(x: te.Tensor, y: te.Tensor, *, axis: Any = None) -> te.Tensor:
+    """`y` behind `x` along `axis`; without one the elements of both, in row-major order.
+
+    >>> kernels.append(np.array([[1, 2]]), np.array([[3, 4]])), kernels.append(np.array([[1], [2]]), 3)
+    (array([1, 2, 3, 4]), array([1, 2, 3]))
+    """
+    given = tuple(ravel.function(t) for t in (x, y)) if axis is None else (x, y)
+    return concatenate.function(given, axis=axis or 0)

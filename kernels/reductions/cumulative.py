@@ -241,6 +241,31 @@ def diff(x: te.Tensor, prepend: te.Tensor | None = None, append: te.Tensor | Non
     return te.compute(x.shape, lambda *i: x[i]) if n == 0 else x
 
 
+@te.op
+def unwrap(x: te.Tensor, *, discont: Any = None, axis: Any = -1, period: Any = 2 * math.pi) -> te.Tensor:
+    """`x` with multiples of `period` added along `axis`, so that no step is longer than half of it.
+
+    Steps shorter than `discont` (half of the period at the least, and by default) stay as they are.
+
+    >>> kernels.unwrap(np.array([0.0, 3.0, -3.0])).round(4)
+    array([0.    , 3.    , 3.2832])
+    """
+    if isinstance(period, bool) or not isinstance(period, (int, float)) or not period > 0:
+        raise bad(f"period: expected a number above 0, got {period!r}")
+    axis, half = normalized(axis, x), period / 2
+    shortest = half if discont is None else max(discont, half)
+    kind = x.dtype if x.dtype.is_float else te.dtype("float64")
+
+    def turns(*i: Any) -> Any:
+        step = te.cast(x[i], kind) - te.cast(x[along(drop(i, axis), axis, te.maximum(i[axis] - 1, 0))], kind)
+        rest = (step + half) % period - half
+        rest = te.where((rest == -half) & (step > 0), half, rest)
+        return te.where((i[axis] == 0) | (te.abs(step) < shortest), 0, rest - step)
+
+    found = cumsum.function(te.compute(x.shape, turns, name="turns"), axis=axis)
+    return te.compute(x.shape, lambda *i: x[i] + found[i])
+
+
 def _panels(y: te.Tensor, x: te.Tensor | None, dx: float, axis: int) -> tuple[Any, Callable[[tuple[Any, ...]], Any]]:
     """How many panels lie between the points of `axis`, and the area of the one at an index."""
     if x is not None and (x.ndim == 1 or x.ndim != y.ndim or not stretches(drop(x.shape, axis), drop(y.shape, axis))):

@@ -175,27 +175,35 @@ def _outermost(
 
 
 @te.op
-def max(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor | tuple[te.Tensor, te.Tensor]:
+def max(
+    x: te.Tensor, where: te.Tensor | None = None, *, axis: Any = None, keepdims: bool = False, initial: Any = None
+) -> te.Tensor | tuple[te.Tensor, te.Tensor]:
     """`(values, indices)`: the greatest value along `axis` and its place, as in PyTorch (`amax` and `argmax`; NumPy's max is `amax`).
 
-    Without an axis it is the value alone, of all elements.
+    Without an axis it is the value alone, of all elements, and so it is with `where` or `initial`, which are NumPy's (see `amax`).
 
     >>> kernels.max(np.array([[1, 5, 2], [7, 7, 0]]), axis=1)
     (array([5, 7]), array([1, 0]))
     """
+    if where is not None or initial is not None:
+        return _outermost("max", te.max, te.maximum, x, where, axis, keepdims, initial)
     values = _extreme("max", te.max, x, axis, keepdims)
     return values if axis is None else (values, _extreme("max", te.argmax, x, axis, keepdims))
 
 
 @te.op
-def min(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor | tuple[te.Tensor, te.Tensor]:
+def min(
+    x: te.Tensor, where: te.Tensor | None = None, *, axis: Any = None, keepdims: bool = False, initial: Any = None
+) -> te.Tensor | tuple[te.Tensor, te.Tensor]:
     """`(values, indices)`: the least value along `axis` and its place, as in PyTorch (`amin` and `argmin`; NumPy's min is `amin`).
 
-    Without an axis it is the value alone, of all elements.
+    Without an axis it is the value alone, of all elements, and so it is with `where` or `initial`, which are NumPy's (see `amin`).
 
     >>> kernels.min(np.array([3, 1, 2])), kernels.min(np.array([3, 1, 2]), axis=0)
     (array(1), (array(1), array(1)))
     """
+    if where is not None or initial is not None:
+        return _outermost("min", te.min, te.minimum, x, where, axis, keepdims, initial)
     values = _extreme("min", te.min, x, axis, keepdims)
     return values if axis is None else (values, _extreme("min", te.argmin, x, axis, keepdims))
 
@@ -243,23 +251,23 @@ def argmin(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tens
 
 
 @te.op
-def all(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor:
-    """Whether all elements along `axis` are true (not 0); True over nothing.
+def all(x: te.Tensor, where: te.Tensor | None = None, *, axis: Any = None, keepdims: bool = False) -> te.Tensor:
+    """Whether all elements along `axis` are true (not 0); True over nothing. `where` as in `sum`.
 
     >>> kernels.all(np.array([[True, True], [True, False]]), axis=1)
     array([ True, False])
     """
-    return _simple(te.all, x, axis, keepdims)
+    return _masked(te.all, x, where, axis, keepdims, True, lambda v: v != 0)
 
 
 @te.op
-def any(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor:
-    """Whether some element along `axis` is true (not 0); False over nothing.
+def any(x: te.Tensor, where: te.Tensor | None = None, *, axis: Any = None, keepdims: bool = False) -> te.Tensor:
+    """Whether some element along `axis` is true (not 0); False over nothing. `where` as in `sum`.
 
     >>> kernels.any(np.array([[False, True], [False, False]]), axis=1)
     array([ True, False])
     """
-    return _simple(te.any, x, axis, keepdims)
+    return _masked(te.any, x, where, axis, keepdims, False, lambda v: v != 0)
 
 
 @te.op

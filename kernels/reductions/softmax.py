@@ -21,17 +21,19 @@ def _scaled(x: te.Tensor, temperature: float) -> te.Tensor:
 
 
 @te.op
-def softmax(x: te.Tensor, *, axis: Any = -1, temperature: float = 1.0, dtype: Any = None) -> te.Tensor:
+def softmax(x: te.Tensor, where: te.Tensor | None = None, *, axis: Any = -1, temperature: float = 1.0, dtype: Any = None) -> te.Tensor:
     """`y[.., i, ..] = exp(x[i] - m) / sum_k exp(x[k] - m)`, `m = max_k x[k]` along `axis`; shape and dtype of `x`.
 
     `x` is divided by `temperature` (above 0) first: small ones sharpen, large ones flatten. Several axes are taken as one.
-    Elements are cast to `dtype` first.
+    Elements are cast to `dtype` first. With `where` it is `masked_softmax`.
 
     >>> kernels.softmax(np.array([[0.0, 0.0], [1000.0, 0.0]]))
     array([[0.5, 0.5],
            [1. , 0. ]])
     """
     x = _scaled(in_dtype(x, dtype), temperature)
+    if where is not None:
+        return masked_softmax.function(x, where, axis=axis)
     fold = Fold(x, axis)
     top = shift(x, fold)
     # One division per row; total is at least 1, so its inverse loses nothing.

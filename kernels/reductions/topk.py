@@ -9,7 +9,7 @@ as in PyTorch.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorexpr as te
@@ -59,10 +59,12 @@ def _placed(x: te.Tensor, rank: te.Tensor, axis: int, count: Any, first: Any = 0
 def sort(x: te.Tensor, *, axis: Any = -1, descending: bool = False, stable: bool = True) -> tuple[te.Tensor, te.Tensor]:
     """`(values, indices)`: the elements along `axis` in order, and where they stood (int64). Always stable; n^2 comparisons.
 
+    Without an axis (None) all elements are one row.
+
     >>> kernels.sort(np.array([3, 1, 2]), descending=True)
     (array([3, 2, 1]), array([0, 2, 1]))
     """
-    axis = normalized(axis, x)
+    x, axis = (_flat(x), 0) if axis is None else (x, normalized(axis, x))
     return _placed(x, _ranks(x, axis, descending), axis, x.shape[axis])
 
 
@@ -85,7 +87,7 @@ def argsort(x: te.Tensor, *, axis: Any = -1, descending: bool = False, stable: b
     >>> kernels.argsort(np.array([3, 1, 2]))
     array([1, 2, 0])
     """
-    axis = normalized(axis, x)
+    x, axis = (_flat(x), 0) if axis is None else (x, normalized(axis, x))
     return _placed(x, _ranks(x, axis, descending), axis, x.shape[axis])[1]
 
 
@@ -173,15 +175,7 @@ def quantile(x: te.Tensor, *, q: Any, axis: Any = None, keepdims: bool = False, 
         found = quantile.function(_flat(x), q=q, axis=0, interpolation=interpolation)
         return te.compute((*found.shape, *(1,) * x.ndim), lambda *i: found[i[: found.ndim]]) if keepdims else found
     if isinstance(q, tuple) and q:
-        parts = [quantile.function(x, q=one, axis=axis, keepdims=keepdims, interpolation=interpolation) for one in q]
-
-        def one_of_them(n: Any, *i: Any) -> Any:
-            value = parts[-1][i]
-            for k in reversed(range(len(parts) - 1)):
-                value = te.where(n == k, parts[k][i], value)
-            return value
-
-        return te.compute((len(parts), *parts[0].shape), one_of_them)
+        return _side_by_side([quantile.function(x, q=one, axis=axis, keepdims=keepdims, interpolation=interpolation) for one in q])
     if isinstance(q, bool) or not isinstance(q, (int, float)) or not 0 <= q <= 1:
         raise bad(f"q: expected a number from 0 to 1, got {q!r}")
     axis = normalized(axis, x)
@@ -203,6 +197,101 @@ def quantile(x: te.Tensor, *, q: Any, axis: Any = None, keepdims: bool = False, 
 
     rest = drop(x.shape, axis)
     return te.compute(along(rest, axis, 1) if keepdims else rest, between)
+
+
+def _side_by_side(parts: Sequence[te.Tensor]) -> te.Tensor:
+    """Tensors of one shape along a new axis in front."""
+
+    def one_of_them(n: Any, *i: Any) -> Any:
+        value = parts[-1][i]
+        for k in reversed(range(len(parts) - 1)):
+            value = te.where(n == k, parts[k][i], value)
+        return value
+
+    return te.compute((len(parts), *parts[0].shape), one_of_them)
+
+
+def _among_numbers(
+    x: te.Tensor, axis: Any, keepdims: bool, between: Callable[[Any, Callable[[Any], Any]], Any], indices: bool = False
+) -> te.Tensor:
+    """For each row `between(last, at)` of its elements that are no NaN, in order: the place of the last one, and what stands at a place,
+    or where that stood (`indices`). NaN, which stands last, is the element of rows without any number.
+    """
+    own, place = (_flat(x), 0) if axis is None else (x, normalized(axis, x))
+    extent = own.shape[place]
+    if not known(extent) or extent == 0:
+        raise bad(f"expected a known number of elements on axis {place} of x, at least 1, got shape {x.shape}")
+    values = sort.function(own, axis=place)[indices]
+    rest = drop(own.shape, place)
+
+    def last(*row: Any) -> Any:
+        present = te.sum(lambda k: te.cast(~te.isnan(own[along(row, place, k)]), "int64") if own.dtype.is_float else 1, extent)
+        return te.maximum(present - 1, 0)
+
+    lasts = te.compute(rest, last, name="last")
+
+    def found(*row: Any) -> Any:
+        return between(lasts[row], lambda k: values[along(row, place, te.maximum(te.minimum(k, extent - 1), 0))])
+
+    result = te.compute(rest, found)
+    if not keepdims:
+        return result
+    shape = along(rest, place, 1) if axis is not None else (1,) * x.ndim
+    return te.compute(shape, lambda *i: result[drop(i, place) if axis is not None else ()])
+
+
+@te.op
+def nanquantile(x: te.Tensor, *, q: Any, axis: Any = None, keepdims: bool = False, interpolation: str = "linear") -> te.Tensor:
+    """`quantile` of the elements that are no NaN; NaN where all are. `interpolation` as in `quantile`.
+
+    >>> kernels.nanquantile(np.array([1.0, np.nan, 2.0, 4.0]), q=0.75)
+    array(3.)
+    """
+    one_of("interpolation", interpolation, ("linear", "lower", "higher", "midpoint", "nearest"))
+    if isinstance(q, tuple) and q:
+        return _side_by_side([nanquantile.function(x, q=one, axis=axis, keepdims=keepdims, interpolation=interpolation) for one in q])
+    if isinstance(q, bool) or not isinstance(q, (int, float)) or not 0 <= q <= 1:
+        raise bad(f"q: expected a number from 0 to 1, got {q!r}")
+    kind = x.dtype if x.dtype.is_float else te.dtype("float64")
+
+    def between(last: Any, at: Callable[[Any], Any]) -> Any:
+        place = te.cast(last, "float64") * q
+        low = te.floor(place)
+        share = place - low
+        if interpolation != "linear":
+            nearest = te.round(place) - low
+            share = {"lower": 0 * share, "higher": te.ceil(share), "midpoint": te.ceil(share) / 2, "nearest": nearest}[interpolation]
+        a, b = (te.cast(at(te.cast(low, "int64") + k), kind) for k in (0, 1))
+        return te.where(share > 0, a + te.cast(share, kind) * (b - a), a)
+
+    return _among_numbers(x, axis, keepdims, between)
+
+
+@te.op
+def nanpercentile(x: te.Tensor, *, q: Any, axis: Any = None, keepdims: bool = False, interpolation: str = "linear") -> te.Tensor:
+    """`nanquantile` of `q / 100`.
+
+    >>> kernels.nanpercentile(np.array([1.0, np.nan, 2.0, 4.0]), q=75)
+    array(3.)
+    """
+    shares = tuple(one / 100 for one in q) if isinstance(q, tuple) else q / 100 if isinstance(q, (int, float)) else q
+    return nanquantile.function(x, q=shares, axis=axis, keepdims=keepdims, interpolation=interpolation)
+
+
+@te.op
+@numbers_too
+def nanmedian(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor | tuple[te.Tensor, te.Tensor]:
+    """`median` of the elements that are no NaN; NaN where all are. (NumPy's, between two in the middle, is `nanquantile` of 0.5.)
+
+    >>> kernels.nanmedian(np.array([[1.0, np.nan, 2.0], [3.0, 9.0, 4.0]]), axis=1)
+    (array([1., 4.]), array([0, 2]))
+    """
+
+    def middle(last: Any, at: Callable[[Any], Any]) -> Any:
+        return at(last // 2)
+
+    values = _among_numbers(x, axis, keepdims and axis is not None, middle)
+    return values if axis is None else (values, _among_numbers(x, axis, keepdims, middle, indices=True))
 
 
 @te.op

@@ -23,9 +23,11 @@ from tensorexpr.interop.torch import as_torch  # noqa: E402
 
 SAMPLES = 5
 ROOMS = ("nn.functional.", "special.", "linalg.")
-OTHERS = {"unfold", "linalg.norm", "linalg.vander"}
-"""Operators whose name a kernel has that is another of PyTorch's: `nn.functional.unfold`, `torch.norm`, `torch.vander`."""
+OTHERS = {"unfold", "linalg.norm", "linalg.vander", "allclose"}
+"""Operators whose name a kernel has that is another of PyTorch's: `nn.functional.unfold`, `torch.norm`, `torch.vander`; one that gives
+no tensor but Python's bool."""
 PARTLY = {
+    **dict.fromkeys(("full_like", "ones_like", "zeros_like"), "a device"),
     "gradient": "coordinates in place of spacings",
     "linalg.matrix_power": "an inverse",
     "nn.functional.batch_norm": "a vector of no elements",

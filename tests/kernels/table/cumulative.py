@@ -59,4 +59,7 @@ CASES = [
     Case("trapezoid points of one shape", kernels.trapezoid, ((3, 5), (3, 5)), "torch.trapezoid"),
     Case("cumulative_trapezoid", kernels.cumulative_trapezoid, ((3, 5), (5,)), "torch.cumulative_trapezoid"),
     Case("trapz", kernels.trapz, ((2, 4), (2, 4)), "torch.trapz"),
+    Case("unwrap", kernels.unwrap, (Data((2, 5), np.array([[0.0, 3.0, -3.0, 2.9, 9.0], [1.0, -2.5, 4.0, 4.1, -8.0]])),), None, np.unwrap),
+    Case("unwrap axis", kernels.unwrap, (Data((4, 2), np.array([[0.0, 1.0], [0.7, -1.0], [0.2, 3.0], [1.9, 2.2]])),), None,
+         lambda x: np.unwrap(x, discont=0.6, axis=0, period=1.0), {"discont": 0.6, "axis": 0, "period": 1.0}),
 ]  # fmt: skip

@@ -100,4 +100,17 @@ CASES = [
     Case("sinc", kernels.sinc, (Data((9,), np.array([-2.5, -1.1, -0.3, -0.1, 4e-3, 0.12, 0.2, 0.8, 3.7])),), "torch.sinc"),
     far("sinc", kernels.sinc, "torch.sinc", [0.0, 1.0]),
     Case("float_power", kernels.float_power, (Data((2, 3), "positive"), (3,)), "torch.float_power", float32=None),
+    Case("divmod", kernels.divmod, (Data((3, 4), "distinct"), Data((4,), "positive")), None, np.divmod, kinks=True),
+    Case("modf", kernels.modf, (Data((3, 4), "distinct"),), None, np.modf),
+    Case("modf limits", kernels.modf, (Data((4,), np.array([np.inf, -np.inf, 2.0, -0.5])),), None, np.modf, differentiable=False,
+         float32=None),
+    *(
+        Case(f"{name} {equal}", getattr(kernels, name), (Data((4,), np.array([1.0, NAN, np.inf, 2.0])),
+                                                            Data((4,), np.array([1.0, NAN, np.inf, last]))),
+             None, lambda x, y, name=name, equal=equal: np.array(getattr(np, name)(x, y, equal_nan=equal)), {"equal_nan": equal},
+             differentiable=False, float32=None)
+        for name, last in (("allclose", 2.0000001), ("array_equal", 2.0)) for equal in (False, True)
+    ),
+    Case("array_equal of other shapes", kernels.array_equal, ((2, 3), (3,)), None, lambda x, y: np.array(False),
+         differentiable=False, float32=None),
 ]  # fmt: skip

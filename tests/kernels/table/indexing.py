@@ -148,4 +148,9 @@ CASES = [
     Case("embedding of short rows", kernels.embedding, (Data((2, 2), np.array([[1, 3], [1, 0]])), (5, 4)),
          "lambda i, w: F.embedding(i, w, None, 0.5, 2.0, True)",
          static={"max_norm": 0.5, "scale_grad_by_freq": True}, scatters=True, kinks=True),
+    *(
+        Case(f"digitize {right}", kernels.digitize, (Data((2, 3), "ties"), Data((3,), np.array([-1.0, 0.0, 1.5]))), None,
+             lambda x, b, right=right: np.digitize(x, b, right), {"right": right}, differentiable=False, float32=None)
+        for right in (False, True)
+    ),
 ]  # fmt: skip

@@ -45,4 +45,8 @@ CASES = [
     ),
     Case("multi_dot", kernels.multi_dot, (((2, 5), (5, 1), (1, 4), (4, 3)),), "lambda *x: torch.linalg.multi_dot(x)"),
     Case("multi_dot vectors", kernels.multi_dot, (((3,), (3, 4), (4,)),), "lambda *x: torch.linalg.multi_dot(x)"),
+    Case("matvec", kernels.matvec, ((2, 3, 4), (2, 4)), "lambda x, y: torch.einsum('bij,bj->bi', x, y)"),
+    Case("matvec broadcast", kernels.matvec, ((3, 4), (2, 4)), "lambda x, y: y @ x.T"),
+    Case("vecmat", kernels.vecmat, ((2, 3), (2, 3, 4)), "lambda x, y: torch.einsum('bi,bij->bj', x, y)"),
+    Case("vecmat of vectors", kernels.vecmat, ((3,), (3, 4)), "lambda x, y: x @ y"),
 ]  # fmt: skip

@@ -8,6 +8,7 @@ from tests.kernels.case import Case, Data
 NAN = np.nan
 HOLES = (Data((2, 3), np.array([[1.0, NAN, 2.0], [NAN, -3.0, 0.5]])),)
 ALL = (Data((3, 2), np.array([[NAN, NAN], [1.0, NAN], [2.0, 4.0]])),)
+ROWS = (Data((3, 5), np.array([[1.0, NAN, 2.0, -0.5, 7.0], [NAN, 3.0, NAN, 1.5, NAN], [0.3, 0.9, -0.4, 0.1, 2.5]])),)
 NUMBERS = (Data((3, 4), (-4, 5)),)
 SAME = ("nansum", "nanprod", "nanmax", "nanmin", "nanmean", "nanvar", "nanstd")
 
@@ -44,4 +45,15 @@ CASES = [
             ("nanmax", [NAN, 1, 4]), ("nanmin", [NAN, 1, 2]), ("nanmean", [NAN, 1, 3]), ("nanvar", [NAN, 0, 1]), ("nansum", [0, 1, 6]),
         )
     ),
+    Case("nanmedian", kernels.nanmedian, ROWS, "lambda x: torch.nanmedian(x, 1)", None, {"axis": 1}, kinks=True, scatters=True),
+    Case("nanmedian of all", kernels.nanmedian, ROWS, "torch.nanmedian", kinks=True, scatters=True),
+    *(
+        Case(f"nanquantile {way}", kernels.nanquantile, ROWS, f"lambda x: torch.nanquantile(x, 0.3, 1, interpolation='{way}')", None,
+             {"q": 0.3, "axis": 1, "interpolation": way}, kinks=True, scatters=True)
+        for way in ("linear", "lower", "higher", "midpoint", "nearest")
+    ),
+    Case("nanpercentile", kernels.nanpercentile, ROWS, None, lambda x: np.nanpercentile(x, [20, 50], keepdims=True),
+         {"q": (20, 50), "keepdims": True}, kinks=True, scatters=True),
+    Case("nanmedian of nothing", kernels.nanmedian, ALL, None, lambda x: (np.array([NAN, 1.0, 2.0]), np.array([0, 0, 0])), {"axis": 1},
+         differentiable=False, float32=None),
 ]  # fmt: skip

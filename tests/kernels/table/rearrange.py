@@ -53,4 +53,7 @@ CASES = [
     Case("squeeze", kernels.squeeze, ((1, 3, 1, 2),), "lambda x: torch.squeeze(x)"),
     Case("squeeze axis", kernels.squeeze, ((1, 3, 1, 2),), "lambda x: torch.squeeze(x, 2)", None, {"axis": 2}),
     Case("unsqueeze", kernels.unsqueeze, A, "lambda x: x.unsqueeze(-2)", None, {"axis": -2}),
+    Case("unsqueeze axes", kernels.unsqueeze, A, "lambda x: x.unsqueeze(0).unsqueeze(-1)", None, {"axis": (0, -1)}),
+    Case("append", kernels.append, ((2, 3), (2, 1)), "lambda x, y: torch.cat((x.ravel(), y.ravel()))"),
+    Case("append axis", kernels.append, ((2, 3), (2, 1)), "lambda x, y: torch.cat((x, y), 1)", None, {"axis": -1}),
 ]  # fmt: skip

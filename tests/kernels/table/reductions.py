@@ -117,4 +117,10 @@ CASES = [
     values("logsumexp limits", kernels.logsumexp, INFINITE, lambda x: np.array([np.inf, -np.inf, 2.0, np.nan]), axis=1),
     Case("vector_norm", kernels.vector_norm, A, "lambda x: torch.linalg.vector_norm(x, 3, 1)", None, {"ord": 3, "axis": 1}),
     Case("dist", kernels.dist, ((3, 4), (4,)), "lambda x, y: torch.dist(x, y, 3)", None, {"p": 3}),
+    values("max where", kernels.max, (Data((3, 4), "distinct"), Data((3, 4), "bool")),
+           lambda x, w: np.max(x, 1, where=w, initial=0.1), axis=1, initial=0.1),
+    Case("max initial", kernels.max, D, None, lambda x: np.max(x, 1, initial=0.0), {"axis": 1, "initial": 0.0}),
+    Case("min initial", kernels.min, D, None, lambda x: np.min(x, initial=-0.2, keepdims=True), {"keepdims": True, "initial": -0.2}),
+    values("all where", kernels.all, (Data((3, 4), "ties"), Data((3, 4), "bool")), lambda x, w: np.all(x, 1, where=w), axis=1),
+    values("any where", kernels.any, (Data((3, 4), "ties"), Data((4,), "bool")), lambda x, w: np.any(x, 0, where=w), axis=0),
 ]  # fmt: skip

@@ -45,4 +45,6 @@ CASES = [
         "masked_softmax broadcast", kernels.masked_softmax, (Data((2, 3, 4)), Data((3, 1), np.array([[True], [False], [True]]))),
         "lambda x, m: torch.where(m, torch.softmax(torch.where(m, x, -torch.inf), 1), 0)", None, {"axis": 1},
     ),
+    Case("softmax where", kernels.softmax, (Data((2, 3)), Data((2, 3), np.array([[True, False, True], [False, True, True]]))),
+         "lambda x, m: torch.where(m, torch.softmax(torch.where(m, x, -torch.inf), 1), 0)"),
 ]  # fmt: skip

@@ -43,4 +43,6 @@ CASES = [
     Case("msort", kernels.msort, (X,), "torch.msort"),
     Case("quantiles", kernels.quantile, (X,), "lambda x: x.quantile(torch.tensor((0.2, 0.9), dtype=x.dtype), 0)",
          static={"q": (0.2, 0.9), "axis": 0}),
+    Case("sort of all", kernels.sort, (X,), "lambda x: torch.sort(x.ravel())", static={"axis": None}),
+    Case("argsort of all", kernels.argsort, (X,), "lambda x: torch.argsort(x.ravel())", static={"axis": None}, differentiable=False),
 ]  # fmt: skip
