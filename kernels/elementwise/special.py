@@ -233,12 +233,14 @@ def _hurwitz(x: Any, q: Any) -> Any:
 
 @te.op
 def polygamma(x: te.Tensor, *, n: int) -> te.Tensor:
-    """The n-th derivative of `digamma`, n at least 1: `(-1)^(n + 1) n! zeta(n + 1, x)`; by its reflection below 0.
+    """The n-th derivative of `digamma`: `(-1)^(n + 1) n! zeta(n + 1, x)` from n = 1 on; by its reflection below 0.
 
     >>> kernels.polygamma(np.array([1.0, 2.0]), n=1).round(4)
     array([1.6449, 0.6449])
     """
-    at_least("n", n, 1)
+    at_least("n", n, 0)
+    if n == 0:
+        return _float("polygamma", te.digamma, x)
     factor, slopes = float((-1) ** (n + 1) * math.factorial(n)), [0.0, 1.0]
     for _ in range(n):  # the derivatives of the cotangent c are polynomials in it: that of c is -(1 + c^2)
         inner = [k * c for k, c in enumerate(slopes)][1:]

@@ -24,7 +24,7 @@ CASES = [
     Case("ndtri", kernels.ndtri, SHARES, "torch.special.ndtri", float32=None),
     Case("ndtri at the ends", kernels.ndtri, (Data((8,), np.array([0.0, 1.0, -0.1, 1.5, np.nan, 1e-30, 1e-300, 1 - 1e-14])),),
          "torch.special.ndtri", differentiable=False, float32=None),
-    *(Case(f"polygamma {n}", kernels.polygamma, POSITIVE, f"lambda x: torch.special.polygamma({n}, x)", None, {"n": n}) for n in (1, 3)),
+    *(Case(f"polygamma {n}", kernels.polygamma, POSITIVE, f"lambda x: torch.special.polygamma({n}, x)", None, {"n": n}) for n in (0, 1, 3)),
     *(
         Case(f"polygamma {n} below 0", kernels.polygamma, (Data((4,), np.array([-0.3, -2.6, -10.8, -1.5])),),
              f"lambda x: torch.special.polygamma({n}, x)", None, {"n": n}) for n in (1, 2)
