@@ -92,7 +92,7 @@ class Bound:
         given = list(arguments)
         static = dict(self.static)
         named: dict[str, Any] = {}
-        if self.parameters == SEVERAL and "axis" not in static and len(given) > 1 and not is_plain(given[1:2]):
+        if self.parameters == SEVERAL and self.rest is None and "axis" not in static and len(given) > 1 and not is_plain(given[1:2]):
             given = [tuple(given)]  # as in `meshgrid(x, y)`
         if keywords and not all(name in static for name in keywords):
             keywords = self._own_names(keywords)

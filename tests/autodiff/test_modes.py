@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
+from tensorexpr import kernels
 from tests.autodiff.laws import check_orders
 
 F64 = "float64"
@@ -158,3 +159,10 @@ def test_third_order(name):
         tolerance=1e-5,
         compiled=name in ("softmax", "product", "gather"),
     )
+
+
+def test_forward_mode_of_an_op_of_any_number_of_tensors_takes_its_tangents_apart():
+    x, moved = np.array([1.0, 2.0]), np.array([3.0, 4.0])
+    np.testing.assert_array_equal(te.jvp(kernels.atleast_2d)(x, moved), moved[None])
+    several = te.jvp(kernels.cat)((x, moved), (moved, x), axis=0)
+    np.testing.assert_array_equal(several, np.concatenate((moved, x)))

@@ -26,7 +26,7 @@ from tensorexpr.traversal import free_names
 Shapes = dict[str, tuple[Expr, ...]]
 LONG = 128
 """Points of a reduction from which the threads of a block share them; where results are fewer than multiprocessors, as many as a warp has
-are enough."""
+are enough, but for steps of a scan: these are one block from the first to the last where states are small."""
 WIDTHS = (32, 64, 128, 256)
 """Threads of a block that share a row."""
 SHORT_ROW = 1024
@@ -87,7 +87,8 @@ def wants_rows(s: Planned, name: str, shapes: Shapes) -> bool:
         return False
     long = lengths(stage.parts)
     points = prod(long[a.index] for a in stage.parts.axes)
-    if prod(long[a] for a in row_axes(stage, group.indices)) < (LONG if points >= s.target.cores else WIDTHS[0]):
+    in_steps = all(name not in dict(d.results) for d in s.state.program.definitions)
+    if prod(long[a] for a in row_axes(stage, group.indices)) < (LONG if in_steps or points >= s.target.cores else WIDTHS[0]):
         return False
     if points * 8 < s.target.cores * RESIDENT:
         return True

@@ -54,6 +54,8 @@ CASES = [
     ),
     Case("nanpercentile", kernels.nanpercentile, ROWS, None, lambda x: np.nanpercentile(x, [20, 50], keepdims=True),
          {"q": (20, 50), "keepdims": True}, kinks=True, scatters=True),
+    Case("nanpercentile of rows", kernels.nanpercentile, ROWS, None, lambda x: np.nanpercentile(x, 40, 1), {"q": 40, "axis": 1}, kinks=True,
+         scatters=True),
     Case("nanmedian of nothing", kernels.nanmedian, ALL, None, lambda x: (np.array([NAN, 1.0, 2.0]), np.array([0, 0, 0])), {"axis": 1},
          differentiable=False, float32=None),
 ]  # fmt: skip
