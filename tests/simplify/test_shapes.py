@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import tensorexpr as te
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Program, integer
 from tensorexpr.parse import parse_program
@@ -222,3 +223,21 @@ def test_heads_that_share_keys_are_groups_for_all_that_read_them() -> None:
     inputs = random_inputs(program, 3)
     want, got = evaluate_program(program, inputs)["y"], evaluate_program(found, {"q": inputs["q"], "k": inputs["k"]})["y"]
     np.testing.assert_array_equal(got.reshape(want.shape), want)
+
+
+@pytest.mark.parametrize("scattered", [False, True])
+def test_states_that_start_from_constants_and_from_what_is_scattered_keep_their_axes(scattered):
+    """Of these the shape is not that of a definition which could be changed."""
+    n = te.dim("n")
+    x, ids, v = te.placeholder((n, 4), name="x"), te.placeholder((6,), "int64", name="ids"), te.placeholder((6,), name="v")
+    begun = np.array([2, 1, 1, 2], np.float32)
+    start = te.scatter((4, 1), lambda i: ((ids[i], 0), v[i]), 6) if scattered else te.constant(begun.reshape(4, 1))
+    run = te.scan(lambda t, s: te.compute((4, 1), lambda i, j: s[i, j] * 0.5 + x[t, i]), start, n)
+    f = te.build(te.compute((n, 4), lambda t, i: run[t, i, 0] * 2.0, name="y"), [x, ids, v])
+    for steps in (0, 1, 7):
+        rows = np.random.default_rng(steps).standard_normal((steps, 4)).astype(np.float32)
+        state, want = begun, []
+        for row in rows:
+            state = state * np.float32(0.5) + row
+            want.append(2 * state)
+        np.testing.assert_allclose(f(rows, np.array([0, 3, 3, 1, 0, 2]), np.ones(6, np.float32)), np.reshape(want, (steps, 4)), 1e-6)

@@ -91,6 +91,7 @@ def _without_units(program: Program) -> Program:
 def _without_unit_states(program: Program) -> Program:
     """The program with scans over states without axes of one element: of such a state points are lanes as of any other."""
     scans = [d for d in program.definitions if isinstance(d, Scan)]
+    made_anew = {item.name for item in program.inputs} | {d.name for d in program.definitions if isinstance(d, Define)}
     for scan in scans:
         others = {name for d in scans if d is not scan for name in _inside(d)}
         layouts: dict[str, tuple[int, ...]] = {}
@@ -101,7 +102,8 @@ def _without_unit_states(program: Program) -> Program:
             if DROPPED in layout:
                 layouts |= {name: (KEPT, *layout), start: layout, state: layout, made: layout}
         fixed = {*others, *(name for d in program.definitions for name in _named_in_errors(d, program))}
-        if layouts and all(isinstance(d, Define) for d in scan.body) and fixed.isdisjoint(layouts):
+        plain = made_anew.issuperset(scan.inits) and all(isinstance(d, Define) for d in scan.body)
+        if layouts and plain and fixed.isdisjoint(layouts):
             if not any(_at_more_than_one(access, layouts) for access in _accesses(program)):
                 program = _laid_out(program, layouts)
     return program
