@@ -24,6 +24,8 @@ class Stream:
     """What was given to it and is not done yet, or captured."""
 
     all: dict[int, Stream]
+    memory: list[np.ndarray]
+    """What was ever handed out: CuPy gives memory back in the order of its stream, behind the work that was given before."""
     at_once = False
     """Whether work is done as it comes."""
     _of_thread = threading.local()
@@ -110,6 +112,7 @@ class Array(np.ndarray):
 def empty(shape: Any, dtype: Any = np.float32) -> Array:
     no_capture()
     made = HostDevice().empty(tuple(np.atleast_1d(shape)), np.dtype(dtype))
+    Stream.memory.append(made)
     made.view(np.uint8)[...] = 77
     return made.view(Array)
 
@@ -214,7 +217,7 @@ class Rehearsed(CupyDevice):
 @contextmanager
 def stand_in(at_once: bool) -> Iterator[Any]:
     """CuPy, for a while, with one device."""
-    Stream.all, Event.all, Stream.at_once = {}, {}, at_once
+    Stream.all, Stream.memory, Event.all, Stream.at_once = {}, [], {}, at_once
     Stream(ptr=0)
 
     def pinned(size: int) -> Memory:
