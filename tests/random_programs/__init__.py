@@ -2,6 +2,7 @@
 
 from tests.random_programs.programs import (
     assert_agrees,
+    assert_same_bits,
     meaning,
     random_inputs,
     random_program,
@@ -15,6 +16,7 @@ __all__ = [
     "Options",
     "Sample",
     "assert_agrees",
+    "assert_same_bits",
     "meaning",
     "random_inputs",
     "random_program",

@@ -1,7 +1,7 @@
 """Random programs for laws that ask the IR: small ones, and some that are gradients, with sort plans and scatters in any order.
 
 `meaning` says what a program computes and how far rounding may take a correct result from it (exactly that where the numbers are small
-integers, which `random_inputs` draws by default), `assert_agrees` compares.
+integers, which `random_inputs` draws by default), `assert_agrees` compares. `assert_same_bits` compares with what a pass made of a program.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import numpy as np
 
 import tensorexpr as te
 from tensorexpr.errors import DifferentiationError, OutOfBoundsError
-from tensorexpr.interpret import extent_value
+from tensorexpr.interpret import evaluate_program, extent_value
 from tensorexpr.ir import Expr, Program, const
 from tensorexpr.traversal import size_names
+from tensorexpr.verify import verify
 from tests.random_programs.bounds import Near, agrees
 from tests.random_programs.patterns import Patterns
 from tests.random_programs.reference import evaluate
@@ -106,3 +107,18 @@ def assert_agrees(program: Program, found: Mapping[str, np.ndarray], expected: M
         assert found[name].dtype == dtype.numpy
         same = agrees(found[name], expected[name], dtype)
         assert np.all(same), f"{name}: expected {expected[name].value}, got {found[name]}\n{remark}\n{program}"
+
+
+def assert_same_bits(program: Program, other: Program, seed: int) -> None:
+    """A program that was made of another one is sound, and gives the same bits for random data (where no index leaves its tensor)."""
+    verify(other)
+    sizes = random_sizes(program, seed)
+    arrays = random_inputs(program, seed, exact=False, sizes=sizes)
+    with np.errstate(all="ignore"):
+        try:
+            expected = evaluate_program(program, arrays, sizes)
+        except IndexError:
+            return
+        found = evaluate_program(other, arrays, sizes)
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value)

@@ -86,7 +86,7 @@ class Memory(np.ndarray):
 class Array(np.ndarray):
     """An array whose elements the current stream writes, and which the host reads by `get`."""
 
-    data: Any = property(lambda self: np.ndarray(self.nbytes, np.uint8, np.ndarray.data.__get__(self)).view(Memory))  # type: ignore[assignment]
+    data: Any = property(lambda self: np.ndarray(self.nbytes, np.uint8, np.ndarray.data.__get__(self)).view(Memory))
 
     def get(self) -> np.ndarray:
         Stream.current().synchronize()
@@ -95,17 +95,17 @@ class Array(np.ndarray):
     def __setitem__(self, place: Any, value: Any) -> None:
         Stream.current().put(lambda: np.ndarray.__setitem__(self, place, value))
 
-    def __iadd__(self, value: float) -> Array:  # type: ignore[override,misc]
+    def __iadd__(self, value: float) -> Array:
         Stream.current().put(lambda: np.add(np.asarray(self), value, out=np.asarray(self)))
         return self
 
     def __matmul__(self, other: Array) -> Array:
         return self
 
-    def __mul__(self, number: float) -> Array:  # type: ignore[override]
+    def __mul__(self, number: float) -> Array:
         return self
 
-    def __dlpack__(self, **options: Any) -> Any:  # type: ignore[override]
+    def __dlpack__(self, **options: Any) -> Any:
         return "capsule"
 
 
@@ -209,8 +209,8 @@ class Rehearsed(CupyDevice):
             launch = ready(*given)
             return lambda addresses, stream: Stream.all[stream].put(lambda a=list(addresses): launch(a, stream))
 
-        kernels.ready = queued  # type: ignore[method-assign, assignment]
-        kernels.stream = lambda: Stream.current().ptr  # type: ignore[method-assign]
+        kernels.ready = queued
+        kernels.stream = lambda: Stream.current().ptr
         return kernels
 
 
