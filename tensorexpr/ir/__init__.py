@@ -1,6 +1,6 @@
-"""The program IR: scalar expressions, definitions and programs (`program`), of nodes that are quick to compare (`nodes`)."""
+"""The program IR: scalar expressions (`expressions`), definitions and programs (`program`), of nodes quick to compare (`nodes`)."""
 
-from tensorexpr.ir.program import (
+from tensorexpr.ir.expressions import (
     BUILTIN_COMBINERS,
     FALSE,
     TRUE,
@@ -10,29 +10,31 @@ from tensorexpr.ir.program import (
     Cast,
     Combiner,
     Const,
-    Constant,
-    Define,
-    Definition,
     Expr,
     Index,
-    Input,
     Param,
-    Program,
     Reduce,
-    Scan,
-    Scatter,
-    Segments,
     Size,
-    TensorType,
     apply,
     conjunction,
     conjuncts,
     const,
-    content_of,
     counted,
     greatest_size,
     integer,
     product,
+)
+from tensorexpr.ir.program import (
+    Constant,
+    Define,
+    Definition,
+    Input,
+    Program,
+    Scan,
+    Scatter,
+    Segments,
+    TensorType,
+    content_of,
 )
 
 __all__ = [

@@ -16,7 +16,7 @@ from itertools import pairwise
 from math import prod
 
 from tensorexpr.ir import Access, Axis, Const, Define, Definition, Expr, Index, Program, Reduce, TensorType, const, product
-from tensorexpr.ir.program import is_natural
+from tensorexpr.ir.expressions import is_natural
 from tensorexpr.records import record, replace
 from tensorexpr.traversal import bottom_up, children, expressions, reads, walk
 
