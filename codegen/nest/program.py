@@ -32,6 +32,14 @@ from tensorexpr.traversal import walk
 GRID = ("block.x", "block.y", "block.z")
 THREADS = ("thread.x", "thread.y", "thread.z")
 IN_WARP = "warp"
+WARP_LANES = 32
+"""Threads of a warp."""
+MOST_THREADS = 1024
+"""Threads of a block, along all of its axes."""
+MOST_DEEP = 64
+"""Threads of a block along its third axis."""
+MOST_BLOCKS = (1 << 16) - 1
+"""Blocks along the second and third axis of a grid; along the first there may be 2^31 - 1."""
 LANES = ("vectorize", IN_WARP)
 """Kinds of loops whose iterations run at once, in lanes."""
 LOOP_KINDS = ("serial", "parallel", "vectorize", "unroll", "tensorize", *GRID, *THREADS, IN_WARP)

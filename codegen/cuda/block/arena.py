@@ -22,11 +22,10 @@ def arena(sizes: Mapping[str, int], aligned: Mapping[str, int] = MappingProxyTyp
 
     No two share a place, also where one is dead before the other is born: barriers order what touches one buffer.
     """
-    if sum(sizes.values()) <= DECLARED:
-        return {}, 0
     places, end = {}, 0
     for name, size in sizes.items():
         end += -end % aligned.get(name, ALIGNMENT)
         places[name] = end
         end += -(-size // ALIGNMENT) * ALIGNMENT
-    return places, end
+    # Declared ones begin at multiples of something, too.
+    return (places, end) if end > DECLARED else ({}, 0)

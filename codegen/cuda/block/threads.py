@@ -27,14 +27,13 @@ from tensorexpr.codegen.cuda.block.barriers import Barrier, Region, stages_of, t
 from tensorexpr.codegen.cuda.block.bound import chain, in_warps, inside_warps, with_inside
 from tensorexpr.codegen.cuda.block.lanes import accesses, is_lanes, is_own, lane_loops, lanes_of
 from tensorexpr.codegen.cuda.block.shuffles import WARP, names_in, with_shuffles
-from tensorexpr.codegen.nest import IN_WARP, THREADS, Alloc, Block, Buffer, For, If, Stmt, Store
+from tensorexpr.codegen.nest import IN_WARP, MOST_DEEP, MOST_THREADS, THREADS, Alloc, Block, Buffer, For, If, Stmt, Store
 from tensorexpr.codegen.nest.walks import declared_in, inside, map_accesses, with_blocks
 from tensorexpr.ir import Access, Const, Index, const
 from tensorexpr.traversal import fresh_name, walk
 
 MOST_ALIKE = 4 << 10
 """Bytes of a buffer that all threads would write alike up to which the first one writes it for all."""
-MOST_THREADS = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +110,7 @@ def _bound_shape(loops: list[For]) -> tuple[int, int, int]:
     for loop in (inner for outer in loops for inner in chain(outer)):
         longest[loop.kind] = max(longest[loop.kind], lanes_of(loop))
     x, y, z = longest.values()
+    z = min(z, MOST_DEEP)
     while x * y * z > MOST_THREADS:  # of different definitions: a loop longer than the threads goes around
         x, y, z = (-(-x // 2), y, z) if x > 1 else (x, -(-y // 2), -(-z // 2))
     return x, y, z

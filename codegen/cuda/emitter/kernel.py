@@ -32,12 +32,7 @@ LONG = 32
 begin and end."""
 SHARED = 48 << 10
 """Bytes of shared memory that a block has without asking."""
-_RETURNS_TOGETHER = [
-    "  __shared__ bool te_stops;",
-    "  if (threadIdx.x + threadIdx.y + threadIdx.z == 0) te_stops = error->check != 0;",
-    "  __syncthreads();",
-    "  if (te_stops) return;",
-]
+_RETURNS_TOGETHER = ["  if (__syncthreads_or(error->check != 0)) return;"]
 """How all threads of a block return, or none: another block may report while they ask."""
 
 

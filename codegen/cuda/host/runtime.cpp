@@ -12,7 +12,7 @@
 namespace {
 
 constexpr std::size_t kStack = 256 << 10;
-constexpr std::size_t kArena = 256 << 10;  // more than any device has
+constexpr std::size_t kShared = 227 << 10;  // that a block may ask for, on the devices that have most
 
 std::vector<char *> stacks;
 void (*entry)(void **) = nullptr;
@@ -309,8 +309,12 @@ TE_EXPORT const char *te_launch(void (*enter)(void **), void **given, const te_g
   entry = enter;
   arguments = given;
   grid = *wanted;
-  const unsigned threads = grid.threads[0] * grid.threads[1] * grid.threads[2];
-  const unsigned blocks = grid.blocks[0] * grid.blocks[1] * grid.blocks[2];
+  const unsigned *t = grid.threads, *b = grid.blocks;
+  // CUDA C++ Programming Guide, technical specifications per compute capability.
+  if (t[0] > 1024 || t[1] > 1024 || t[2] > 64 || (std::size_t)t[0] * t[1] * t[2] > 1024) return "more threads than a block has";
+  if (b[0] > 0x7fffffffu || b[1] > 65535 || b[2] > 65535) return "more blocks than a grid has";
+  const unsigned threads = t[0] * t[1] * t[2];
+  const std::size_t blocks = (std::size_t)b[0] * b[1] * b[2];
   std::vector<unsigned> sequence(threads);
   for (unsigned k = 0; k < threads; ++k) sequence[k] = grid.order == 1 ? threads - 1 - k : k;
   if (grid.order > 1) {
@@ -335,17 +339,16 @@ TE_EXPORT const char *te_launch(void (*enter)(void **), void **given, const te_g
     fibers[k].stack = stacks[k];
   }
   if (grid.asked && !te_host_arena) {
-    void *memory = mmap(nullptr, kArena, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *memory = mmap(nullptr, kShared, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) return "no memory for the shared memory of a block";
     te_host_arena = (char *)memory;
   }
-  if (grid.asked > kArena) return "more shared memory than a block has";
-  const unsigned *t = grid.threads, *b = grid.blocks;
+  if (grid.asked > kShared) return "more shared memory than a block has";
   now.launch = ++serial;
   te::checking = grid.checked != 0;
   if (te::checking) te::check_block(grid);
-  for (unsigned n = 0; n < blocks; ++n) {
-    unsigned block = grid.order == 1 ? blocks - 1 - n : n;
+  for (std::size_t n = 0; n < blocks; ++n) {
+    const std::size_t block = grid.order == 1 ? blocks - 1 - n : n;
     if (grid.shared != grid.shared_end) std::memset(grid.shared, 0xff, (std::size_t)(grid.shared_end - grid.shared));
     if (grid.asked) std::memset(te_host_arena, 0xff, grid.asked);
     now.block = ++serial;
@@ -354,7 +357,7 @@ TE_EXPORT const char *te_launch(void (*enter)(void **), void **given, const te_g
       Fiber &f = fibers[k];
       f.number = k;
       f.place.thread = {k % t[0], k / t[0] % t[1], k / (t[0] * t[1])};
-      f.place.block = {block % b[0], block / b[0] % b[1], block / (b[0] * b[1])};
+      f.place.block = {unsigned(block % b[0]), unsigned(block / b[0] % b[1]), unsigned(block / b[0] / b[1])};
       f.place.block_size = {t[0], t[1], t[2]};
       f.place.grid_size = {b[0], b[1], b[2]};
       f.state = kReady;

@@ -459,5 +459,5 @@ def current_device() -> Device:
         )
     number = cupy.cuda.runtime.getDevice()
     if number not in _devices:
-        _devices[number] = CupyDevice(cupy)
+        _devices.setdefault(number, CupyDevice(cupy))  # of two threads the first one's: it is that which `synchronize` settles
     return _devices[number]  # pyright: ignore[reportReturnType] whose facts are a property that is kept

@@ -159,13 +159,16 @@ _BOUNDS = re.compile(r"__launch_bounds__\((\d+)\) (\w+)\(")
 
 
 def _compiled(text: str, arch: str) -> Compiled:
-    library, known = _library(), architectures()
-    if int("".join(filter(str.isdigit, arch))) not in known:
+    library, known, number = _library(), architectures(), int("".join(filter(str.isdigit, arch)))
+    # Of a GPU that came later than NVRTC: what an earlier one of its generation runs, it runs.
+    near = number if number in known else max((n for n in known if n // 10 == number // 10 and n < number), default=None)
+    if near is None:
         major, minor = version()
         raise TargetError(
             f"expected a GPU that NVRTC {major}.{minor} makes code for, of sm_{min(known)} to sm_{max(known)}, got one of {arch}",
             hint="another version of NVRTC: tensorexpr[cuda] takes that of CUDA 13, tensorexpr[cuda12] that of CUDA 12",
         )
+    arch = arch if near == number else f"sm_{near}"
     program = ctypes.c_void_p()
     source = f"{PRELUDE.read_text()}\n{text}"
     _done(library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"tensorexpr.cu", 0, None, None))

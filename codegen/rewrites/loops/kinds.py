@@ -16,8 +16,10 @@ Loops that are copied out or in lanes run from 0 on: one that begins elsewhere i
 
 from __future__ import annotations
 
+from math import prod
+
 from tensorexpr.codegen.lowering.context.arithmetic import ZERO, add, constant, sub
-from tensorexpr.codegen.nest import GRID, IN_WARP, THREADS, Block, For, LoopNest
+from tensorexpr.codegen.nest import GRID, IN_WARP, MOST_BLOCKS, MOST_THREADS, THREADS, WARP_LANES, Block, For, LoopNest
 from tensorexpr.codegen.nest.walks import buffers_written, elements_read
 from tensorexpr.codegen.rewrites.expressions import substituted
 from tensorexpr.codegen.rewrites.facts import Facts
@@ -134,10 +136,27 @@ def bind(nest: LoopNest, loop: str, axis: str) -> LoopNest:
             raise refuse(f"expected nothing but blocks around {loop}, which is to be {axis}", loop_at(nest, path), loop, "reorder first")
         if axis != IN_WARP:
             _check_unshared(nest, path, "bind")
+        _check_launch(nest, path, axis)
     check_any_order(nest, loop, "run at once")
     if axis == IN_WARP:
         return _of_known_length(nest, loop, axis)
     return rewrite_loops(nest, loop, lambda s, path: (replace(s, kind=axis),))
+
+
+def _check_launch(nest: LoopNest, path: Path, axis: str) -> None:
+    """Refuses blocks and warps that no GPU launches. Threads that are more than a block has go round."""
+    s = loop_at(nest, path)
+    length = _length(nest, s, path)
+    if axis in GRID[1:] and (length is None or length > MOST_BLOCKS):
+        found = "an extent known only when it runs" if length is None else str(length)
+        message = f"expected at most {MOST_BLOCKS} blocks along {axis}, got {found}"
+        raise refuse(message, s, s.index, f"there may be more along {GRID[0]}")
+    bound = {one.kind: one for one in (*around(nest, path).loops, *(x for _, x in walk_block(s.body) if isinstance(x, For)))}
+    bound[axis] = s
+    if IN_WARP in bound:
+        threads = prod(_length(nest, one, path) or 1 for kind, one in bound.items() if kind in THREADS) * WARP_LANES
+        if threads > MOST_THREADS:
+            raise refuse(f"expected at most {MOST_THREADS} threads in a block, got {threads}", s, s.index, "split first")
 
 
 def _check_serial(nest: LoopNest, loop: str, word: str) -> None:

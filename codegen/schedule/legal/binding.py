@@ -19,17 +19,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
-from tensorexpr.codegen.nest import GRID, IN_WARP, THREADS
+from tensorexpr.codegen.nest import GRID, IN_WARP, MOST_BLOCKS, MOST_DEEP, MOST_THREADS, THREADS, WARP_LANES
 from tensorexpr.codegen.schedule.analysis.independence import may_collide
 from tensorexpr.codegen.schedule.analysis.state import Split, Stage, State, definition_named
 from tensorexpr.errors import ScheduleError
-
-MOST_THREADS = 1024
-"""Threads of one block, along all of its axes."""
-WARP_LANES = 32
-"""Threads of a warp."""
-MOST_BLOCKS = (1 << 16) - 1
-"""Blocks along the second and third axis of a grid; along the first there may be 2^31 - 1."""
 
 Refuse = Callable[..., ScheduleError]
 
@@ -95,6 +88,7 @@ def _check_warp(stage: Stage, loop: str, refuse: Refuse) -> None:
             outer, inner = sorted((loop, other), key=lambda x: place[x])
             if _within(stage, outer, inner):
                 raise refuse(stage, f"expected one loop of a nest bound to {IN_WARP}, got {outer} and {inner}", loop)
+    _check_count(stage, loop, refuse)
     check_shifted(stage, loop, f"bind to {IN_WARP}", refuse)
 
 
@@ -127,6 +121,15 @@ def _check_thread(stage: Stage, loop: str, axis: str, refuse: Refuse) -> None:
         raise refuse(
             stage, f"expected a constant number of threads along {axis}, got an extent known only when it runs", loop, "split first"
         )
-    count = prod(e for e in extents if e is not None)
+    extent = stage.extent(loop)
+    if axis == THREADS[-1] and extent is not None and extent > MOST_DEEP:
+        raise refuse(stage, f"expected at most {MOST_DEEP} threads along {axis}, got {extent}", loop, f"split, or bind to {THREADS[0]}")
+    _check_count(stage, loop, refuse)
+
+
+def _check_count(stage: Stage, loop: str, refuse: Refuse) -> None:
+    """Raises `ScheduleError` where a block would have more threads than there may be, those of warps included."""
+    count = prod(stage.extent(x) or 1 for x, kind in stage.kinds if kind in THREADS)
+    count *= WARP_LANES if any(kind == IN_WARP for _, kind in stage.kinds) else 1
     if count > MOST_THREADS:
         raise refuse(stage, f"expected at most {MOST_THREADS} threads in a block, got {count}", loop, "split first")

@@ -5,6 +5,7 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr.codegen.auto.search.memory import lowered as lower
+from tensorexpr.codegen.cuda.block.arena import arena
 from tensorexpr.codegen.cuda.emitter.nest import emit
 from tensorexpr.codegen.cuda.emitter.source import Repeat
 from tensorexpr.codegen.nest.verify import verify_nest
@@ -73,6 +74,23 @@ def test_threads_of_fewer_axes_leave_the_others_idle():
         s[name].bind(loop, axis)
     text = means(s).source.text
     assert "if (threadIdx.x == 0) {" in text and "b = (int)threadIdx.y;" in text and "__syncthreads();" in text
+
+
+def test_loops_longer_than_the_third_axis_of_a_block_go_round():
+    x = te.placeholder((3, 150), name="x")
+    s = te.schedule(te.compute((3, 150), lambda i, j: x[i, j] * 2.0, name="y"), "cuda")
+    s["y"].bind("i", "block.x")
+    s["y"].bind("j", "thread.z")
+    made = Program(verify_nest(s.nest))
+    given = np.arange(450, dtype=np.float32).reshape(3, 150)
+    np.testing.assert_array_equal(made({"x": given})["y"], 2 * given)
+    assert made.source.launches[0].threads == (1, 1, 64)
+
+
+def test_what_is_declared_has_room_for_where_it_begins():
+    """The assembler takes 48 KiB, gaps between buffers included."""
+    assert arena({"a": 24 << 10, "b": 24 << 10}) == ({}, 0)
+    assert arena({"a": 1, "b": (48 << 10) - 1}) == ({"a": 0, "b": 128}, 128 + (48 << 10))
 
 
 def test_blocks_without_threads_and_threads_without_blocks():

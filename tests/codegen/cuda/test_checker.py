@@ -323,6 +323,23 @@ def test_planted_faults_are_found(kernels, name):
             assert FOUND[name] in str(caught.value), str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("blocks", "threads", "asked", "message"),
+    [
+        ((1, 1 << 16, 1), (64, 1, 1), 0, "more blocks than a grid has"),
+        ((1, 1, 1 << 16), (64, 1, 1), 0, "more blocks than a grid has"),
+        ((1 << 31, 1, 1), (64, 1, 1), 0, "more blocks than a grid has"),
+        ((1, 1, 1), (1, 1, 65), 0, "more threads than a block has"),
+        ((1, 1, 1), (32, 33, 1), 0, "more threads than a block has"),
+        ((1, 1, 1), (64, 1, 1), (227 << 10) + 1, "more shared memory than a block has"),
+    ],
+)
+def test_what_no_gpu_launches_is_found(kernels, blocks, threads, asked, message):
+    launch = replace(launch_of("good_rows"), threads=threads, shared=asked)
+    with pytest.raises(InternalError, match=message):
+        kernels.launch(launch, blocks, [0, 0])
+
+
 def test_every_fault_is_asked_for():
     assert set(FOUND) == {name for name in BODIES if not name.startswith("good_")}
 

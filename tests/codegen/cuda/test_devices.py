@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -100,6 +101,28 @@ def test_a_new_thread_has_the_context_of_the_function_while_it_launches(cupy: An
             return before, first, runtime.context
 
     assert in_a_thread(launched) == (None, 0, 0)
+
+
+def test_threads_that_meet_a_gpu_at_once_have_one_device(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`te.synchronize()` settles the devices that are known: a function on another one would never say what its checks found."""
+    cupy.cuda.is_available = lambda: True
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setattr(devices, "_devices", {})
+    monkeypatch.delenv("TENSOREXPR_CUDA", raising=False)
+    both, made = threading.Barrier(2), CupyDevice
+
+    def meets(cupy: Any) -> CupyDevice:
+        both.wait()  # each of the threads has found none
+        return made(cupy)
+
+    monkeypatch.setattr(devices, "CupyDevice", meets)
+    found: list[Any] = []
+    threads = [threading.Thread(target=lambda: found.append(devices.current_device())) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found[0] is found[1] is devices._devices[0]
 
 
 def test_the_device_of_the_caller_is_put_back(cupy: Any) -> None:

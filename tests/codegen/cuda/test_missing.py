@@ -75,6 +75,13 @@ def test_a_gpu_that_nvrtc_does_not_know():
     assert not nvrtc.compile_text("", "sm_90a").resources  # a letter behind the number is code for that alone
 
 
+@pytest.mark.skipif(not nvrtc.available(), reason="no NVRTC to compile CUDA kernels")
+def test_a_gpu_that_came_later_than_nvrtc_runs_code_of_its_generation(monkeypatch):
+    monkeypatch.setattr(nvrtc, "architectures", lambda: (75, 80, 90, 100))
+    assert nvrtc.compile_text("", "sm_103").arch == "sm_100" and nvrtc.compile_text("", "sm_89").arch == "sm_80"
+    assert "got one of sm_120" in refused(nvrtc.compile_text, "", "sm_120")
+
+
 def test_no_compiler_of_cpp(monkeypatch):
     monkeypatch.setattr(host, "compiler", lambda: None)
     text = refused(host._compiled, {"x.cpp": "int x;"})

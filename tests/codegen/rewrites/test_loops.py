@@ -264,6 +264,26 @@ def test_kinds_around_each_other():
         bind(bind(warps, "j_i", "warp"), "i", "thread.x")
     with pytest.raises(ScheduleError, match=r"expected lanes of a warp or threads along thread\.x once, got i and j_i"):
         bind(bind(warps, "i", "thread.x"), "j_i", "warp")
+    many = parse_nest("""
+main(n, x, y)
+n: size
+x: parameter(f32[n, 65536, 64, 32])
+y: parameter(f32[n, 65536, 64, 32], written)
+
+def kernel_0() -> y:
+    for n_0 in range(0, n):
+        for b in range(0, 65536):
+            for i in range(0, 64):
+                for j in range(0, 32):
+                    y[n_0, b, i, j] = x[n_0, b, i, j]
+""")
+    with pytest.raises(ScheduleError, match=r"expected at most 65535 blocks along block\.y, got an extent known only when it runs"):
+        bind(many, "n_0", "block.y")
+    with pytest.raises(ScheduleError, match=r"expected at most 65535 blocks along block\.z, got 65536"):
+        bind(bind(many, "n_0", "block.x"), "b", "block.z")
+    for first, second in ((("i", "thread.y"), ("j", "warp")), (("j", "warp"), ("i", "thread.z"))):
+        with pytest.raises(ScheduleError, match="expected at most 1024 threads in a block, got 2048"):
+            bind(bind(many, *first), *second)
 
 
 BOTH = """\

@@ -83,6 +83,9 @@ def test_blocks_stand_outermost_in_a_nest():
         verify_nest(nest)
 
 
+WARPS = "x: f32[64, 32] = input()\ny[i, j]: f32[64, 32] = x[i, j] + 1.0\nreturn y"
+
+
 @pytest.mark.parametrize(
     ("text", "code", "message"),
     [
@@ -123,6 +126,10 @@ def test_blocks_stand_outermost_in_a_nest():
          "expected a constant number of threads along thread.x, got an extent known only when it runs"),
         ("x: f32[64, 32] = input()\ny[i, j]: f32[64, 32] = x[i, j] + 1.0\nreturn y",
          "s['y'].bind('i', 'thread.y'); s['y'].bind('j', 'thread.x')", "expected at most 1024 threads in a block, got 2048"),
+        *((WARPS, code, "expected at most 1024 threads in a block, got 2048") for code in (
+            "s['y'].bind('i', 'thread.y'); s['y'].bind('j', 'warp')", "s['y'].bind('j', 'warp'); s['y'].bind('i', 'thread.z')")),
+        ("x: f32[65, 2] = input()\ny[i, j]: f32[65, 2] = x[i, j] + 1.0\nreturn y", "s['y'].bind('i', 'thread.z')",
+         "expected at most 64 threads along thread.z, got 65"),
     ],
 )  # fmt: skip
 def test_what_is_refused(text, code, message):
