@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
+from tensorexpr.benchmarks.subjects.compiling import transformer
 from tensorexpr.codegen import pieces, stages
 from tensorexpr.codegen.compile import build_program
 from tensorexpr.codegen.llvm import emit, host
@@ -16,6 +17,7 @@ from tensorexpr.codegen.memo import forget
 from tensorexpr.codegen.nest_proofs import prove
 from tensorexpr.codegen.pieces import cut, pieces_of
 from tensorexpr.codegen.target import host_target
+from tensorexpr.codegen.tuning.lookup import simplified
 from tensorexpr.language import program_of
 from tensorexpr.simplify import simplify
 from tests.codegen.programs import assert_means_sample
@@ -84,6 +86,18 @@ def test_equal_layers_are_planned_once(monkeypatch):
     planned.clear()
     te.build(*layers(61))
     assert len(planned) <= 4
+
+
+def test_names_and_numbers_of_layers_make_no_pieces_of_their_own():
+    """What is made for a layer is called after nothing that counts layers, nor ordered by it: the tenth layer comes behind the ninth."""
+
+    def distinct(count: int) -> int:
+        y, given = transformer(count, 2, 32, 64, 2, 64)
+        head = te.placeholder(y.shape, name="head")
+        program = simplified(program_of([y, *te.gradient(y, given, head)], [*given, head]), host_target())
+        return len({part.program for part in pieces_of(program)})
+
+    assert distinct(12) == distinct(7)
 
 
 def test_layers_that_differ_in_their_weights_are_one():

@@ -9,12 +9,13 @@ those of one product. Each element of it is read often: making an operand is lit
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from math import prod
 
 from tensorexpr.algebra.layouts.slices import REUSED
 from tensorexpr.ir import Access, Apply, Axis, Define, Definition, Expr, Index, Program, Reduce, apply, const
+from tensorexpr.language.core.renaming import index_names
 from tensorexpr.records import replace
 from tensorexpr.simplify.passes.amounts import lengths
 from tensorexpr.simplify.passes.definitions import form_of
@@ -34,11 +35,12 @@ def with_products_joined(program: Program) -> Program:
     Requires: a simplified program. Ensures: every value is kept up to the order in which terms are added.
     """
     taken = {*program.types, *program.sizes, *(n for d in program.definitions for n, _ in d.results)}
+    places = {name: place for place, name in enumerate(program.types)}
     known: dict[object, str] = {}
     definitions: list[Definition] = []
     for d in program.definitions:
         sums = [e for e in walk(d.value) if isinstance(e, Reduce)] if isinstance(d, Define) else []
-        if isinstance(d, Define) and len(sums) == 1 and (terms := _terms(d, sums[0])):
+        if isinstance(d, Define) and len(sums) == 1 and (terms := _terms(d, sums[0], places)):
             made, one = _joined(d, sums[0], terms, taken, known)
             definitions += made
             d = replace(d, value=replaced(d.value, {sums[0]: one}))
@@ -46,8 +48,9 @@ def with_products_joined(program: Program) -> Program:
     return program if len(definitions) == len(program.definitions) else replace(program, definitions=tuple(definitions))
 
 
-def _terms(d: Define, e: Reduce) -> list[Term]:
-    """The products that a sum adds up, each with the factor of the same rows first; none where it is no sum of products of matrices."""
+def _terms(d: Define, e: Reduce, places: Mapping[str, int]) -> list[Term]:
+    """The products that a sum adds up, each with the factor of the same rows first; none where it is no sum of products of matrices. They
+    are in the order of the tensors of that factor in the program, whose `places` are given."""
     axes = (*d.axes, *e.axes)
     if e.combiner.name != "sum" or not e.combiner.is_builtin or not e.dtype.is_float or e.dtype.bits < 32 or e.where is not None:
         return []
@@ -73,8 +76,12 @@ def _terms(d: Define, e: Reduce) -> list[Term]:
     often = [prod(extents[n] for n in data - own) for own in (rows, columns)]
     if prod(extents[a.index] for a in axes) < LEAST_WORK:
         return []
-    # Sums that differ in what components go with which then share what they read.
-    return sorted(terms, key=lambda term: str(term[0])) if rows | columns == data and min(often) >= REUSED else []
+    # Sums that differ in what components go with which then share what they read, and equal layers stay equal: names do not matter.
+    return sorted(terms, key=lambda term: _place(term[0], places)) if rows | columns == data and min(often) >= REUSED else []
+
+
+def _place(factor: Expr, places: Mapping[str, int]) -> tuple[int, str]:
+    return (places[factor.tensor], str(factor.indices)) if isinstance(factor, Access) else (len(places), str(factor))
 
 
 def _products(e: Expr, negative: bool) -> Iterator[tuple[Expr | None, Expr | None]]:
@@ -97,7 +104,7 @@ def _is_plain(e: Expr) -> bool:
 
 def _joined(d: Define, e: Reduce, terms: Sequence[Term], taken: set[str], known: dict[object, str]) -> tuple[list[Define], Reduce]:
     """The operands of a product that are not `known` yet, and the product."""
-    part = Axis(fresh_name(f"{d.name}_part", taken), const(0), const(len(terms)))
+    part = Axis(fresh_name("part", {*taken, *index_names(d)}), const(0), const(len(terms)))
     summed = (*e.axes, part)
     made, factors = [], []
     for side in zip(*terms, strict=True):
