@@ -366,7 +366,7 @@ class _Lowering(Scans):
         filled: Block = ()
         if not together:
             filled = self.over(offsets_type, names, lambda at: (Store(offsets.buffer, offsets.at(at), ZERO),))
-        if digits is not None:
+        if digits is not None and sorting.partial:
             filled += without_keys(sorting, {*names, *self.program.sizes})
         elif sorting.partial:
             filled += self.over(order_type, names, lambda at: (Store(kept.name, at, NO_KEY),), at_root)

@@ -1,32 +1,32 @@
-"""A sort plan on a GPU: points go to their places digit by digit of their keys, the least first, by many threads.
+"""A sort plan on a GPU: points go to their places by one digit of their keys after the other, the least first.
 
-    for c in parallel: counts[c, d] of chunk c, for each digit d          a thread for each chunk of points
-    for g, d in parallel: sums[g, d] of the chunks of group g
-    for d in parallel: begins[g, d] = how many the groups before g have;  totals[d] = how many there are
-    for g, d in parallel: places[c, d] = totals of the digits before d + begins[g, d] + counts of the chunks of g before c
-    for c in parallel: keys and points of chunk c to places[c, d], in their order
+    for c in parallel:                                                   a block
+        for t in lanes: mine[d, t] = how many points of thread t have digit d, which are next to each other
+        for d in lanes: counts[c, d] = the sum of mine[d, :]
+    counts[c, d] = where the first point of chunk c with digit d goes    one block: of smaller digits, then of chunks before
+    for c in parallel:
+        for t in lanes: mine[d, t] once more
+        for d in lanes: mine[d, t] = counts[c, d] + the sum of mine[d, :t]
+        for t in lanes: keys and points of thread t to mine[d, t], in their order
     for v in parallel: offsets[v] = the first place whose key is v or more, by bisection
 
 Each pass keeps the order of what it finds, so the result is the one order that is sorted and stable, for any number of chunks. Time hangs
-neither on keys nor on how they collide: no thread does more than its chunk, a group of chunks (there are about as many groups as a group
-has chunks), or its bisection. Digits are small, so that chunks are short. Points without a key get the key behind the last one, and zeros
-in their places at the end. So do points whose key a check has refused: what is launched behind the check runs all the same, and must stay
-inside of its buffers.
+neither on keys nor on how they collide. Points without a key get the key behind the last one, and zeros in their places at the end. Where a
+check has refused a key nothing of this runs.
 
-A digit is some bits of the key. Where the number of points is open, so is that of the chunks; where the number of keys is, the passes after
-the first are a loop, from one of two buffers into the other. Each point of a batch has chunks, digits and offsets of its own, side by side
-with those of the others.
+A digit is some bits of the key. A thread loads a few points at once, which then do not wait for each other. Where the number of points is
+open, so is how often it does; where the number of keys is, the passes after the first are a loop, from one of two buffers into the other.
+Each point of a batch has chunks, digits and offsets of its own, side by side with those of the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from math import isqrt
+from collections.abc import Callable, Sequence
 
 from tensorexpr import dtypes
-from tensorexpr.codegen.lowering.context.arithmetic import ONE, ZERO, add, constant, floordiv, sub
-from tensorexpr.codegen.lowering.scatters.sorting import NO_KEY, Sorting, unflattened
-from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, Store
+from tensorexpr.codegen.lowering.context.arithmetic import ONE, ZERO, add, constant, floordiv, maximum, minimum, mul, sub
+from tensorexpr.codegen.lowering.scatters.sorting import NO_KEY, Place, Sorting, unflattened
+from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, If, Stmt, Store
 from tensorexpr.ir import Access, Expr, Index, apply, const, product
 from tensorexpr.records import record
 from tensorexpr.traversal import fresh_name
@@ -35,46 +35,40 @@ MANY_POINTS = 1 << 9
 """Points from which on many threads sort."""
 MOST_BITS = 7
 """Bits of a digit."""
-CHUNKS = (32, 1 << 15)
-"""Chunks of points, of all plans of a batch together, at least and at most."""
-LEAST_CHUNK = 64
-"""Points of a chunk where there are enough."""
-GROUP = 64
-"""Chunks of a group where their number is open."""
+OWN = 16
+"""Points that a thread loads at once."""
+COUNTERS = 1 << 12
+"""Counters of a block, one of each thread for each digit, where that makes neither fewer nor more threads than `THREADS`."""
+THREADS = (32, 256)
+MOST_CHUNKS = 1 << 10
+"""Chunks of points, of all plans of a batch together: one block goes through the counts of all."""
+SCANNERS = 1 << 10
+"""Threads of that block."""
 MOST_PLACES = 48
 """Halvings of an open number of points until one is left."""
-WORDS = ("sorted_keys", "points", "counts", "places", "sums", "begins", "totals")
+WORDS = ("sorted_keys", "points", "counts")
 """What the buffers of a sort are called."""
 
 
 @record
 class Digits:
-    """A sort by `passes` digits of `bits` bits, in `chunks`. Its buffers by what they hold: `keys` and `points` behind each pass (in one of
-    two slots in turns; where the number of passes is known the last leaves its points in the plan itself), `counts` and `places` of each
-    chunk and digit, `sums` and `begins` of each group of chunks and digit, `totals` of each digit."""
+    """A sort by `passes` digits of `bits` bits, in `chunks`, of whose points each thread loads `OWN` so many times (`steps`). Its buffers
+    by what they hold: `keys` and `points` behind each pass (in one of
+    two slots in turns; where the number of passes is known the last leaves its points in the plan itself), `counts` of each
+    chunk and digit, which become places."""
 
     passes: Expr
     bits: int
     chunks: Expr
+    steps: Expr
     keys: str
     points: str
     counts: str
-    places: str
-    sums: str
-    begins: str
-    totals: str
 
     @property
-    def group(self) -> int:
-        """Chunks of a group: about as many as there are groups."""
-        known = constant(self.chunks)
-        return GROUP if known is None else max(1, isqrt(max(0, known - 1)) + 1)
-
-    @property
-    def groups(self) -> Expr:
-        """The number of groups."""
-        known = constant(self.chunks)
-        return const(-(-known // self.group)) if known is not None else floordiv(add(self.chunks, const(self.group - 1)), self.group)
+    def threads(self) -> int:
+        """Threads of a block."""
+        return _threads(self.bits)
 
     @property
     def slots(self) -> int:
@@ -89,18 +83,19 @@ class Digits:
             self.keys: ((slots, *batch, number), sorting.extent),
             self.points: ((slots, *batch, number), last),
             self.counts: ((*batch, self.chunks, base), number),
-            self.places: ((*batch, self.chunks, base), number),
-            self.sums: ((*batch, self.groups, base), number),
-            self.begins: ((*batch, self.groups, base), number),
-            self.totals: ((*batch, base), number),
         }
         if self.passes == ONE:
             del shapes[self.points]
         return tuple(Buffer(name, dtypes.int64, shape, "workspace", (0, most)) for name, (shape, most) in shapes.items())
 
 
-def digits_of(sorting: Sorting) -> tuple[Expr, int, Expr] | None:
-    """Passes, bits of a digit and chunks for a plan; None where one thread sorts as well."""
+def _threads(bits: int) -> int:
+    least, most = THREADS
+    return max(least, min(most, COUNTERS >> bits))
+
+
+def digits_of(sorting: Sorting) -> tuple[Expr, int, Expr, Expr] | None:
+    """Passes, bits of a digit, chunks and steps for a plan; None where one thread sorts as well."""
     points, extent = constant(sorting.points), constant(sorting.extent)
     if extent == 0 or (points is not None and points < MANY_POINTS):
         return None
@@ -113,15 +108,18 @@ def digits_of(sorting: Sorting) -> tuple[Expr, int, Expr] | None:
     else:
         count = -(-extent.bit_length() // MOST_BITS)  # keys up to the extent itself, which is that of points without one
         passes, bits = const(count), -(-extent.bit_length() // count)
-    batch = product(tuple(axis.stop for axis in sorting.batch))
-    least, most = CHUNKS
-    size = max(1 << bits, LEAST_CHUNK)
-    if points is not None:
-        known = constant(batch)
-        return passes, bits, const(max(least if known == 1 else 1, min(points // size, most // max(1, known or least))))
-    several = constant(batch) != 1
-    upper = const(max(1, most // (constant(batch) or least))) if several else const(most)
-    return passes, bits, apply("maximum", ONE if several else const(least), apply("minimum", upper, floordiv(sorting.points, size)))
+    batch = constant(product(tuple(axis.stop for axis in sorting.batch)))
+    most, step = max(1, MOST_CHUNKS // (batch or THREADS[0])), _threads(bits) * OWN
+    steps = maximum(ONE, _ceil(sorting.points, const(step * most)))
+    return passes, bits, maximum(ONE, _ceil(sorting.points, mul(steps, const(step)))), steps
+
+
+def _ceil(count: Expr, each: Expr) -> Expr:
+    """How many of `each` so many are, the last one cut off."""
+    known, size = constant(count), constant(each)
+    if known is not None and size is not None:
+        return const(-(-known // size))
+    return apply("floordiv", apply("add", count, apply("sub", each, ONE)), each)
 
 
 def without_keys(sorting: Sorting, taken: set[str]) -> Block:
@@ -172,30 +170,34 @@ class _Pass:
     def __init__(self, sorting: Sorting, plan: Digits, number: Expr, taken: set[str], fresh: Callable[[str], str]) -> None:
         self.sorting, self.plan, self.fresh = sorting, plan, fresh
         self.base = const(1 << plan.bits)
-        self.q, self.c, self.d, self.p = (Index(fresh_name(name, taken)) for name in ("q", "c", "d", "p"))
+        self.q, self.c, self.d, self.s, self.k, self.t = (Index(fresh_name(name, taken)) for name in ("q", "c", "d", "s", "k", "t"))
         *batch, chunk = unflattened(self.q, (*(axis.stop for axis in sorting.batch), plan.chunks))
         self.batch, self.chunk = tuple(batch), chunk
-        points = sorting.points
-        length: Expr = apply("floordiv", apply("add", points, apply("sub", plan.chunks, ONE)), plan.chunks)
-        whole, parts = constant(points), constant(plan.chunks)
-        if whole is not None and parts is not None:
-            length = const(-(-whole // parts))
-        first = apply("mul", chunk, length)
-        self.mine = apply("minimum", points, first), apply("minimum", points, apply("add", first, length))
         known = constant(number)
         self.to: Expr = const(known % 2) if known is not None else apply("mod", number, const(2))
         from_: Expr = const(1 - known % 2) if known is not None else apply("sub", ONE, self.to)
-        if known == 0:
-            name, indices = sorting.keys((*self.batch, self.p))
-            kept = Access(name, indices, dtypes.int64)
-            self.key: Expr = apply("where", apply("lt", kept, ZERO), sorting.extent, kept)
-            self.point: Expr = self.p
-        else:
-            self.key = Access(plan.keys, (from_, *self.batch, self.p), dtypes.int64)
-            self.point = Access(plan.points, (from_, *self.batch, self.p), dtypes.int64)
+        own = mul(plan.steps, const(OWN))
+        thread = add(mul(self.chunk, mul(own, const(plan.threads))), mul(self.t, own))
+        self.p = add(add(thread, mul(self.s, const(OWN))), self.k)
+        self.is_there = apply("lt", self.p, sorting.points)
         shift = const(plan.bits * known) if known is not None else apply("mul", number, const(plan.bits))
         self.number, self.shift = known, shift
         self.is_last = add(number, ONE) == plan.passes
+        kept = self.local("kept", OWN, least=-1 if known == 0 and sorting.partial else 0, most=sorting.extent)
+        self.held = [(kept, sorting.keys((*self.batch, self.p)) if known == 0 else (plan.keys, (from_, *self.batch, self.p)))]
+        self.key: Expr = Access(kept.name, (self.k,), dtypes.int64)
+        self.point = self.p
+        if known == 0:
+            self.key = apply("where", apply("lt", self.key, ZERO), sorting.extent, self.key) if sorting.partial else self.key
+        else:
+            before = self.local("before", OWN, most=behind(sorting.points))
+            self.held.append((before, (plan.points, (from_, *self.batch, self.p))))
+            self.point = Access(before.name, (self.k,), dtypes.int64)
+
+    def local(self, name: str, *shape: int, least: int = 0, most: Expr | None = None) -> Buffer:
+        """A buffer of a thread or of a block, of numbers of points where nothing else is said."""
+        most = self.sorting.points if most is None else most
+        return Buffer(self.fresh(name), dtypes.int64, tuple(map(const, shape)), "local", (least, most))
 
     def digit(self, key: Expr) -> Expr:
         """The digit of a key."""
@@ -208,78 +210,124 @@ class _Pass:
 
     def block(self) -> Block:
         """Its launches."""
-        plan, p, d = self.plan, self.p, self.d
-        key = Buffer(self.fresh("key"), dtypes.int64, (), "local", (0, self.sorting.extent))
-        held = Access(key.name, (), dtypes.int64)
-        digit = self.digit(held)
-        kept = Store(key.name, (), self.key)
-        own = Access(plan.counts, (*self.batch, self.chunk, digit), dtypes.int64)
-        counted = Alloc(key, (kept, Store(plan.counts, own.indices, apply("add", own, ONE))))
-        cleared = For(d.name, ZERO, self.base, (Store(plan.counts, (*self.batch, self.chunk, d), ZERO),))
-        place = Buffer(self.fresh("place"), dtypes.int64, (), "local", (0, behind(self.sorting.points)))
-        at = Access(place.name, (), dtypes.int64)
-        next_ = Access(plan.places, (*self.batch, self.chunk, digit), dtypes.int64)
+        plan, chunks = self.plan, self.plan.chunks
+        mine, total, key, place = self.local("mine", 1 << plan.bits, plan.threads), self.local("total"), self.key_of(), self.local("place")
+        of_chunk, sum_, held, at = (*self.batch, self.chunk, self.d), _read(total), _read(key), _read(place)
+        added = Store(total.name, (), apply("add", sum_, self.own(mine)))
+        summed = self.digits(Alloc(total, (Store(total.name, (), ZERO), self.each_thread(added), Store(plan.counts, of_chunk, sum_))))
+        begun = self.running(mine, (self.d, self.t), total)
+        begins = Store(total.name, (), Access(plan.counts, of_chunk, dtypes.int64))
+        placed = self.digits(Alloc(total, (begins, self.each_thread(begun))))
+        next_ = self.own(mine, self.digit(held))
         there = self.sorting.order((*self.batch, at)) if self.is_last else (plan.points, (self.to, *self.batch, at))
         moved: Block = (
-            kept,
+            Store(key.name, (), self.key),
             Store(place.name, (), next_),
             Store(plan.keys, (self.to, *self.batch, at), held),
             Store(*there, self.point),
-            Store(plan.places, next_.indices, apply("add", at, ONE)),
+            Store(mine.name, next_.indices, apply("add", at, ONE)),
         )
+        sent = self.threads(self.points(self.held, (Alloc(key, (Alloc(place, moved),)),)))
+        counted = self.counted(mine)
         return (
-            self._over(plan.chunks, (cleared, For(p.name, *self.mine, (counted,)))),
-            self._sums(),
-            self._begins(),
-            self._places(),
-            self._over(plan.chunks, (For(p.name, *self.mine, (Alloc(key, (Alloc(place, moved),)),)),)),
+            self.over(chunks, Alloc(mine, (counted, summed))),
+            self.over(ONE, *self.scanned()),
+            self.over(chunks, Alloc(mine, (counted, placed, sent))),
         )
 
-    def _over(self, extent: Expr, body: Block) -> For:
+    def over(self, extent: Expr, *body: Stmt) -> For:
         return For(self.q.name, ZERO, _times(self.sorting, extent), body, "parallel")
 
-    def _total(self) -> tuple[Buffer, Access]:
-        total = Buffer(self.fresh("total"), dtypes.int64, (), "local", (0, self.sorting.points))
-        return total, Access(total.name, (), dtypes.int64)
+    def threads(self, *body: Stmt) -> For:
+        return For(self.t.name, ZERO, const(self.plan.threads), body, "vectorize")
 
-    def _of_group(self) -> tuple[tuple[Expr, ...], tuple[Expr, Expr]]:
-        """The batch, group and digit of a thread, and the chunks of its group."""
-        axes = (*(axis.stop for axis in self.sorting.batch), self.plan.groups, self.base)
-        *batch, group, digit = unflattened(self.q, axes)
-        size = const(self.plan.group)
-        first = apply("mul", group, size)
-        return (*batch, group, digit), (first, apply("minimum", self.plan.chunks, apply("add", first, size)))
+    def digits(self, *body: Stmt) -> For:
+        return For(self.d.name, ZERO, self.base, body, "vectorize")
 
-    def _sums(self) -> For:
-        """How many points with a digit each group of chunks has."""
-        plan, c = self.plan, self.c
-        (*batch, group, digit), chunks = self._of_group()
-        total, here = self._total()
-        more = Store(total.name, (), apply("add", here, Access(plan.counts, (*batch, c, digit), dtypes.int64)))
-        body: Block = (Store(total.name, (), ZERO), For(c.name, *chunks, (more,)), Store(plan.sums, (*batch, group, digit), here))
-        return self._over(product((plan.groups, self.base)), (Alloc(total, body),))
+    def each_thread(self, *body: Stmt) -> For:
+        return For(self.t.name, ZERO, const(self.plan.threads), body)
 
-    def _begins(self) -> For:
-        """How many the groups before each have, and all of them."""
-        plan, g = self.plan, self.c
-        *batch, digit = unflattened(self.q, (*(axis.stop for axis in self.sorting.batch), self.base))
-        total, here = self._total()
-        found = Access(plan.sums, (*batch, g, digit), dtypes.int64)
-        step: Block = (Store(plan.begins, found.indices, here), Store(total.name, (), apply("add", here, found)))
-        body: Block = (Store(total.name, (), ZERO), For(g.name, ZERO, plan.groups, step), Store(plan.totals, (*batch, digit), here))
-        return self._over(self.base, (Alloc(total, body),))
+    def key_of(self) -> Buffer:
+        return self.local("key", most=self.sorting.extent)
 
-    def _places(self) -> For:
-        """Where the first point of each chunk with a digit goes."""
-        plan, c, d = self.plan, self.c, self.d
-        (*batch, group, digit), chunks = self._of_group()
-        total, here = self._total()
-        less = Store(total.name, (), apply("add", here, Access(plan.totals, (*batch, d), dtypes.int64)))
-        found = Access(plan.counts, (*batch, c, digit), dtypes.int64)
-        step: Block = (Store(plan.places, found.indices, here), Store(total.name, (), apply("add", here, found)))
-        begun = Store(total.name, (), Access(plan.begins, (*batch, group, digit), dtypes.int64))
-        body: Block = (begun, For(d.name, ZERO, digit, (less,)), For(c.name, *chunks, step))
-        return self._over(product((plan.groups, self.base)), (Alloc(total, body),))
+    def own(self, mine: Buffer, digit: Expr | None = None) -> Access:
+        """The counter of a thread for a digit."""
+        return Access(mine.name, (self.d if digit is None else digit, self.t), dtypes.int64)
+
+    def points(self, held: Sequence[tuple[Buffer, Place]], body: Block) -> For:
+        """The points of a thread, some at once: what is `held` of them is loaded first."""
+        loads: Block = ()
+        for buffer, place in held:
+            read, zero = Store(buffer.name, (self.k,), _element(place)), Store(buffer.name, (self.k,), ZERO)
+            loads += (For(self.k.name, ZERO, const(OWN), (If(self.is_there, (read,), (zero,)),), "unroll"),)
+        block: Block = (*loads, For(self.k.name, ZERO, const(OWN), (If(self.is_there, body),), "unroll"))
+        for buffer, _ in reversed(held):
+            block = (Alloc(buffer, block),)
+        return For(self.s.name, ZERO, self.plan.steps, block)
+
+    def counted(self, mine: Buffer) -> For:
+        """How many points each thread has of each digit."""
+        key = self.key_of()
+        own = self.own(mine, self.digit(_read(key)))
+        more: Block = (Store(key.name, (), self.key), Store(mine.name, own.indices, apply("add", own, ONE)))
+        cleared = For(self.d.name, ZERO, self.base, (Store(mine.name, (self.d, self.t), ZERO),))
+        return self.threads(cleared, self.points(self.held[:1], (Alloc(key, more),)))
+
+    def running(self, buffer: Buffer, at: tuple[Expr, ...], total: Buffer) -> Alloc:
+        """A number becomes the sum of those before it, which `total` has."""
+        next_ = self.local("next")
+        read = Store(next_.name, (), Access(buffer.name, at, dtypes.int64))
+        return Alloc(next_, (read, Store(buffer.name, at, _read(total)), Store(total.name, (), apply("add", _read(total), _read(next_)))))
+
+    def scanned(self) -> Block:
+        """Counts become places: threads for each digit share the chunks."""
+        plan, c, d, width = self.plan, self.c, self.d, 1 << self.plan.bits
+        groups = max(1, SCANNERS // width)
+        parts, totals, total = self.local("parts", groups * width), self.local("totals", width), self.local("total")
+        batch = unflattened(self.q, tuple(axis.stop for axis in self.sorting.batch)) if self.sorting.batch else ()
+        group, digit = floordiv(self.t, width), apply("mod", self.t, self.base)
+        each = _ceil(plan.chunks, const(groups))
+        chunks = minimum(plan.chunks, mul(group, each)), minimum(plan.chunks, mul(add(group, ONE), each))
+        counts = Buffer(plan.counts, dtypes.int64, (), "workspace")
+        at, sum_ = (*batch, c, digit), _read(total)
+
+        def more(found: Access) -> Store:
+            return Store(total.name, (), apply("add", sum_, found))
+
+        def lanes(extent: int, index: Index, *body: Stmt) -> For:
+            return For(index.name, ZERO, const(extent), (Alloc(total, body),), "vectorize")
+
+        below = Index(self.s.name)
+        part = add(mul(c, self.base), d)
+        summed = For(c.name, *chunks, (more(Access(plan.counts, at, dtypes.int64)),))
+        before = For(below.name, ZERO, digit, (more(Access(totals.name, (below,), dtypes.int64)),))
+        block: Block = (
+            lanes(groups * width, self.t, Store(total.name, (), ZERO), summed, Store(parts.name, (self.t,), sum_)),
+            lanes(
+                width,
+                d,
+                Store(total.name, (), ZERO),
+                For(c.name, ZERO, const(groups), (self.running(parts, (part,), total),)),
+                Store(totals.name, (d,), sum_),
+            ),
+            lanes(
+                groups * width,
+                self.t,
+                Store(total.name, (), Access(parts.name, (self.t,), dtypes.int64)),
+                before,
+                For(c.name, *chunks, (self.running(counts, at, total),)),
+            ),
+        )
+        return (Alloc(parts, (Alloc(totals, block),)),)
+
+
+def _read(buffer: Buffer) -> Access:
+    """The number that a buffer of a thread holds."""
+    return Access(buffer.name, (), dtypes.int64)
+
+
+def _element(place: Place) -> Access:
+    return Access(*place, dtypes.int64)
 
 
 def _offsets(sorting: Sorting, plan: Digits, taken: set[str], fresh: Callable[[str], str]) -> Block:
