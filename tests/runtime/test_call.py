@@ -109,6 +109,34 @@ def test_inputs_in_another_order_several_results_constants_and_workspace(calls):
     assert not calls
 
 
+def test_several_results_into_given_arrays(calls):
+    a, b = te.placeholder((4, 6), name="a"), te.placeholder((4, 6), name="b")
+    both = [te.compute((4, 6), lambda i, j: a[i, j] + b[i, j], name="c"), te.compute((6,), lambda j: a[1, j] * b[2, j], name="d")]
+    f, x = te.build(both, [a, b]), np.arange(24, dtype=np.float32).reshape(4, 6)
+    counted = c, d = np.empty((4, 6), np.float32), np.empty(6, np.float32)
+    before = [sys.getrefcount(item) for item in counted]
+    for _ in range(100):
+        got = f(x, x, out=(c, d))
+        assert type(got) is tuple and got[0] is c and got[1] is d
+    del got
+    assert not calls and [sys.getrefcount(item) for item in counted] == before
+    np.testing.assert_array_equal(c, 2 * x)
+    np.testing.assert_array_equal(d, x[1] * x[2])
+    assert f(x, x, out=[c, d])[0] is c and len(calls) == 1 or call.Callable is object
+    block = np.zeros(30, np.float32)
+    for message, out in [
+        ("expected a tuple of 2 arrays, got 1", (c,)),
+        ("overlaps", (block[:24].reshape(4, 6), block[20:26])),
+        ("overlaps", (x, d)),
+        ("expected extent 6, got 4", (c, d[:4].copy())),
+        ("expected dtype float32, got float64", (c.astype(np.float64), d)),
+    ]:
+        with pytest.raises(te.ArgumentError, match=message):
+            f(x, x, out=out)
+    np.testing.assert_array_equal(block, 0)
+    np.testing.assert_array_equal(f(x, x, out=(c, None))[1], x[1] * x[2])
+
+
 def test_a_bad_index_is_reported_and_the_next_call_is_fine():
     w, ids = te.placeholder((5, 3), name="w"), te.placeholder((4,), "int64", name="ids")
     f = te.build(te.compute((4, 3), lambda t, d: w[ids[t], d], name="rows"), [w, ids])
@@ -136,7 +164,9 @@ def test_nothing_is_leaked():
     assert alive() is None
 
 
-def test_ops_link_their_signatures(calls):
+def test_ops_link_their_signatures(calls, monkeypatch):
+    monkeypatch.setenv("TENSOREXPR_LENGTHS", "0")  # code for all lengths is linked at its second call
+
     @te.op
     def double(x, *, by=2.0):
         return te.compute(x.shape, lambda *i: x[i] * by)

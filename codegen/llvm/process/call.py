@@ -265,7 +265,8 @@ memory = Memory()
 def _module() -> NativeModule:
     """The machine code of `te_call` in this process, and that of the memory of results."""
     imports = {name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in SYMBOLS}
-    imports |= {"te_ndarray": id(np.ndarray), "te_out": id(_NAMES[0]), "te_call_name": id(_NAMES[1]), "te_none": id(None)}
+    imports |= {"te_ndarray": id(np.ndarray), "te_tuple": id(tuple), "te_none": id(None)}
+    imports |= {"te_out": id(_NAMES[0]), "te_call_name": id(_NAMES[1])}
     imports |= {"te_new_array": _word(_numpy_functions() + 8 * _NEW_FROM_DESCR), "te_handler": id(memory.capsule)}
     imports |= {"te_watch": pool().watch, "te_watched": pool().watched}
     made = NativeModule.compiled(call_routines(_LAYOUTS, host().triple, POOLED), host(), "registers", imports)

@@ -1,8 +1,8 @@
 """The call path from Python as routines: one function that every compiled function of this process is called through.
 
 It has CPython's vectorcall signature. It reads a table of 64-bit words (see `call`) that says what the callable takes and gives,
-compares every argument with it by loads from the array objects (type, dtype, rank, flags, extents; for `out` also that it may be
-written and overlaps no input), allocates results, takes workspace, and enters the kernel, without the interpreter's lock where
+compares every argument with it by loads from the array objects (type, dtype, rank, flags, extents; for `out`, an
+array or a tuple of them, also that it may be written and overlaps no input), allocates results, takes workspace, and enters the kernel, without the interpreter's lock where
 the kernel is long. Arguments that do not match are compared with the next table, one per signature; what matches none is handed
 to the callable's method `call`, in Python, which copies, converts or refuses. Nothing has happened by then.
 
@@ -81,6 +81,7 @@ te_ndarray: extern
 te_out: extern
 te_call_name: extern
 te_none: extern
+te_tuple: extern
 te_handler: extern
 
 def te_new_array(kind: ptr, descr: ptr, rank: i32, extents: ptr, strides: ptr, data: ptr, flags: i32, owner: ptr) -> ptr: ...
@@ -154,10 +155,10 @@ def take_inputs(table: ptr, arguments: ptr, inputs: i64, buffers: ptr) -> i1:
         buffers.ptr[i] = (array + DATA).ptr
     return True
 
-# Whether the array after the inputs is one for the result, which overlaps none of them.
+# Whether an array is one for the result at a place, which overlaps no input.
 @alwaysinline
-def is_for_result(table: ptr, out: ptr, inputs: i64, buffers: ptr) -> i1:
-    row = table.ptr[AT_ARGUMENTS] + ROW * inputs
+def is_for_result(table: ptr, out: ptr, place: i64, inputs: i64, buffers: ptr) -> i1:
+    row = table.ptr[AT_ARGUMENTS] + ROW * (inputs + place)
     if not fits(out, row, WRITABLE):
         return False
     begin = (out + DATA).i64
@@ -166,6 +167,27 @@ def is_for_result(table: ptr, out: ptr, inputs: i64, buffers: ptr) -> i1:
         size = (table.ptr[AT_ARGUMENTS] + ROW * table.ptr[AT_ORDER].i64[i]).i64[OF_BYTES]
         if ult(data, begin + row.i64[OF_BYTES]) and ult(begin, data + size):
             return False
+    return True
+
+# Puts the arrays of a tuple in the places of results; whether all of them are for results, and overlap no input nor each other.
+@alwaysinline
+def take_results(table: ptr, out: ptr, inputs: i64, outputs: i64, buffers: ptr, results: ptr) -> i1:
+    if (out + TYPE).ptr != te_tuple or (out + TUPLE_SIZE).i64 != outputs:
+        return False
+    rows = table.ptr[AT_ARGUMENTS] + ROW * inputs
+    for k in range(outputs):
+        array = (out + TUPLE_ITEMS).ptr[k]
+        if not is_for_result(table, array, k, inputs, buffers):
+            return False
+        begin = (array + DATA).i64
+        for j in range(k):
+            other = (results.ptr[j] + DATA).i64
+            size = (rows + ROW * j).i64[OF_BYTES]
+            if ult(other, begin + (rows + ROW * k).i64[OF_BYTES]) and ult(begin, other + size):
+                return False
+        results.ptr[k] = array
+    for k in range(outputs):
+        Py_IncRef(results.ptr[k])
     return True
 
 # New arrays for the results: how many there are; fewer, with Python's error set, where memory does not hold them.
@@ -245,13 +267,16 @@ def call_by(table: ptr, arguments: ptr, count: i64, names: ptr) -> ptr:
         return None
     out = te_none
     if names != None:
-        if (names + TUPLE_SIZE).i64 != 1 or not single or (names + TUPLE_ITEMS).ptr != te_out:
+        if (names + TUPLE_SIZE).i64 != 1 or (names + TUPLE_ITEMS).ptr != te_out:
             return None
         out = arguments.ptr[inputs]
     made = outputs
     if out == te_none:
         made = make_results(table.ptr[AT_ARGUMENTS] + ROW * inputs, outputs, results)
-    elif is_for_result(table, out, inputs, buffers):
+    elif not single:
+        if not take_results(table, out, inputs, outputs, buffers, results):
+            return None
+    elif is_for_result(table, out, 0, inputs, buffers):
         results.ptr[0] = out
         Py_IncRef(out)
     else:
