@@ -1,12 +1,18 @@
-"""Ops by name: how they are found again in another process, by pickle and by whatever keeps a reference to one."""
+"""Names: ops by theirs, as they are found again in another process, by pickle and by whatever keeps a reference to one; tensors that are
+called after the op that made them, and copies where a result must be a tensor of its own."""
 
 from __future__ import annotations
 
 import importlib
 import sys
+import weakref
 from typing import Any
 
 from tensorexpr.errors import DefinitionError, user_location
+from tensorexpr.language import Tensor, compute
+from tensorexpr.op.trees import leaves
+
+_NAMED_BY_OPS: weakref.WeakSet[Tensor] = weakref.WeakSet()
 
 
 def named(module: str, name: str) -> Any:
@@ -42,3 +48,18 @@ def imported(module: str, name: str) -> Any:
             f"expected {name} in the module {module}, where it was when it was pickled, got none", location=user_location()
         )
     return found
+
+
+def name_results(name: str, result: Any) -> None:
+    """Calls the results after the op, where the user has not named them (an outer op renames what an inner one named)."""
+    for position, tensor in enumerate(leaves(result)):
+        if tensor.definition is not None and (not tensor.named or tensor in _NAMED_BY_OPS):
+            tensor.name, tensor.named = name if isinstance(result, Tensor) else f"{name}_{position}", True
+            _NAMED_BY_OPS.add(tensor)
+
+
+def identity(tensor: Tensor) -> Tensor:
+    """A tensor of its own that is equal to another."""
+    copied = compute(tensor.shape, lambda *i: tensor[i])
+    copied.name, copied.named = tensor.name, tensor.named
+    return copied

@@ -1,11 +1,11 @@
 """`@te.op`: a Python function on tensors as an operation on arrays.
 
-Called on arrays, an op is traced once per signature (shapes, dtypes, static arguments), compiled, kept and run; called on
-tensors of the language it is composed: the function runs and gives tensors. Positional parameters are tensors (one with
-the default None may be left out), keyword-only parameters are static. An argument may be a tuple of tensors, and so may
-the result, nested at will: trees are flattened on the way to a compiled function and rebuilt on the way back; a tensor
-left out is a tree without leaves. The transforms (`te.vjp`, `te.grad`, ...) make ops from ops, so they are called,
-composed and differentiated in the same ways.
+Called on arrays, an op is traced once per signature (shapes, dtypes, static arguments), after many lengths once for all of
+them (`lengths`), compiled, kept and run; called on tensors of the language it is composed: the function runs and gives
+tensors. Positional parameters are tensors (one with the default None may be left out), keyword-only parameters are static.
+An argument may be a tuple of tensors, and so may the result, nested at will: trees are flattened on the way to a compiled
+function and rebuilt on the way back; a tensor left out is a tree without leaves. The transforms (`te.vjp`, `te.grad`, ...)
+make ops from ops, so they are called, composed and differentiated in the same ways.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import inspect
 import os
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 import numpy as np
 
@@ -32,8 +32,8 @@ from tensorexpr.markup import code, formula, listed, or_reason, page, paragraph,
 from tensorexpr.op.arguments import check_integer, static_key, tree_text, weak_floats
 from tensorexpr.op.conventions import places_of, spelling_of
 from tensorexpr.op.hosts import host_of
-from tensorexpr.op.names import imported, name_of
-from tensorexpr.op.results import identity, name_results
+from tensorexpr.op.lengths import Lengths, Ready
+from tensorexpr.op.names import identity, imported, name_of, name_results
 from tensorexpr.op.rules import Rule, refusing
 from tensorexpr.op.signatures import REQUIRED, Bound, read_signature
 from tensorexpr.op.specs import Spec, argument_error, dtype_of, is_scalar, opened, placeholders_of, spec_of
@@ -59,13 +59,6 @@ def for_every_op(tell: Callable[[Op], object]) -> None:
     _told.append(tell)
     for operation in list(_ops):
         tell(operation)
-
-
-class _Ready(NamedTuple):
-    """A compiled signature: the function on flat arguments, and the tree of its results (None where it is flat already)."""
-
-    function: CompiledFunction
-    tree: Any
 
 
 # ---------------------------------------------------------------------------------------------------- operations
@@ -127,7 +120,8 @@ class Op(Explained, Bound, Entered):
         self.kept: dict[str, Any] = {}
         self.transforms: dict[object, Op] = {}
         """The derivatives that were made of it, by transform and what they are with respect to."""
-        self._memo: Memo[_Ready] = Memo(_SIGNATURES_KEPT)
+        self._memo: Memo[Ready] = Memo(_SIGNATURES_KEPT)
+        self._lengths = Lengths()
         self._spellings: dict[Hashable, tuple[Hashable, list[int]]] = {}
         """Calls as they were written, each with the key of its signature and the places of its arrays: they are bound once."""
         self._free_links = _LINKED
@@ -149,7 +143,7 @@ class Op(Explained, Bound, Entered):
 
     def _repr_html_(self) -> str:
         """What it is, what it was compiled for so far, and the formulas of the last of these."""
-        made = [ready.function for ready in self._memo.values()]
+        made = list({id(ready.function): ready.function for ready in self._memo.values()}.values())
         if not made:
             return page(code(repr(self)), paragraph("not called on arrays yet"))
         compiled = table(("compiled for", "gives"), made[::-1], lambda f: (listed(f.signature.inputs), listed(f.signature.outputs)))
@@ -194,13 +188,13 @@ class Op(Explained, Bound, Entered):
             else:
                 ready = self._memo.find((*key, ()))
                 if ready is not None and ready.tree is None:
-                    return ready.function(*arguments, out=out)
+                    return ready.function(*arguments, out=out) if ready.alone is None else ready.run(arguments, out)
         values = (*arguments, *keywords.values())
         spelling = spelling_of(values, keywords) if out is None else None
         known = self._spellings.get(spelling) if spelling is not None else None
         ready = self._memo.find(known[0]) if known is not None else None
         if known is not None and ready is not None:
-            return ready.function(*[values[place] for place in known[1]])
+            return ready.run([values[place] for place in known[1]], None)
         trees, static = self.bind(arguments, keywords)
         if any(hasattr(type(leaf), "__tensor__") for leaf in leaves(trees)):
             trees = [map_tree(stood_for, tree) for tree in trees]
@@ -220,8 +214,7 @@ class Op(Explained, Bound, Entered):
         key = (*(part for array in flat for part in (array.shape, array.dtype)), (*form_of(trees), *self.static_key(static)))
         ready = self._memo.find(key)
         if ready is None:
-            specs = [map_tree(lambda array: Spec(array.shape, dtype(array.dtype)), tree) for tree in trees]
-            ready = self._memo.get(key, lambda: self._make(specs, static))
+            ready = self._memo.get(key, lambda: self._met(trees, static, key))
             if ready.tree is None and not key[-1] and ready.function.plan is not None and self._free_links:
                 self._free_links -= 1
                 link(self, ready.function.plan)
@@ -231,9 +224,20 @@ class Op(Explained, Bound, Entered):
                 if len(self._spellings) >= _SPELLINGS_KEPT:
                     self._spellings.clear()
                 self._spellings[spelling] = key, places
-            return ready.function(*flat, out=out)
-        results = ready.function(*flat, out=None if out is None else tuple(leaves(out)))
+            return ready.run(flat, out)
+        results = ready.run(flat, None if out is None else tuple(leaves(out)))
         return rebuild(ready.tree, iter(results))
+
+    def _met(self, trees: list[Any], static: dict[str, Any], key: tuple[Any, ...]) -> Ready:
+        """The compiled signature for arrays that are met for the first time."""
+        arrays = list(leaves(trees))
+
+        def make(shapes: Sequence[tuple[Any, ...]]) -> Ready:
+            found = iter(shapes)
+            return self._make([map_tree(lambda array: Spec(next(found), dtype(array.dtype)), tree) for tree in trees], static)
+
+        family = (*((array.ndim, array.dtype) for array in arrays), key[-1])
+        return self._lengths.ready(family, tuple(array.shape for array in arrays), make)
 
     def static_key(self, static: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
         """The static arguments that differ from their defaults."""
@@ -366,14 +370,14 @@ class Op(Explained, Bound, Entered):
         inputs = [placeholders_of(name, tree, taken) for name, tree in self._named(specs)]
         return list(leaves(inputs)), self.compose(inputs, static)
 
-    def _make(self, specs: Sequence[Any], static: Mapping[str, Any], target: str = "cpu", precision: str = "float32") -> _Ready:
+    def _make(self, specs: Sequence[Any], static: Mapping[str, Any], target: str = "cpu", precision: str = "float32") -> Ready:
         from tensorexpr.codegen.compile import build  # noqa: PLC0415 -- half of all modules, which come with the first compilation
 
         inputs, result = self._traced(specs, static)
         if isinstance(result, Tensor):
-            return _Ready(build(result, inputs, target, precision=precision).known_as(self.name), None)
+            return Ready(build(result, inputs, target, precision=precision).known_as(self.name), None)
         function = build(list(leaves(result)), inputs, target, precision=precision).known_as(self.name)
-        return _Ready(function, None if all(isinstance(item, Tensor) for item in result) else map_tree(lambda _: None, result))
+        return Ready(function, None if all(isinstance(item, Tensor) for item in result) else map_tree(lambda _: None, result))
 
     def trace(self, *specs: Any, dynamic: Mapping[str | int, Any] | None = None, **static: Any) -> Program:
         """The program of the op for arguments like `specs`: placeholders, arrays or `(shape, dtype)`.
