@@ -119,10 +119,12 @@ def test_several_results_into_given_arrays(calls):
         got = f(x, x, out=(c, d))
         assert type(got) is tuple and got[0] is c and got[1] is d
     del got
-    assert not calls and [sys.getrefcount(item) for item in counted] == before
+    assert [sys.getrefcount(item) for item in counted] == before
+    assert not calls
     np.testing.assert_array_equal(c, 2 * x)
     np.testing.assert_array_equal(d, x[1] * x[2])
-    assert f(x, x, out=[c, d])[0] is c and len(calls) == 1 or call.Callable is object
+    assert f(x, x, out=[c, d])[0] is c
+    assert len(calls) == 1 or call.Callable is object
     block = np.zeros(30, np.float32)
     for message, out in [
         ("expected a tuple of 2 arrays, got 1", (c,)),
@@ -134,7 +136,6 @@ def test_several_results_into_given_arrays(calls):
         with pytest.raises(te.ArgumentError, match=message):
             f(x, x, out=out)
     np.testing.assert_array_equal(block, 0)
-    np.testing.assert_array_equal(f(x, x, out=(c, None))[1], x[1] * x[2])
 
 
 def test_a_bad_index_is_reported_and_the_next_call_is_fine():
