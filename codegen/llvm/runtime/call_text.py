@@ -1,10 +1,11 @@
 """The call path from Python as routines: one function that every compiled function of this process is called through.
 
 It has CPython's vectorcall signature. It reads a table of 64-bit words (see `call`) that says what the callable takes and gives,
-compares every argument with it by loads from the array objects (type, dtype, rank, flags, extents; for `out`, an
-array or a tuple of them, also that it may be written and overlaps no input), allocates results, takes workspace, and enters the kernel, without the interpreter's lock where
-the kernel is long. Arguments that do not match are compared with the next table, one per signature; what matches none is handed
-to the callable's method `call`, in Python, which copies, converts or refuses. Nothing has happened by then.
+compares every argument with it by loads from the array objects (type, dtype, rank, flags, extents; for `out`, an array or a tuple
+of them, also that it may be written and overlaps no input), allocates results, takes workspace, and enters the kernel, without
+the interpreter's lock where the kernel is long. Arguments that do not match are compared with the next table, one per signature;
+what matches none is handed to the callable's method `call`, in Python, which copies, converts or refuses. Nothing has happened
+by then.
 
 Small results are NumPy's, large ones arrays around a block of `memory_text`, to which the array gives it back: it owns its data,
 with our memory handler in its field. Small workspace is one block per callable that is kept between calls, large workspace
