@@ -1,4 +1,7 @@
-"""The pass: reductions whose terms many results share become reads of running tables, where a count of operations says that it pays."""
+"""The pass: reductions whose terms many results share become reads of running tables, where a count of operations says that it pays.
+
+In the steps of a scan as well: a prefix maximum of each row of an alignment is a scan in the step.
+"""
 
 from __future__ import annotations
 
@@ -50,12 +53,14 @@ def share_terms(program: Program) -> Program:
     Requires: a simplified program, so that conditions over index arithmetic are bounds. Ensures: what is read is in bounds, provably;
     every value is kept up to the order of sums and products of floats.
     """
-    if not any(_reduces(d) for d in program.definitions):
+    if not any(map(_reduces, program.definitions)):
         return program
     return _Sharing(program).run()
 
 
 def _reduces(definition: Definition) -> bool:
+    if isinstance(definition, Scan):
+        return any(map(_reduces, definition.body))
     return isinstance(definition, Define) and any(isinstance(n, Reduce) for n in walk(definition.value))
 
 
@@ -67,19 +72,33 @@ class _Sharing:
         self.taken = {*types, *program.sizes, *(n for d in program.definitions for n in _local(d))}
         self.sources = {name: d for d in program.definitions for name, _ in d.results}
         self.made: list[Definition] = []
+        self.steps: tuple[Axis, ...] = ()
         self.owner: Define
 
     def run(self) -> Program:
+        found = self.shared(self.program.definitions)
+        same = found is self.program.definitions
+        return self.program if same else replace(self.program, definitions=found)
+
+    def shared(self, definitions: tuple[Definition, ...]) -> tuple[Definition, ...]:
+        """Definitions with their reductions replaced, the tables in front of those that read them; in a scan, of each step."""
         found: list[Definition] = []
-        for definition in self.program.definitions:
-            if isinstance(definition, Define) and _reduces(definition):
+        for definition in definitions:
+            if isinstance(definition, Scan) and _reduces(definition):
+                inner = dict(definition.states), *(dict(d.results) for d in definition.body)
+                self.shapes |= {name: type_.shape for types in inner for name, type_ in types.items()}
+                self.sources |= {name: d for d in definition.body for name, _ in d.results}
+                around, self.steps = self.steps, (*self.steps, Axis(definition.step, const(0), definition.length))
+                body, self.steps = self.shared(definition.body), around
+                definition = definition if body is definition.body else replace(definition, body=body)
+            elif isinstance(definition, Define) and _reduces(definition):
                 self.made, self.owner = [], definition
                 value = self.visit(definition.value, definition.axes, ())
                 found += self.made
                 definition = definition if value is definition.value else replace(definition, value=value)
             found.append(definition)
-        same = len(found) == len(self.program.definitions) and all(a is b for a, b in zip(found, self.program.definitions, strict=True))
-        return self.program if same else replace(self.program, definitions=tuple(found))
+        same = len(found) == len(definitions) and all(a is b for a, b in zip(found, definitions, strict=True))
+        return definitions if same else tuple(found)
 
     def visit(self, expr: Expr, axes: tuple[Axis, ...], guards: tuple[Expr, ...]) -> Expr:
         """An expression with its reductions replaced, those inside others first."""
@@ -103,12 +122,16 @@ class _Sharing:
         """A reduction as reads of tables; itself where none can be made or none pays."""
         if expr.combiner.name in ("argmax", "argmin") and len(expr.axes) > 1:
             return expr  # the position is one among all points
+        steps = {step.index for step in self.steps}  # tables have one shape in all of them
+        if any(not steps.isdisjoint(free_names(e)) for a in expr.axes for e in (a.start, a.stop, *conjuncts(expr.where))):
+            return expr
+        guards = tuple(g for g in guards if steps.isdisjoint(free_names(g)))
         extents = tuple(axis.stop for axis in self.owner.axes)
         for way in ways(expr, axes, guards, self.shapes, extents):
             if all(way.moving) and expr.combiner.name in ("argmax", "argmin"):
                 continue  # two winners to compare where the position is read, which may be often
             taken = set(self.taken)
-            tables = Tables(way, Monoid(way.site.reduction), self.shapes, self.owner.name, taken, self.owner.location)
+            tables = Tables(way, Monoid(way.site.reduction), self.shapes, self.owner.name, taken, self.owner.location, self.steps)
             found = tables.result()
             if found is not None:
                 self.made += tables.definitions

@@ -49,8 +49,18 @@ Shapes = Mapping[str, tuple[Expr, ...]]
 class Tables:
     """The definitions that replace one reduction, made for one way of sharing its terms."""
 
-    def __init__(self, shared: Shared, monoid: Monoid, shapes: Shapes, stem: str, taken: set[str], location: Location | None) -> None:
+    def __init__(
+        self,
+        shared: Shared,
+        monoid: Monoid,
+        shapes: Shapes,
+        stem: str,
+        taken: set[str],
+        location: Location | None,
+        steps: tuple[Axis, ...] = (),
+    ) -> None:
         self.shared = shared
+        self.steps = steps  # of scans that the tables are made in
         self.reduction = shared.site.reduction
         self.monoid = monoid
         self.shapes = dict(shapes)
@@ -137,7 +147,7 @@ class Tables:
 
     def in_bounds(self, exprs: Iterable[Expr], loops: tuple[Axis, ...], guards: tuple[Expr, ...]) -> bool:
         """Whether every read in expressions is in bounds, provably."""
-        reads = (read for expr in exprs for read in read_occurrences(expr, loops, guards))
+        reads = (read for expr in exprs for read in read_occurrences(expr, (*self.steps, *loops), guards))
         verdicts = (v for r in reads for v in check_access(r.access.indices, self.shapes[r.access.tensor], r.axes, r.guards))
         return all(isinstance(v, Proved) for v in verdicts)
 

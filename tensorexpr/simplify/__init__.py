@@ -29,6 +29,7 @@ from tensorexpr.simplify.passes.shapes import with_plain_shapes
 from tensorexpr.simplify.passes.sharing import share_reductions
 from tensorexpr.simplify.passes.splits import split_reductions
 from tensorexpr.simplify.passes.terms import keep_terms
+from tensorexpr.simplify.passes.terms.steps import keep_terms_of_steps
 
 MOST_ROUNDS = 12
 
@@ -54,7 +55,7 @@ def simplify(program: Program, *, inline: bool = True, signed_zeros: bool = True
         passes.insert(2, inline_cheap)
         passes.insert(1, write_out_cases)
         passes.insert(1, split_reductions)
-        passes += [slice_definitions, keep_terms]
+        passes += [slice_definitions, keep_terms, keep_terms_of_steps]
     program = run_passes(program, [drop_stop_gradients])
     unchanged = 0  # passes since the last one that changed something: each of them would leave the program as it is again
     for one in passes * MOST_ROUNDS:

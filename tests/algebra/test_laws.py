@@ -65,7 +65,7 @@ def bounds_of_axis(draw: random.Random, names: int) -> Callable[[tuple], tuple[A
     return lambda at: (f(at), g(at))
 
 
-def random_reduction(seed: int) -> tuple[te.Tensor, dict[te.Tensor, np.ndarray]] | None:
+def random_reduction(seed: int, within: Callable[..., te.Tensor] = te.compute) -> tuple[te.Tensor, dict[te.Tensor, np.ndarray]] | None:
     """A definition that reduces over one or two axes, with data; None where it would have no point, or too many."""
     draw, generator = random.Random(seed), np.random.default_rng(seed)
     shape = tuple(draw.randint(1, 6) for _ in range(draw.randint(1, 3)))
@@ -111,7 +111,7 @@ def random_reduction(seed: int) -> tuple[te.Tensor, dict[te.Tensor, np.ndarray]]
         return getattr(te, kind)(inner, stop - start, **given)
 
     try:
-        return te.compute(shape, lambda *at: reduced(at, axes)), data
+        return within(shape, lambda *at: reduced(at, axes)), data
     except te.DefinitionError:  # a maximum over nothing
         return None
 
@@ -147,6 +147,28 @@ def test_tables_keep_every_value(seed, always):
     (expected,) = evaluate_program(program, arrays).values()
     (found,) = evaluate_program(tabled, arrays).values()
     assert same(found, expected)
+
+
+def in_steps(shape: tuple, value: Callable[..., Any]) -> te.Tensor:
+    """States that are a value from the second step on: under a condition on steps, beside a state."""
+    start = te.compute(shape, lambda *at: te.cast(0, te.compute(shape, value).dtype))
+    return te.scan(lambda t, state: te.compute(shape, lambda *at: te.where(t >= 1, value(*at), state[at])), start, 3)
+
+
+@pytest.mark.parametrize("seed", share_of(range(4000, 4240)))
+def test_tables_in_steps_of_a_scan_keep_every_value(seed, always):
+    made = random_reduction(seed, in_steps)
+    if made is None:
+        return
+    tensor, data = made
+    program = program_of([tensor], list(data))
+    tabled = with_recurrences(simplify(program))
+    arrays = {i.name: array for i, array in zip(program.inputs, data.values(), strict=True)}
+    (expected,) = evaluate_program(program, arrays).values()
+    (found,) = evaluate_program(tabled, arrays).values()
+    assert same(found, expected)
+    if seed % 8 == 0:
+        assert same(te.build(tensor, list(data))(*data.values()), expected)
 
 
 @pytest.mark.parametrize("seed", share_of(range(2000, 2240)))

@@ -8,8 +8,10 @@ from tensorexpr.codegen.compile import build_program
 from tensorexpr.errors import OutOfBoundsError
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.parse import parse_program
+from tensorexpr.rewrite.passes import Pass
 from tensorexpr.simplify import keep_terms, simplify
 from tensorexpr.simplify.passes import terms
+from tensorexpr.simplify.passes.terms import steps
 from tensorexpr.text import print_program
 from tensorexpr.verify import verify
 from tests.codegen.programs import as_built
@@ -22,13 +24,15 @@ def body(text: str) -> str:
 
 
 @pytest.mark.parametrize("block", range(4))
-def test_terms_keep_every_value_wherever_they_are_legal(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kept_by", [keep_terms, steps.keep_terms_of_steps])
+def test_terms_keep_every_value_wherever_they_are_legal(kept_by: Pass, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(terms, "STORED", -1e9)
+    monkeypatch.setattr(steps, "FUNCTION", 0)
     monkeypatch.setattr(terms, "LEAST", -1e9)
     monkeypatch.setattr(terms, "REPEATED", 0)
     for seed in share_of(range(21000 + 100 * block, 21000 + 100 * block + 40)):
         program = random_program(seed)
-        kept = keep_terms(program)
+        kept = kept_by(program)
         text = f"seed {seed}\n{print_program(program)}\n-->\n{print_program(kept)}"
         verify(kept)
         sizes = random_sizes(program, seed)
@@ -286,3 +290,32 @@ def test_a_broadcast_that_is_stored_is_what_it_repeats(value: str) -> None:
     assert all(len(d.axes) < 2 for d in found.definitions if d.name != "y")
     inputs = random_inputs(program, 3)
     np.testing.assert_array_equal(evaluate_program(found, inputs)["y"], evaluate_program(program, inputs)["y"])
+
+
+def test_terms_of_steps_that_depend_on_no_state_are_computed_before() -> None:
+    """What is the same for other indices, in all steps, or both; `exp(c[t, i])` once for each of its elements stays where it is read."""
+    lines = body(
+        "k: f32[256] = input()\nc: f32[100, 200] = input()\nw: f32[200, 16] = input()\nv: f32[200] = input()\n"
+        "z[b, i]: f32[256, 200] = 0.0\n"
+        "for t in range(100):\n"
+        "    s: f32[256, 200] = state(z)\n"
+        "    r[b, i]: f32[256, 200] = s[b, i] + exp(c[t, i]) + k[b] * sum(tanh(w[i, j]) for j in range(16)) + s[b, i] * exp(v[i])\n"
+        "    y[t] = s = r\n"
+        "return y\n"
+    ).splitlines()
+    assert lines[1:] == [
+        "c_exp[t, i]: f32[100, 200] = exp(c[t, i])",
+        "w_sum[i]: f32[200] = sum(tanh(w[i, j]) for j in range(16))",
+        "v_exp[i]: f32[200] = exp(v[i])",
+        "for t in range(100):",
+        "    s: f32[256, 200] = state(z)",
+        "    r[b, i]: f32[256, 200] = s[b, i] + c_exp[t, i] + k[b] * w_sum[i] + s[b, i] * v_exp[i]",
+        "    y[t] = s = r",
+        "return y",
+    ]
+    text = (
+        "c: f32[100, 200] = input()\nz[i]: f32[200] = 0.0\n"
+        "for t in range(100):\n    s: f32[200] = state(z)\n    r[i]: f32[200] = s[i] + exp(c[t, i])\n    y[t] = s = r\nreturn y\n"
+    )
+    program = parse_program(text)
+    assert steps.keep_terms_of_steps(program) is program

@@ -85,8 +85,8 @@ def keep_terms(program: Program) -> Program:
         if form not in chosen:
             return None
         if form not in made:
-            made[form] = fresh_name(_stem(term.define.value), taken)
-            definitions.append(_named(term, made[form], {*program.sizes}))
+            made[form] = fresh_name(stem_of(term.define.value), taken)
+            definitions.append(named_term(term, made[form], {*program.sizes}))
         return Access(made[form], term.subscripts, dtype)
 
     heads = {head_of(demands[form].term.define.value) for form in chosen}
@@ -114,7 +114,7 @@ def _chosen(program: Program, demands: Mapping[object, Demand], found: Sequence[
         if (cost < BESIDE and not reads(demand.term.define)) or repeats(demand.term.define, types):
             return False  # elements of far smaller tensors side by side are written where they are read
         nested = demand.nested and cost >= ROW and cost * demand.elements >= LEAST
-        return (nested or _saves(cost, points, demand.elements)) and _bytes(demand.term.define.results[0][1]) <= max(
+        return (nested or saves(cost, points, demand.elements)) and _bytes(demand.term.define.results[0][1]) <= max(
             NEAR, ends, _read(demand.term, types)
         )
 
@@ -142,7 +142,7 @@ def _chosen(program: Program, demands: Mapping[object, Demand], found: Sequence[
 def pays_alone(term: Term, node: Expr, axes: Sequence[Axis], types: Mapping[str, TensorType], ends: float = 0.0) -> bool:
     """Whether a tensor of a term pays by one node alone, inside these axes, and has no more bytes than what it reads or than `ends`."""
     size, around = points(term.define.axes), points(axes)
-    if around < REPEATED * size or not _saves(cost(node), around, size) or any(map(is_marked, walk(node))):
+    if around < REPEATED * size or not saves(cost(node), around, size) or any(map(is_marked, walk(node))):
         return False
     return _bytes(term.define.results[0][1]) <= max(ends, _read(term, types))
 
@@ -153,7 +153,7 @@ def bytes_of_ends(program: Program) -> float:
     return sum(_bytes(types[name]) for name in (*(i.name for i in program.inputs), *program.outputs))
 
 
-def _saves(cost: float, computed: float, elements: float) -> bool:
+def saves(cost: float, computed: float, elements: float) -> bool:
     """Whether to compute a value for each element and store it costs less than to compute it at so many points."""
     return (computed - elements) * cost - STORED * elements >= LEAST
 
@@ -166,14 +166,14 @@ def _read(term: Term, types: Mapping[str, TensorType]) -> float:
     return sum(_bytes(types[name]) for name in reads(term.define))
 
 
-def _stem(value: Expr) -> str:
+def stem_of(value: Expr) -> str:
     """A name for a term: the first tensor that it reads, and what is done with it."""
     tensor = next(iter(tensors_read(value)), "")
     done = value.op.name if isinstance(value, Apply) else value.combiner.name if isinstance(value, Reduce) else "term"
     return f"{tensor}_{done}" if tensor else f"term_{done}"
 
 
-def _named(term: Term, name: str, taken: set[str]) -> Define:
+def named_term(term: Term, name: str, taken: set[str]) -> Define:
     """The definition of a term, its axes called as the indices are at which it is read."""
     taken = taken | set(bound_names(term.define.value))
     names = [fresh_name(e.name if isinstance(e, Index) else "i", taken) for e in term.subscripts]
