@@ -208,18 +208,23 @@ def build_schedule(scheduled: Schedule | Planned, order: tuple[int, ...] | None 
     return made
 
 
-def build_program(program: Program, single: bool = False, target: str = "cpu", precision: str = "float32") -> CompiledFunction:
-    """Compiles a program as a function of its inputs; it returns a tuple unless it is to return its `single` output bare."""
+def build_program(
+    program: Program, single: bool = False, target: str = "cpu", precision: str = "float32", searching: bool = True
+) -> CompiledFunction:
+    """Compiles a program as a function of its inputs; it returns a tuple unless it is to return its `single` output bare. Without
+    `searching` it has the nest of the planners, as pieces of long programs have."""
     check_target(target)
     program = fold_constants(program)
     signature = signature_of(program, single)
     if target == "cuda":
         made: CompiledFunction = GpuFunction(GpuCode.of_program(program, machine_of(target, precision)), current_device(), signature)
     else:
-        made = CompiledFunction(executable_of(program), signature)
+        made = CompiledFunction(executable_of(program, searching), signature)
         if program.sizes:
-            made.versions = Versions(signature, lambda: program, lambda fixed: build_program(fixed, single), made.statements)
-    made.origin = lambda _: (build_program, (program, single, target, precision))
+            made.versions = Versions(
+                signature, lambda: program, lambda fixed: build_program(fixed, single, searching=searching), made.statements
+            )
+    made.origin = lambda _: (build_program, (program, single, target, precision, searching))
     return made
 
 

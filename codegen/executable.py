@@ -85,9 +85,9 @@ class Look:
         return nest_assembly(nest)
 
 
-def look_at(make: Callable[[], Program], failure: Failure | None = None) -> Look:
+def look_at(make: Callable[[], Program], failure: Failure | None = None, searching: bool = True) -> Look:
     """The stages of a program that is made when someone asks."""
-    return Look(lambda finish, plainly, ahead: made_of_program(make(), host_target(), finish, plainly, ahead), failure)
+    return Look(lambda finish, plainly, ahead: made_of_program(make(), host_target(), finish, plainly, ahead, searching), failure)
 
 
 Results = tuple[tuple[str, str, tuple[int, ...]], ...]
@@ -134,16 +134,16 @@ _executables: Memo[Executable] = Memo(_EXECUTABLES_KEPT)
 _looks: weakref.WeakValueDictionary[object, Look] = weakref.WeakValueDictionary()
 
 
-def executable_of(program: Program) -> Built:
+def executable_of(program: Program, searching: bool = True) -> Built:
     """The executable of a program: simplified, scheduled (as its record says, where there is one), lowered, compiled, or found."""
     record = record_for(program, host_target())
-    tuned = () if record is None else (record.digest,)
+    tuned = (*(() if record is None else (record.digest,)), *(() if searching else ("by planners",)))
     lines = _lines(program)
 
     def text() -> str:
         return "\n".join((print_program(program, _UNBROKEN), *tuned))
 
-    return _built(("program", *_key(program), lines, *tuned), program, lines, text, look_at(lambda: program))
+    return _built(("program", *_key(program), lines, *tuned), program, lines, text, look_at(lambda: program, searching=searching))
 
 
 def executable_of_schedule(schedule: Schedule | Planned) -> Built:

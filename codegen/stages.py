@@ -87,6 +87,7 @@ def made_of_program(
     finish: Callable[[Stages], Made],
     plainly: bool = False,
     ahead: Callable[[LoopNest], None] = lambda part: None,
+    searching: bool = True,
 ) -> tuple[Stages, Made]:
     """The stages of a program by default, and what `finish` makes of them; of a plain form where either fails.
 
@@ -94,8 +95,8 @@ def made_of_program(
     nest as they come.
     """
 
-    forms = [("the default schedule", lambda: _by_default(program, target, True, ahead))]
-    if not target.is_gpu:
+    forms = [("the default schedule", lambda: _by_default(program, target, searching, ahead))]
+    if searching and not target.is_gpu:
         forms.append(("the schedule of the planners", lambda: _by_default(program, target, False, ahead)))
     return _made(program, target, finish, forms, plainly)
 

@@ -201,8 +201,11 @@ def _stand_in(node: Node) -> Any:
     return tuple(map(one, value)) if isinstance(value, (tuple, list)) else one(value)
 
 
-def lower(nodes: Sequence[Node], wanted: Sequence[Node], device: torch.device, name: str, failures: Failures) -> Lowered | None:
-    """Compiles a region, of which the nodes `wanted` are results; None where nodes cannot be defined, which are put into `failures`."""
+def lower(
+    nodes: Sequence[Node], wanted: Sequence[Node], device: torch.device, name: str, failures: Failures, searching: bool = True
+) -> Lowered | None:
+    """Compiles a region, of which the nodes `wanted` are results; None where nodes cannot be defined, which are put into `failures`.
+    Whether `searching`: see `build_program`."""
     lowering = Lowering(set(nodes))
     lowering.compose(nodes)
     if lowering.failures:
@@ -228,7 +231,7 @@ def lower(nodes: Sequence[Node], wanted: Sequence[Node], device: torch.device, n
         symbols = dict(opened(size) for size in program.sizes if size not in told)
         sizes = [te.placeholder((scalar,), "uint8", name=f"size_{symbol}") for symbol, scalar in symbols.items()]
         program = program_of(outputs, [*(given for _, given, _ in inputs), *sizes])
-        function = build_program(program, target="cuda" if device.type == "cuda" else "cpu")
+        function = build_program(program, target="cuda" if device.type == "cuda" else "cpu", searching=searching)
     except (Unsupported, TensorExprError) as error:
         if strict() and isinstance(error, InternalError):
             raise

@@ -57,7 +57,7 @@ class Plan:
     def __init__(self, graph: Graph, device: torch.device, failures: Failures, steps: Mapping[Node, int]) -> None:
         self.foreign: dict[Node, str] = {}
         self.times: dict[Node, int] = {}
-        self._steps = steps
+        self._steps, self.is_cut = steps, bool(steps)
         self._last = 0
         for node in graph.nodes:
             if node.op in ("placeholder", "get_attr"):
@@ -151,7 +151,7 @@ class _Graph:
         for time, nodes in self._regions.items():
             outputs = [node for node in self._wanted if self._region_of(node) == time]
             if outputs:
-                lowered = lower(nodes, outputs, device, f"region_{time // 2}", failures)
+                lowered = lower(nodes, outputs, device, f"region_{time // 2}", failures, not plan.is_cut)
                 if lowered is not None:
                     self._done[time] = lowered
                 failed = failed or lowered is None
