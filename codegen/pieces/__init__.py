@@ -10,8 +10,9 @@ computation under other names. A program of more than `MOST_WHOLE` definitions i
    equal layers are cut alike.
    Integers are not cut from what reads or writes where they say, nor a scan from readers of its last entry: what is known of them ends
    with their piece.
-3. What stands between two cuts falls apart where definitions would not share loops: sums of products that read what is stored anyway, and
-   sums that have no large tensor in common. The gradients of a layer's weights are many such; layers have more of them alike than in all.
+3. What stands between two cuts falls apart where definitions would not share loops: sums of products that read what is stored anyway, or
+   windows of what is made, and sums that have no large tensor in common. The gradients of a layer's weights are many such; layers have more
+   of them alike than in all.
 4. A piece is a program: what it reads are its inputs, what others read its outputs, and its tensors are called T0, T1, ... Equal
    pieces, in one program or in several of a process, have one nest; `MOST_KEPT` of them are remembered. What floats of a constant are says
    nothing about loops, so layers that differ in their weights are equal.

@@ -25,7 +25,7 @@ from tensorexpr.ir import (
 )
 from tensorexpr.language.core.renaming import index_names, local_names, renamed
 from tensorexpr.records import record, replace
-from tensorexpr.traversal import expressions, reads, tensors_read, walk
+from tensorexpr.traversal import expressions, free_names, reads, tensors_read, walk
 
 MOST_WHOLE = 96
 """Definitions of a program that is scheduled as a whole."""
@@ -156,7 +156,8 @@ def _groups(program: Program, part: Sequence[Definition], kept: set[str]) -> lis
     """Definitions between two cuts, apart where they would not share loops, in an order in which each reads those before it.
 
     Those stand together of which one reads what the other computes, but for a sum of products that reads what is `kept` in memory for
-    others anyway. So do those that go through one large tensor, and those that sum up nothing, which may be one parallel region.
+    others anyway, or windows. So do those that go through one large tensor, and those that sum up nothing, which may be one parallel
+    region.
     """
     group = list(range(len(part)))
 
@@ -171,7 +172,8 @@ def _groups(program: Program, part: Sequence[Definition], kept: set[str]) -> lis
         for name in reads(definition):
             type_ = program.types[name]
             if name in made:
-                in_memory = name in kept and type_.dtype.is_float and isinstance(part[made[name]], Define)
+                whole = name in kept or _is_read_in_windows(definition, name)
+                in_memory = whole and type_.dtype.is_float and isinstance(part[made[name]], Define)
                 if not (contracting and in_memory):
                     join(number, made[name])
             if not contracting and _bytes(type_) > FEW:
@@ -192,6 +194,14 @@ def _groups(program: Program, part: Sequence[Definition], kept: set[str]) -> lis
         else:  # each waits for another: they stay together
             return [*found, [d for d, at in zip(part, group, strict=True) if at in waiting]]
     return found
+
+
+def _is_read_in_windows(definition: Definition, name: str) -> bool:
+    """Whether elements of a tensor are each read for several results and several terms of their sums, as a convolution does: who shared
+    loops with what makes it would make it again for each window."""
+    rows = {axis.index for axis in definition.axes} if isinstance(definition, Define) else set()
+    nodes = [node for e in expressions(definition) for node in walk(e) if isinstance(node, Access) and node.tensor == name]
+    return any(not rows.isdisjoint(free := free_names(e)) and not rows.issuperset(free) for node in nodes for e in node.indices)
 
 
 def _is_pointwise(definition: Definition) -> bool:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
 import tensorexpr as te
+from tensorexpr import kernels
 from tensorexpr.benchmarks.subjects.compiling import transformer
 from tensorexpr.codegen import pieces, stages
 from tensorexpr.codegen.compile import build_program
@@ -98,6 +100,22 @@ def test_names_and_numbers_of_layers_make_no_pieces_of_their_own():
         return len({part.program for part in pieces_of(program)})
 
     assert distinct(12) == distinct(7)
+
+
+def test_windows_are_summed_up_apart_from_what_they_lie_in():
+    """In blocks of which each reads all before it, layers differ in their channels; the convolution at their end is the same in all."""
+    layers, growth, given = 30, 4, [te.placeholder((8, 6, 6), name="x")]
+    y = given[0]
+    for n in range(layers):
+        given += [te.placeholder((16, 8 + growth * n, 1, 1), name=f"v{n}"), te.placeholder((growth, 16, 3, 3), name=f"w{n}")]
+        z = kernels.conv2d(kernels.relu(y), given[-2])
+        y = kernels.concatenate((y, kernels.conv2d(te.compute(z.shape, lambda c, i, j, z=z: te.tanh(z[c, i, j])), given[-1], padding=1)))
+    f = te.build(y, given)
+    parts = Counter(part.program for part in pieces_of(f.program))
+    assert max(parts.values()) > 0.8 * layers
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal([int(n) for n in t.shape]).astype(np.float32) / 8 for t in given]
+    np.testing.assert_allclose(f(*arrays), te.evaluate(y, dict(zip(given, arrays, strict=True))), rtol=2e-4, atol=2e-5)
 
 
 def test_layers_that_differ_in_their_weights_are_one():

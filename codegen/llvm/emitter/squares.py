@@ -36,7 +36,8 @@ from tensorexpr.codegen.llvm.text.dominators import ENTRY
 from tensorexpr.codegen.llvm.text.values import Value, literal, mangle
 from tensorexpr.codegen.lowering.stage.joining import follows
 from tensorexpr.codegen.nest import Block, For, If, Store
-from tensorexpr.ir import Access, Const, Expr, conjunction
+from tensorexpr.integers import Affine, FloorDiv
+from tensorexpr.ir import Access, Apply, Const, Expr, conjunction
 from tensorexpr.records import record
 from tensorexpr.regions import Opaque, affine_of
 from tensorexpr.traversal import free_names, tensors_read, walk
@@ -145,8 +146,19 @@ def moved(emitter: Statements, s: For, side: int) -> bool:
     # Source rows lie along rows[0] and are numbered by rows[1]; of the target it is the other way around.
     b = emitter.b
     whole = condition is None and columns == (1, 1) and not target.streamed
-    if whole and _called(emitter, (source, value.indices), (target, store.indices), rows, side):
-        return True
+    called = whole and b.module.beside is not None
+    last = (value.indices[-1], store.indices[-1])
+    divided = any(isinstance(n, Apply) and n.op.name in ("floordiv", "mod") for e in last for n in walk(e))
+    if called or divided:
+        before = b.mark()
+        places = _even(emitter, (source, value.indices), (target, store.indices), rows, side)
+        if called and places:
+            squares = [_rows_at(b, binding, start) for binding, start in zip((source, target), places, strict=True)]
+            _call(b, source.element, 8 * source.dtype.itemsize, side, side, *squares)
+            return True
+        b.rewind(before)
+        if not places and divided:  # each row has a place of its own, which is divided for
+            return False
     mask = None if condition is None else _mask(emitter, condition, rows[0], columns[0], side)
     order = range(side) if columns[1] == 1 else range(side - 1, -1, -1)
     loaded = [emit_memory.load(b, source, _row(emitter, source, value.indices, rows, k, columns[0], side), side, mask) for k in order]
@@ -164,20 +176,11 @@ Rows = tuple[str, int]
 """Rows in memory: the pointer to the first one, and how many elements they are apart."""
 
 
-def _called(emitter: Statements, source: Place, target: Place, rows: tuple[str, str], side: int) -> bool:
-    """Moves a square by a call, where the module may have functions beside it and all rows are as far apart; says whether it did."""
-    b, element = emitter.b, source[0].element
-    if b.module.beside is None:
-        return False
-    before = b.mark()
-    with b.scope():
+def _even(emitter: Statements, source: Place, target: Place, rows: tuple[str, str], side: int) -> list[Value]:
+    """Where the rows of a square and those of the one turned around begin, where each are as far apart; nothing where they are not."""
+    with emitter.b.scope():
         places = [_first_row(emitter, *place, row, number, side) for place, (row, number) in ((source, rows), (target, rows[::-1]))]
-    if any(start.lanes == 1 or not start.stride for start in places):
-        b.rewind(before)
-        return False
-    squares = [_rows_at(b, binding, start) for (binding, _), start in zip((source, target), places, strict=True)]
-    _call(b, element, 8 * source[0].dtype.itemsize, side, side, *squares)
-    return True
+    return places if all(start.lanes > 1 and start.stride for start in places) else []
 
 
 def _rows_at(b: Builder, binding: Binding, start: Value) -> Rows:
@@ -503,8 +506,7 @@ def along(indices: tuple[Expr, ...], index: str, other: str, steps: tuple[int, .
         return 0
     opaque = Opaque()
     last = affine_of(indices[-1], opaque)
-    hidden = {n for e in opaque.expressions.values() for n in free_names(e)}  # where the last block of a loop is moved back
-    if last is None or last.has_division() or not hidden.isdisjoint((index, other)):
+    if last is None or not _hidden(last, opaque).isdisjoint((index, other)) or (not apart and last.has_division()):
         return 0
     if other in last.names() and not 0 < apart <= abs(last.coefficient(other)):
         return 0
@@ -512,3 +514,9 @@ def along(indices: tuple[Expr, ...], index: str, other: str, steps: tuple[int, .
         return 0
     factor = last.coefficient(index)
     return factor if factor in steps else 0
+
+
+def _hidden(form: Affine, opaque: Opaque) -> set[str]:
+    """The indices of which quotients, remainders and terms that are no sums are made, as where the last block of a loop is moved back."""
+    divided = {n for atom in form.atoms() if isinstance(atom, FloorDiv) for n in atom.numerator.names()}
+    return divided | {n for e in opaque.expressions.values() for n in free_names(e)}

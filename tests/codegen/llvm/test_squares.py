@@ -76,6 +76,36 @@ def test_rows_along_one_axis_are_turned_where_they_do_not_overlap(step: int) -> 
     np.testing.assert_array_equal(run(made, {"X": data})["Y"], want)
 
 
+@pytest.mark.parametrize("writes", [False, True])
+@pytest.mark.parametrize("own", [False, True])
+def test_quotients_and_remainders_of_loops_around_move_a_square_as_a_whole(writes: bool, own: bool) -> None:
+    """Loops around are fused, as where operands are staged in panels of 32; where the `own` loops are, each row lies for itself."""
+    part = apply("mul", apply("mod", o, const(2)), const(16))
+    place = [apply("add", j, const(2)), apply("add", i, part)]
+    if own:
+        place[0] = apply("mul", apply("floordiv", apply("add", j, apply("mod", o, const(2))), const(2)), const(2))
+    panels = buffer("P", dtypes.float32, 3, 20, 32)
+    rows = buffer("X", dtypes.float32, 96, 16)
+    in_panels = [apply("floordiv", o, const(2)), *place]
+    in_rows = [apply("add", i, apply("mul", o, const(16))), j]
+    source, target = (rows, panels) if writes else (panels, rows)
+    store = write(target, in_panels if writes else in_rows, read(source, *(in_rows if writes else in_panels)))
+    square = loop("i", 16, loop("j", 16, store, kind="vectorize"), kind="unroll")
+    fill = loop("a", 3, loop("b", 20, loop("c", 32, write(panels, [Index("a"), Index("b"), Index("c")], const(0.0, dtypes.float32)))))
+    made = nest([source, target], [target], (*((fill,) if writes else ()), loop("o", 6, square)))
+    assert own or ("gather" not in (text := emit(made, host())) and "scatter" not in text)
+    data = np.arange(96 * 16 if writes else 3 * 20 * 32, dtype=np.float32).reshape((96, 16) if writes else (3, 20, 32))
+    got = run(made, {source.name: data})[target.name]
+    want = np.zeros((3, 20, 32) if writes else (96, 16), np.float32)
+    for n, a, b in itertools.product(range(6), range(16), range(16)):
+        at = (n // 2, (b + n % 2) // 2 * 2 if own else b + 2, a + n % 2 * 16)
+        if writes:
+            want[at] = data[a + 16 * n, b]
+        else:
+            want[a + 16 * n, b] = data[at]
+    np.testing.assert_array_equal(got, want)
+
+
 @pytest.mark.parametrize("back", [False, True])
 def test_rows_that_leave_the_buffer_are_read_under_a_mask(back: bool) -> None:
     """The pages around are protected."""
