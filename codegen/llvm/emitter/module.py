@@ -309,9 +309,13 @@ class ModuleEmitter:
         emitter.block(kernel.body)
         b.line(f"store i64 {rows}, ptr {table}, align 8")
         put(ROW - 1, "i64", total.text)
-        self.module.declare("llvm.smax.i64", "i64 (i64, i64)")
-        self.module.declare("llvm.smin.i64", "i64 (i64, i64)")
-        self.module.helper("te.together", lambda: TOGETHER)
+        if self.module.beside is None:
+            self.module.declare("llvm.smax.i64", "i64 (i64, i64)")
+            self.module.declare("llvm.smin.i64", "i64 (i64, i64)")
+            self.module.helper("te.together", lambda: TOGETHER)
+        else:
+            self.module.declarations["te.together"] = "declare hidden void @te.together(ptr, i64, i64)"
+            self.module.beside["te.together"] = TOGETHER.replace("internal", "hidden", 1)
         self._call_pool(b, symbol, "te.together", table, total, literal(max(1, round(_CHUNK_WORK / WEIGHT)), "i64"))
 
     def _range(self, symbol: str, outer: tuple[str, ...], emitter: Statements, loop: For, start: Value, stop: Value) -> tuple[str, str]:
