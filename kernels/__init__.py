@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensorexpr.hints import unknown_name
 from tensorexpr.kernels import elementwise, losses, products, rearranging, reductions, windowed
+from tensorexpr.kernels.conventions.absent import ABSENT
 from tensorexpr.kernels.elementwise import *
 from tensorexpr.kernels.losses import *
 from tensorexpr.kernels.products import *
@@ -29,6 +30,8 @@ matrix_transpose, adjoint, view, copy, log_expit = transpose, transpose, reshape
 expit, swish, hard_sigmoid, hard_swish, hard_tanh, log_sigmoid, soft_sign = (
     sigmoid, silu, hardsigmoid, hardswish, hardtanh, logsigmoid, softsign,
 )  # fmt: skip
+conj, conjugate, conj_physical, real, mvlgamma, inverse = positive, positive, positive, positive, multigammaln, inv
+row_stack, chain_matmul, ger, upsample, broadcast_arrays = vstack, multi_dot, outer, interpolate, broadcast_tensors
 OTHER_NAMES = {name: value.name for name, value in list(globals().items()) if isinstance(value, Op) and value.name != name}
 """The names of others, each with that of the kernel."""
 
@@ -43,7 +46,7 @@ if not TYPE_CHECKING:  # type checkers know what there is
     def __getattr__(name: str) -> Any:
         if name.startswith("_"):  # what Python and editors look for
             raise AttributeError(f"module 'tensorexpr.kernels' has no attribute {name!r}")
-        raise unknown_name("tensorexpr.kernels", name, [*__all__, *OTHER_NAMES])
+        raise unknown_name("tensorexpr.kernels", name, [*__all__, *OTHER_NAMES], ABSENT.get(name))
 
 
 __all__ = [

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorexpr as te
-from tensorexpr.kernels.conventions.arguments import bad
+from tensorexpr.kernels.conventions.arguments import bad, product
 
 
 def normalized(axis: int, x: te.Tensor) -> int:
@@ -47,6 +47,14 @@ def along(rest: Sequence[Any], axis: int, item: Any) -> tuple[Any, ...]:
 def vector(x: te.Tensor) -> te.Tensor:
     """A tensor without axes as a vector of one element; any other as it is."""
     return x if x.ndim else te.compute((1,), lambda _: x[()])
+
+
+def flat(x: te.Tensor) -> te.Tensor:
+    """The elements along one axis, in row-major order."""
+    if x.ndim < 2:
+        return vector(x)
+    inner = [product(x.shape[d + 1 :]) for d in range(x.ndim)]
+    return te.compute((product(x.shape),), lambda f: x[tuple(f // step % n for step, n in zip(inner, x.shape, strict=True))])
 
 
 def number(x: te.Tensor) -> te.Tensor:

@@ -61,3 +61,23 @@ def pointwise(name: str, function: Callable[..., Any], *tensors: te.Tensor | Non
     """
     shape = broadcast_shape(name, *(x.shape for x in tensors if x is not None))
     return te.compute(shape, lambda *i: function(*(None if x is None else at(x, i) for x in tensors)), name=result)
+
+
+def summed_to(x: te.Tensor, shape: Sequence[Any], dtype: Any = None) -> te.Tensor:
+    """The sums of a tensor over the axes that one of `shape` was stretched along: what a gradient does with broadcasting."""
+    missing = x.ndim - len(shape)
+    over = [d for d, n in enumerate(x.shape) if d < missing or (is_one(shape[d - missing]) and not is_one(n))]
+    if not over and dtype in (None, x.dtype):
+        return x
+
+    def value(*i: Any) -> Any:
+        def element(*s: Any) -> Any:
+            own: list[Any] = [None] * missing + list(i)
+            for d, k in zip(over, s, strict=True):
+                own[d] = k
+            return x[tuple(own)]
+
+        total = te.sum(element, tuple(x.shape[d] for d in over)) if over else element()
+        return te.cast(total, dtype or x.dtype)
+
+    return te.compute(tuple(shape), value)

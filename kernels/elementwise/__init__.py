@@ -27,7 +27,15 @@ from tensorexpr.kernels.elementwise.activations import (
     tanhshrink,
     threshold,
 )
-from tensorexpr.kernels.elementwise.bits import bitwise_and, bitwise_left_shift, bitwise_not, bitwise_or, bitwise_right_shift, bitwise_xor
+from tensorexpr.kernels.elementwise.bits import (
+    bitwise_and,
+    bitwise_count,
+    bitwise_left_shift,
+    bitwise_not,
+    bitwise_or,
+    bitwise_right_shift,
+    bitwise_xor,
+)
 from tensorexpr.kernels.elementwise.broadcast import (
     add,
     addcdiv,
@@ -87,7 +95,23 @@ from tensorexpr.kernels.elementwise.comparisons import (
     signbit,
 )
 from tensorexpr.kernels.elementwise.filled import astype, full_like, ones_like, zeros_like
+from tensorexpr.kernels.elementwise.gammas import beta, betaln, comb, gamma, multigammaln
 from tensorexpr.kernels.elementwise.special import cbrt, gcd, i0, i0e, i1, i1e, lcm, ndtri, polygamma, zeta
+from tensorexpr.kernels.elementwise.statistics import (
+    angle,
+    boxcox,
+    boxcox1p,
+    cosm1,
+    erfcinv,
+    erfcx,
+    exp10,
+    exprel,
+    huber,
+    ldexp,
+    log_ndtr,
+    pseudo_huber,
+    rel_entr,
+)
 from tensorexpr.kernels.elementwise.unary import (
     abs,
     acos,
@@ -140,7 +164,7 @@ __all__ = [
     "prelu", "reglu", "relu", "relu6", "selu", "silu", "softcap", "softplus", "softshrink", "softsign", "swiglu", "tanhshrink",
     "threshold",
     # bits
-    "bitwise_and", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor",
+    "bitwise_and", "bitwise_count", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor",
     # broadcast
     "add", "addcdiv", "addcmul", "atan2", "clamp", "clamp_max", "clamp_min", "copysign", "div", "divmod", "entr", "float_power",
     "floor_divide", "fmax", "fmin", "fmod", "heaviside", "hypot", "lerp", "logaddexp", "logaddexp2", "logit", "maximum", "minimum", "mul",
@@ -150,8 +174,12 @@ __all__ = [
     "logical_not", "logical_or", "logical_xor", "lt", "ne", "signbit",
     # filled
     "astype", "full_like", "ones_like", "zeros_like",
+    # gammas
+    "beta", "betaln", "comb", "gamma", "multigammaln",
     # special
     "cbrt", "gcd", "i0", "i0e", "i1", "i1e", "lcm", "ndtri", "polygamma", "zeta",
+    # statistics
+    "angle", "boxcox", "boxcox1p", "cosm1", "erfcinv", "erfcx", "exp10", "exprel", "huber", "ldexp", "log_ndtr", "pseudo_huber", "rel_entr",
     # unary
     "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "deg2rad", "digamma", "erf", "erfc", "erfinv", "exp",
     "exp2", "expm1", "floor", "frac", "lgamma", "log", "log10", "log1p", "log2", "modf", "ndtr", "neg", "positive", "rad2deg",

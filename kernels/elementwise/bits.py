@@ -75,3 +75,20 @@ def bitwise_right_shift(x: te.Tensor, y: te.Tensor) -> te.Tensor:
     array([ 1, -2])
     """
     return _bitwise("bitwise_right_shift", lambda a, b: a >> b, x, y, bools=False)
+
+
+@te.op
+def bitwise_count(x: te.Tensor) -> te.Tensor:
+    """How many bits of `|x|` are 1, an uint8.
+
+    >>> kernels.bitwise_count(np.array([0, 7, -8]))
+    array([0, 3, 1], dtype=uint8)
+    """
+
+    def count(v: Any) -> Any:
+        if v.dtype.is_bool:
+            return te.cast(v, "uint8")
+        magnitude = te.abs(v) if v.dtype.is_signed else v
+        return te.cast(te.sum(lambda k: te.cast((magnitude >> te.cast(k, v.dtype)) & 1, "int32"), v.dtype.bits), "uint8")
+
+    return _bitwise("bitwise_count", count, x)

@@ -156,7 +156,7 @@ def fmod(x: te.Tensor, y: te.Tensor) -> te.Tensor:
     """
 
     def body(a: Any, b: Any) -> te.Scalar:
-        rest = te.abs(a) % te.abs(b)
+        rest = te.where(a < 0, -a, a) % te.abs(b)  # of derivative 1 at 0 too
         return te.where(a < 0, -rest, rest)
 
     return pointwise("fmod", body, x, y)

@@ -70,17 +70,17 @@ TERMS = 11
 """Terms of a zeta function that are added one by one; for the rest stands Euler and Maclaurin's formula."""
 
 
-def _float(name: str, function: Callable[[Any], Any], x: te.Tensor) -> te.Tensor:
+def real_function(name: str, function: Callable[[Any], Any], x: te.Tensor) -> te.Tensor:
     """A function of one number in at least float32; integers give float64."""
 
     def element(v: Any) -> Any:
-        value = function(_wide(v))
+        value = function(wide(v))
         return te.cast(value, v.dtype) if v.dtype.is_float else value
 
     return pointwise(name, element, x)
 
 
-def _wide(value: Any) -> Any:
+def wide(value: Any) -> Any:
     """A number in the dtype that it is computed in."""
     return te.cast(value, "float64" if not value.dtype.is_float else "float32" if value.dtype.bits == 16 else value.dtype)
 
@@ -126,7 +126,7 @@ def cbrt(x: te.Tensor) -> te.Tensor:
         step = te.where((a > 0) & te.isfinite(a), (root - a / (root * root)) / (3 * root), 0)
         return te.where((v < 0) | (1 / v < 0), -root, root) * (1 - te.stop_gradient(step))
 
-    return _float("cbrt", value, x)
+    return real_function("cbrt", value, x)
 
 
 @te.op
@@ -136,7 +136,7 @@ def i0(x: te.Tensor) -> te.Tensor:
     >>> kernels.i0(np.array([0.0, 1.0])).round(4)
     array([1.    , 1.2661])
     """
-    return _float("i0", _bessel(I0_NEAR, I0_FAR, 0, False), x)
+    return real_function("i0", _bessel(I0_NEAR, I0_FAR, 0, False), x)
 
 
 @te.op
@@ -146,7 +146,7 @@ def i0e(x: te.Tensor) -> te.Tensor:
     >>> kernels.i0e(np.array([0.0, 1000.0])).round(4)
     array([1.    , 0.0126])
     """
-    return _float("i0e", _bessel(I0_NEAR, I0_FAR, 0, True), x)
+    return real_function("i0e", _bessel(I0_NEAR, I0_FAR, 0, True), x)
 
 
 @te.op
@@ -156,7 +156,7 @@ def i1(x: te.Tensor) -> te.Tensor:
     >>> kernels.i1(np.array([0.0, 1.0])).round(4)
     array([0.    , 0.5652])
     """
-    return _float("i1", _bessel(I1_NEAR, I1_FAR, 1, False), x)
+    return real_function("i1", _bessel(I1_NEAR, I1_FAR, 1, False), x)
 
 
 @te.op
@@ -166,7 +166,7 @@ def i1e(x: te.Tensor) -> te.Tensor:
     >>> kernels.i1e(np.array([0.0, 1000.0])).round(4)
     array([0.    , 0.0126])
     """
-    return _float("i1e", _bessel(I1_NEAR, I1_FAR, 1, True), x)
+    return real_function("i1e", _bessel(I1_NEAR, I1_FAR, 1, True), x)
 
 
 def _ndtri_slope(output: te.Tensor, inputs: Sequence[te.Tensor], head: te.Tensor) -> list[te.Tensor]:
@@ -194,7 +194,7 @@ def ndtri(x: te.Tensor) -> te.Tensor:
         known = te.where((p > 0) & (p < 1), end, te.where((p == 0) | (p == 1), math.inf, math.nan))
         return te.where(inside, middle, te.where(q < 0, -known, known))
 
-    return _float("ndtri", value, x)
+    return real_function("ndtri", value, x)
 
 
 def _zeta(s: Any, q: Any) -> Any:
@@ -223,7 +223,7 @@ def zeta(x: te.Tensor, q: te.Tensor) -> te.Tensor:
 
 def _hurwitz(x: Any, q: Any) -> Any:
     given = x + q  # for its dtype
-    s, a = (_wide(te.cast(v, given.dtype if given.dtype.is_float else "float64")) for v in (x, q))
+    s, a = (wide(te.cast(v, given.dtype if given.dtype.is_float else "float64")) for v in (x, q))
     defined = (s > 1) & (a > 0)
     found = _zeta(te.where(defined, s, 2), te.where(defined, a, 1))
     other = te.where(((s == 1) & (a > 0)) | ((a == 0) & (s >= 1)), math.inf, math.nan)
@@ -240,7 +240,7 @@ def polygamma(x: te.Tensor, *, n: int) -> te.Tensor:
     """
     at_least("n", n, 0)
     if n == 0:
-        return _float("polygamma", te.digamma, x)
+        return real_function("polygamma", te.digamma, x)
     factor, slopes = float((-1) ** (n + 1) * math.factorial(n)), [0.0, 1.0]
     for _ in range(n):  # the derivatives of the cotangent c are polynomials in it: that of c is -(1 + c^2)
         inner = [k * c for k, c in enumerate(slopes)][1:]
@@ -252,7 +252,7 @@ def polygamma(x: te.Tensor, *, n: int) -> te.Tensor:
         cotangent = 1 / te.tan(math.pi * te.where(left, v - te.round(v), 0.25))
         return te.where(left, (-1) ** n * found - math.pi ** (n + 1) * _horner(cotangent, slopes), found)
 
-    return _float("polygamma", value, x)
+    return real_function("polygamma", value, x)
 
 
 @te.op

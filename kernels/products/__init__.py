@@ -48,8 +48,9 @@ from tensorexpr.kernels.products.pairwise import (
     soft_dtw,
     squared_distance,
 )
-from tensorexpr.kernels.products.polynomials import polyval, vander
+from tensorexpr.kernels.products.polynomials import polyadd, polyder, polyint, polymul, polysub, polyval, vander
 from tensorexpr.kernels.products.recurrent import gru, gru_cell, lstm, lstm_cell, rnn, rnn_cell
+from tensorexpr.kernels.products.solving import cholesky, det, inv, logdet, slogdet, solve, solve_triangular
 
 __all__ = [
     # attention
@@ -66,7 +67,9 @@ __all__ = [
     "cauchy_product", "cdist", "gaussian_logsumexp", "gaussian_product", "kmeans_step", "laplacian_product", "nearest_neighbor", "pdist",
     "sinkhorn_step", "soft_dtw", "squared_distance",
     # polynomials
-    "polyval", "vander",
+    "polyadd", "polyder", "polyint", "polymul", "polysub", "polyval", "vander",
     # recurrent
     "gru", "gru_cell", "lstm", "lstm_cell", "rnn", "rnn_cell",
+    # solving
+    "cholesky", "det", "inv", "logdet", "slogdet", "solve", "solve_triangular",
 ]  # fmt: skip

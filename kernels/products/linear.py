@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorexpr as te
 from tensorexpr.kernels.conventions.arguments import at_least_axes, bad, is_int, known, products
-from tensorexpr.kernels.conventions.axes import along, drop, normalized
+from tensorexpr.kernels.conventions.axes import along, drop, flat, normalized
 from tensorexpr.kernels.conventions.broadcasting import at, broadcast_shape, is_one, pointwise, same, stretches
 
 
@@ -230,14 +230,20 @@ def bilinear(x1: te.Tensor, x2: te.Tensor, weight: te.Tensor, bias: te.Tensor | 
 
 @te.op
 def dot(x: te.Tensor, y: te.Tensor) -> te.Tensor:
-    """`sum_k x[k] * y[k]` of two vectors.
+    """`sum_k x[k] * y[k]` of two vectors; of more axes, as in NumPy, the last of `x` and the last but one of `y`, all others side by side.
 
     >>> kernels.dot(np.array([1, 2, 3]), np.array([4, 5, 6]))
     array(32)
     """
-    _rank("dot", x, 1)
-    _rank("dot", y, 1)
-    return _matmul("dot", x, y)
+    if y.ndim < 2 or not x.ndim:
+        return _inner("dot", x, y)
+    size = _agree("dot", "the last axis of x and the last but one of y", x.shape[-1], y.shape[-2])
+    lead, deep = x.ndim - 1, x.ndim + y.ndim - 3
+
+    def body(*i: Any) -> Any:
+        return products(lambda k: x[(*i[:lead], k)] * y[(*i[lead:deep], k, i[-1])], size)
+
+    return te.compute((*x.shape[:-1], *y.shape[:-2], y.shape[-1]), body)
 
 
 @te.op
@@ -306,24 +312,27 @@ def inner(x: te.Tensor, y: te.Tensor) -> te.Tensor:
     >>> kernels.inner(np.array([[1, 2], [3, 4]]), np.array([1, 10]))
     array([21, 43])
     """
+    return _inner("inner", x, y)
+
+
+def _inner(name: str, x: te.Tensor, y: te.Tensor) -> te.Tensor:
     if not x.ndim or not y.ndim:
-        return pointwise("inner", lambda a, b: a * b, x, y)
-    size = _agree("inner", "the last axes", x.shape[-1], y.shape[-1])
+        return pointwise(name, lambda a, b: a * b, x, y)
+    size = _agree(name, "the last axes", x.shape[-1], y.shape[-1])
     lead = x.ndim - 1
     return te.compute((*x.shape[:-1], *y.shape[:-1]), lambda *i: products(lambda k: x[(*i[:lead], k)] * y[(*i[lead:], k)], size))
 
 
 @te.op
 def outer(x: te.Tensor, y: te.Tensor) -> te.Tensor:
-    """`z[i, j] = x[i] * y[j]` of two vectors.
+    """`z[i, j] = x[i] * y[j]` of two vectors; of others, as in NumPy, of their elements in row-major order.
 
     >>> kernels.outer(np.array([1, 2]), np.array([3, 4, 5]))
     array([[ 3,  4,  5],
            [ 6,  8, 10]])
     """
-    _rank("outer", x, 1)
-    _rank("outer", y, 1)
-    return te.compute((x.shape[0], y.shape[0]), lambda i, j: x[i] * y[j])
+    a, b = flat(x), flat(y)
+    return te.compute((a.shape[0], b.shape[0]), lambda i, j: a[i] * b[j])
 
 
 @te.op

@@ -60,6 +60,17 @@ from tensorexpr.kernels.rearranging.parts import (
     vsplit,
     vstack,
 )
+from tensorexpr.kernels.rearranging.places import (
+    broadcast_tensors,
+    cartesian_prod,
+    combinations,
+    delete,
+    fill_diagonal,
+    insert,
+    put_along_axis,
+    resize,
+    sliding_window_view,
+)
 from tensorexpr.kernels.rearranging.rearrange import (
     append,
     broadcast_to,
@@ -108,6 +119,9 @@ __all__ = [
     "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "cat", "chunk", "column_stack", "concatenate", "dsplit", "dstack",
     "hsplit", "hstack", "narrow", "select", "select_scatter", "slice_axis", "slice_scatter", "split", "stack", "tensor_split", "unbind",
     "vsplit", "vstack",
+    # places
+    "broadcast_tensors", "cartesian_prod", "combinations", "delete", "fill_diagonal", "insert", "put_along_axis", "resize",
+    "sliding_window_view",
     # rearrange
     "append", "broadcast_to", "expand", "flatten", "flip", "fliplr", "flipud", "meshgrid", "moveaxis", "movedim", "permute", "ravel",
     "repeat", "repeat_interleave", "reshape", "roll", "rot90", "squeeze", "tile", "transpose", "unflatten", "unsqueeze",

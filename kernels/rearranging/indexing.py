@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorexpr as te
 from tensorexpr.kernels.conventions.arguments import at_least, bad, integral, is_int, known, one_of, product, ranked, same_extent, shaped
-from tensorexpr.kernels.conventions.axes import along, drop, normalized, number, numbers_too, vector
+from tensorexpr.kernels.conventions.axes import along, drop, flat, normalized, number, numbers_too, vector
 from tensorexpr.kernels.conventions.broadcasting import at, broadcast_shape
 from tensorexpr.kernels.rearranging.segments import Place, counts_of, sent_to
 
@@ -199,39 +199,41 @@ def take_along_dim(x: te.Tensor, index: te.Tensor, *, axis: Any = None) -> te.Te
     array([4, 1])
     """
     if axis is None:
-        return take.function(x, _flat(index))
+        return take.function(x, flat(index))
     return take_along_axis.function(x, index, axis=axis)
 
 
-def _flat(x: te.Tensor) -> te.Tensor:
-    """The elements along one axis, in row-major order."""
-    inner = [product(x.shape[d + 1 :]) for d in range(x.ndim)]
-    return te.compute((product(x.shape),), lambda f: x[tuple(f // step % n for step, n in zip(inner, x.shape, strict=True))])
-
-
 @te.op
-def take(x: te.Tensor, index: te.Tensor, *, axis: Any = None) -> te.Tensor:
+def take(x: te.Tensor, index: te.Tensor, *, axis: Any = None, mode: str = "raise") -> te.Tensor:
     """`y[.., *i, ..] = x[.., index[*i], ..]` along `axis`; without an axis `x` counts as flattened. `numpy.take`. Negative positions count
-    from the end.
+    from the end. With `mode` "wrap" positions are taken modulo the extent, with "clip" brought into it (negative ones to 0).
 
     >>> kernels.take(np.array([10, 20, 30]), np.array([[0, -1]]))
     array([[10, 30]])
     """
     integral(index, "positions in x")
+    one_of("mode", mode, ("raise", "wrap", "clip"))
+
+    def inside(position: Any, extent: Any) -> Any:
+        if mode == "raise":
+            return _from_the_end(position, extent)
+        wide = te.cast(position, "int64")
+        return wide % extent if mode == "wrap" else te.maximum(te.minimum(wide, extent - 1), 0)
+
     if axis is None:
         inner = [product(x.shape[k + 1 :]) for k in range(x.ndim)]
         if x.ndim == 0:
             single = te.compute((1,), lambda _: x[()])
-            return te.compute(index.shape, lambda *i: single[_from_the_end(index[i], 1)])
+            return te.compute(index.shape, lambda *i: single[inside(index[i], 1)])
 
         def places(flat: Any) -> tuple[Any, ...]:
             return tuple(flat // step if k == 0 else flat // step % n for k, (n, step) in enumerate(zip(x.shape, inner, strict=True)))
 
-        return te.compute(index.shape, lambda *i: x[places(_from_the_end(index[i], product(x.shape)))])
+        return te.compute(index.shape, lambda *i: x[places(inside(index[i], product(x.shape)))])
     axis = normalized(axis, x)
     shape = (*x.shape[:axis], *index.shape, *x.shape[axis + 1 :])
     stop = axis + index.ndim
-    return te.compute(shape, lambda *i: x[(*i[:axis], _from_the_end(index[i[axis:stop]], x.shape[axis]), *i[stop:])])
+    return te.compute(shape, lambda *i: x[(*i[:axis], inside(index[i[axis:stop]], x.shape[axis]), *i[stop:])])
 
 
 def _from_the_end(position: Any, extent: Any) -> te.Scalar:

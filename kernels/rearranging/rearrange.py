@@ -204,15 +204,19 @@ def tile(x: te.Tensor, *, repeats: Any) -> te.Tensor:
 
 
 @te.op
-def repeat(x: te.Tensor, *, sizes: Any) -> te.Tensor:
-    """`y[i] = x[i % n]` on each axis: `torch.Tensor.repeat`, with a number for every axis of the result.
+def repeat(x: te.Tensor, *, sizes: Any, axis: Any = None) -> te.Tensor:
+    """`y[i] = x[i % n]` on each axis: `torch.Tensor.repeat`, with a number for every axis of the result. With an `axis` it is
+    `numpy.repeat`: `repeat_interleave`.
 
     >>> kernels.repeat(np.array([1, 2]), sizes=(2, 2))
     array([[1, 2, 1, 2],
            [1, 2, 1, 2]])
     """
+    if axis is not None:
+        return repeat_interleave.function(x, repeats=sizes, axis=axis)
     if not isinstance(sizes, (tuple, list)) or len(sizes) < x.ndim:
-        raise bad(f"sizes: expected at least {x.ndim} numbers, one per axis of {x.name}, got {sizes!r}")
+        hint = "repeat_interleave(x, repeats) puts copies of an element beside it, as numpy.repeat; tile(x, repeats) takes one number"
+        raise bad(f"sizes: expected at least {x.ndim} numbers, one per axis of {x.name}, got {sizes!r}", hint)
     return tile.function(x, repeats=tuple(sizes))
 
 

@@ -38,7 +38,7 @@ def rows_of(offsets: te.Tensor, total: Any, last_given: bool) -> tuple[Callable[
 
 
 @te.op
-def bincount(input: te.Tensor, weights: te.Tensor | None = None, *, num_bins: Any) -> te.Tensor:
+def bincount(input: te.Tensor, weights: te.Tensor | None = None, *, num_bins: Any = None) -> te.Tensor:
     """`y[b] = sum_t weights[t] over input[t] == b`, or their number (int64) without weights; `num_bins` is what `minlength` cannot be:
     the length of the result, fixed when the op is compiled.
 
@@ -47,6 +47,9 @@ def bincount(input: te.Tensor, weights: te.Tensor | None = None, *, num_bins: An
     """
     integral(input, "bins")
     ranked(input, 1)
+    if num_bins is None:
+        hint = "otherwise it would be the greatest number given and one, and depend on data"
+        raise bad("bincount: expected num_bins (minlength), the length of the result, got none", hint)
     at_least("num_bins", num_bins, 1)
     if weights is None:
         return counts_of((num_bins,), lambda i: (input[i],), input.shape)

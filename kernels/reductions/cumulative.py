@@ -77,10 +77,12 @@ def _summed(x: te.Tensor) -> str:
 
 @te.op
 @numbers_too
-def cumsum(x: te.Tensor, *, axis: Any = -1, exclusive: bool = False, reverse: bool = False, dtype: Any = None) -> te.Tensor:
+def cumsum(
+    x: te.Tensor, *, axis: Any = -1, exclusive: bool = False, reverse: bool = False, dtype: Any = None, include_initial: bool = False
+) -> te.Tensor:
     """`y[.., i, ..] = sum of x[.., k, ..] over k <= i` along `axis` (k < i if `exclusive`; k >= i or k > i in `reverse`).
 
-    Elements are cast to `dtype` first.
+    Elements are cast to `dtype` first. With `include_initial` there is one more, the sum of nothing, where counting begins.
 
     >>> kernels.cumsum(np.array([1, 2, 3])), kernels.cumsum(np.array([1, 2, 3]), exclusive=True)
     (array([1, 3, 6]), array([0, 1, 3]))
@@ -88,14 +90,15 @@ def cumsum(x: te.Tensor, *, axis: Any = -1, exclusive: bool = False, reverse: bo
     x = in_dtype(x, dtype)
     wide = _summed(x)
     axis = normalized(axis, x)
-    return _running(
-        x, axis, (te.cast(0, wide),), lambda s, p, _: (s[0] + te.cast(x[p], wide),), ("sums",), exclusive, reverse
-    )[0]  # fmt: skip
+    found = _running(x, axis, (te.cast(0, wide),), lambda s, p, _: (s[0] + te.cast(x[p], wide),), ("sums",), exclusive, reverse)[0]
+    return _with_initial(found, axis, 0, exclusive, reverse) if include_initial else found
 
 
 @te.op
 @numbers_too
-def cumprod(x: te.Tensor, *, axis: Any = -1, exclusive: bool = False, reverse: bool = False, dtype: Any = None) -> te.Tensor:
+def cumprod(
+    x: te.Tensor, *, axis: Any = -1, exclusive: bool = False, reverse: bool = False, dtype: Any = None, include_initial: bool = False
+) -> te.Tensor:
     """`y[.., i, ..] = product of x[.., k, ..] over k <= i` along `axis`; options as in `cumsum`. Zeros have exact gradients.
 
     >>> kernels.cumprod(np.array([1.0, 2.0, 3.0, 4.0]))
@@ -104,9 +107,22 @@ def cumprod(x: te.Tensor, *, axis: Any = -1, exclusive: bool = False, reverse: b
     x = in_dtype(x, dtype)
     wide = _summed(x)
     axis = normalized(axis, x)
-    return _running(
-        x, axis, (te.cast(1, wide),), lambda s, p, _: (s[0] * te.cast(x[p], wide),), ("products",), exclusive, reverse
-    )[0]  # fmt: skip
+    found = _running(x, axis, (te.cast(1, wide),), lambda s, p, _: (s[0] * te.cast(x[p], wide),), ("products",), exclusive, reverse)[0]
+    return _with_initial(found, axis, 1, exclusive, reverse) if include_initial else found
+
+
+def _with_initial(found: te.Tensor, axis: int, start: int, exclusive: bool, reverse: bool) -> te.Tensor:
+    """Running results with the one of no element in front, or behind where they run from the end."""
+    if exclusive:
+        raise bad("include_initial: expected exclusive=False, got both", "an exclusive result begins with that of nothing already")
+    length = found.shape[axis]
+
+    def element(*i: Any) -> Any:
+        t, rest = i[axis], drop(i, axis)
+        here, place = (t < length, t) if reverse else (t > 0, t - 1)
+        return te.where(here, found[along(rest, axis, place)], te.cast(start, found.dtype))
+
+    return te.compute(along(drop(found.shape, axis), axis, length + 1), element)
 
 
 def _extremes(x: te.Tensor, axis: int, greatest: bool, reverse: bool) -> tuple[te.Tensor, ...]:

@@ -79,6 +79,36 @@ def _outermost(name: str, reduce: Callable[..., Any], last: float, x: te.Tensor,
 
 
 @te.op
+def nanargmax(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor:
+    """The place of the greatest element that is no NaN, as `argmax`; 0 where all are.
+
+    >>> kernels.nanargmax(np.array([1.0, np.nan, 3.0]))
+    array(2)
+    """
+    return _place("nanargmax", te.argmax, x, axis, keepdims)
+
+
+@te.op
+def nanargmin(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor:
+    """The place of the least element that is no NaN, as `argmin`; 0 where all are.
+
+    >>> kernels.nanargmin(np.array([np.nan, 1.0, 3.0]))
+    array(1)
+    """
+    return _place("nanargmin", te.argmin, x, axis, keepdims)
+
+
+def _place(name: str, reduce: Callable[..., Any], x: te.Tensor, axis: Any, keepdims: bool) -> te.Tensor:
+    fold = Fold(x, axis, keepdims)
+    not_empty(name, fold)
+
+    def among_numbers(body: Callable[..., Any], extents: Any) -> Any:
+        return reduce(body, extents, where=(lambda *k: ~te.isnan(body(*k))) if x.dtype.is_float else None)
+
+    return fold.each(lambda row: fold.over(among_numbers, row, lambda i: x[i]))
+
+
+@te.op
 def nanmean(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor:
     """The mean of the elements that are no NaN.
 

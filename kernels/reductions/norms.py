@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorexpr as te
 from tensorexpr.kernels.conventions.arguments import bad, in_dtype
+from tensorexpr.kernels.conventions.axes import normalized
 from tensorexpr.kernels.conventions.broadcasting import pointwise
 from tensorexpr.kernels.reductions.reductions import Fold, like, not_empty, root, wide
 
@@ -79,3 +80,23 @@ def dist(x: te.Tensor, y: te.Tensor, *, p: Any = 2) -> te.Tensor:
     array(5.)
     """
     return norm.function(pointwise("dist", lambda a, b: a - b, x, y, result="apart"), p=p)
+
+
+@te.op
+def renorm(x: te.Tensor, *, p: Any, axis: Any, maxnorm: Any) -> te.Tensor:
+    """Each slice at a place on `axis` scaled down to the norm `maxnorm`, where its `norm` of order `p` is greater.
+
+    >>> kernels.renorm(np.array([[3.0, 4.0], [0.3, 0.4]]), p=2, axis=0, maxnorm=1.0).round(4)
+    array([[0.6, 0.8],
+           [0.3, 0.4]])
+    """
+    own = normalized(axis, x)
+    if isinstance(maxnorm, bool) or not isinstance(maxnorm, (int, float)) or maxnorm < 0:
+        raise bad(f"maxnorm: expected a number of at least 0, got {maxnorm!r}")
+    lengths = norm.function(x, p=p, axis=tuple(d for d in range(x.ndim) if d != own))
+
+    def body(*i: Any) -> Any:
+        length = lengths[i[own]]
+        return x[i] * te.where(length > maxnorm, maxnorm / (length + 1e-7), te.cast(1, length.dtype))
+
+    return te.compute(x.shape, body)

@@ -468,17 +468,31 @@ def _spread(
 
 
 @te.op
-def logsumexp(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tensor:
-    """`log sum exp(x)` along `axis` at any magnitude: `m + log sum exp(x - m)`, `m` the maximum; minus infinity over nothing.
+def logsumexp(x: te.Tensor, b: te.Tensor | None = None, *, axis: Any = None, keepdims: bool = False) -> te.Tensor:
+    """`log sum b exp(x)` along `axis` at any magnitude: `m + log sum b exp(x - m)`, `m` the maximum; minus infinity over nothing.
+
+    `b` are factors that broadcast to `x`, 1 if left out; where one is 0 its element has no influence. A negative sum gives NaN.
 
     >>> float(kernels.logsumexp(np.array([1000.0, 1000.0]), axis=0).round(4))
     1000.6931
     """
+    if b is not None and not stretches(b.shape, x.shape):
+        raise bad(f"logsumexp: expected factors b that broadcast to {x.shape}, got {b.shape}")
     fold = Fold(x, axis, keepdims)
     if known(fold.count) and fold.count == 0:
         return fold.each(lambda row: te.cast(-math.inf, x.dtype if x.dtype.is_float else "float64"))
-    top = shift(x, fold)
-    return fold.each(lambda row: like(top[row] + te.log(fold.over(te.sum, row, lambda i: te.exp(wide(x[i]) - top[row]))), x))
+    if b is None:
+        top = shift(x, fold)
+        return fold.each(lambda row: like(top[row] + te.log(fold.over(te.sum, row, lambda i: te.exp(wide(x[i]) - top[row]))), x))
+    x = in_dtype(x, None if x.dtype.is_float else "float64")
+    weights = in_dtype(b, None if b.dtype.is_float else x.dtype)
+    top = shift(x, fold, lambda i: te.where(at(weights, i) == 0, -math.inf, wide(x[i])))
+
+    def term(i: Any, row: Any) -> Any:
+        factor, grown = wide(at(weights, i)), te.exp(wide(x[i]) - top[row])
+        return te.where((factor == 0) & ~te.isfinite(grown), 0, factor * grown)
+
+    return fold.each(lambda row: like(top[row] + te.log(fold.over(te.sum, row, lambda i: term(i, row))), x))
 
 
 def shift(x: te.Tensor, fold: Fold, value: Callable[[Any], Any] | None = None) -> te.Tensor:

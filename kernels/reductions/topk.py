@@ -14,7 +14,7 @@ from typing import Any
 
 import tensorexpr as te
 from tensorexpr.kernels.conventions.arguments import bad, is_int, known, one_of, product
-from tensorexpr.kernels.conventions.axes import along, drop, normalized, numbers_too
+from tensorexpr.kernels.conventions.axes import along, drop, flat, normalized, numbers_too
 
 
 def _ranks(x: te.Tensor, axis: int, descending: bool) -> te.Tensor:
@@ -64,7 +64,7 @@ def sort(x: te.Tensor, *, axis: Any = -1, descending: bool = False, stable: bool
     >>> kernels.sort(np.array([3, 1, 2]), descending=True)
     (array([3, 2, 1]), array([0, 2, 1]))
     """
-    x, axis = (_flat(x), 0) if axis is None else (x, normalized(axis, x))
+    x, axis = (flat(x), 0) if axis is None else (x, normalized(axis, x))
     return _placed(x, _ranks(x, axis, descending), axis, x.shape[axis])
 
 
@@ -87,7 +87,7 @@ def argsort(x: te.Tensor, *, axis: Any = -1, descending: bool = False, stable: b
     >>> kernels.argsort(np.array([3, 1, 2]))
     array([1, 2, 0])
     """
-    x, axis = (_flat(x), 0) if axis is None else (x, normalized(axis, x))
+    x, axis = (flat(x), 0) if axis is None else (x, normalized(axis, x))
     return _placed(x, _ranks(x, axis, descending), axis, x.shape[axis])[1]
 
 
@@ -120,14 +120,6 @@ def _one(x: te.Tensor, axis: int, place: Any, keepdims: bool) -> tuple[te.Tensor
     )
 
 
-def _flat(x: te.Tensor) -> te.Tensor:
-    """The elements along one axis, in row-major order."""
-    inner = [product(x.shape[d + 1 :]) for d in range(x.ndim)]
-    if x.ndim == 1:
-        return x
-    return te.compute((product(x.shape),), lambda f: x[tuple(f // step % n for step, n in zip(inner, x.shape, strict=True))])
-
-
 @te.op
 @numbers_too
 def kthvalue(x: te.Tensor, *, k: Any, axis: Any = -1, keepdims: bool = False) -> tuple[te.Tensor, te.Tensor]:
@@ -153,7 +145,7 @@ def median(x: te.Tensor, *, axis: Any = None, keepdims: bool = False) -> te.Tens
     >>> kernels.median(np.array([[5, 3, 9], [1, 2, 4]]), axis=1)
     (array([5, 2]), array([0, 1]))
     """
-    over, place = (_flat(x), 0) if axis is None else (x, normalized(axis, x))
+    over, place = (flat(x), 0) if axis is None else (x, normalized(axis, x))
     extent = over.shape[place]
     if known(extent) and extent == 0:
         raise bad(f"median: expected at least one element on axis {place} of x, got shape {x.shape}")
@@ -172,7 +164,7 @@ def quantile(x: te.Tensor, *, q: Any, axis: Any = None, keepdims: bool = False, 
     """
     one_of("interpolation", interpolation, ("linear", "lower", "higher", "midpoint", "nearest"))
     if axis is None or (x.ndim == 0 and axis in (0, -1)):
-        found = quantile.function(_flat(x), q=q, axis=0, interpolation=interpolation)
+        found = quantile.function(flat(x), q=q, axis=0, interpolation=interpolation)
         return te.compute((*found.shape, *(1,) * x.ndim), lambda *i: found[i[: found.ndim]]) if keepdims else found
     if isinstance(q, tuple) and q:
         return _side_by_side([quantile.function(x, q=one, axis=axis, keepdims=keepdims, interpolation=interpolation) for one in q])
@@ -217,7 +209,7 @@ def _among_numbers(
     """For each row `between(last, at)` of its elements that are no NaN, in order: the place of the last one, and what stands at a place,
     or where that stood (`indices`). NaN, which stands last, is the element of rows without any number.
     """
-    own, place = (_flat(x), 0) if axis is None else (x, normalized(axis, x))
+    own, place = (flat(x), 0) if axis is None else (x, normalized(axis, x))
     extent = own.shape[place]
     if not known(extent) or extent == 0:
         raise bad(f"expected a known number of elements on axis {place} of x, at least 1, got shape {x.shape}")
@@ -303,3 +295,74 @@ def percentile(x: te.Tensor, *, q: Any, axis: Any = None, keepdims: bool = False
     """
     shares = tuple(one / 100 for one in q) if isinstance(q, tuple) else q / 100 if isinstance(q, (int, float)) else q
     return quantile.function(x, q=shares, axis=axis, keepdims=keepdims, interpolation=interpolation)
+
+
+@te.op
+@numbers_too
+def mode(x: te.Tensor, *, axis: Any = -1, keepdims: bool = False) -> tuple[te.Tensor, te.Tensor]:
+    """`(values, indices)`: the value that stands most often along `axis`, of several the least, and the last place where it stands.
+
+    Counting takes n^2 comparisons. NaN is equal to nothing.
+
+    >>> kernels.mode(np.array([3, 1, 3, 1, 2]))
+    (array(1), array(3))
+    """
+    axis = normalized(axis, x)
+    extent = x.shape[axis]
+    if known(extent) and extent == 0:
+        raise bad(f"mode: expected at least one element on axis {axis} of x, got shape {x.shape}")
+
+    def often(*i: Any) -> Any:
+        return te.sum(lambda k: te.cast(x[along(drop(i, axis), axis, k)] == x[i], "int64"), extent)
+
+    counts = te.compute(x.shape, often, name="counts")
+    rest = drop(x.shape, axis)
+    most = te.compute(rest, lambda *r: te.max(lambda k: counts[along(r, axis, k)], extent), name="most")
+
+    def first(*r: Any) -> Any:
+        return te.argmin(lambda k: x[along(r, axis, k)], extent, where=lambda k: counts[along(r, axis, k)] == most[r])
+
+    least = te.compute(rest, first, name="least")
+
+    def last(*r: Any) -> Any:
+        own = x[along(r, axis, least[r])]
+        return te.maximum(te.max(lambda k: te.where(x[along(r, axis, k)] == own, te.cast(k, "int64"), -1), extent), least[r])
+
+    places = te.compute(rest, last, name="places")
+    shape = along(rest, axis, 1) if keepdims else rest
+
+    def row(i: Sequence[Any]) -> tuple[Any, ...]:
+        return drop(i, axis) if keepdims else tuple(i)
+
+    return te.compute(shape, lambda *i: x[along(row(i), axis, places[row(i)])]), te.compute(shape, lambda *i: places[row(i)])
+
+
+@te.op
+@numbers_too
+def partition(x: te.Tensor, *, kth: Any, axis: Any = -1) -> te.Tensor:
+    """The elements along `axis` with the `kth` in its place: all are in order, as those of `sort`.
+
+    >>> kernels.partition(np.array([3, 1, 2]), kth=1)
+    array([1, 2, 3])
+    """
+    _kth(x, kth, axis)
+    return sort.function(x, axis=axis)[0]
+
+
+@te.op
+@numbers_too
+def argpartition(x: te.Tensor, *, kth: Any, axis: Any = -1) -> te.Tensor:
+    """The positions of `partition`.
+
+    >>> kernels.argpartition(np.array([3, 1, 2]), kth=1)
+    array([1, 2, 0])
+    """
+    _kth(x, kth, axis)
+    return argsort.function(x, axis=axis)
+
+
+def _kth(x: te.Tensor, kth: Any, axis: Any) -> None:
+    extent = product(x.shape) if axis is None else x.shape[normalized(axis, x)]
+    for one in kth if isinstance(kth, tuple) else (kth,):
+        if not is_int(one) or (known(extent) and not -extent <= one < extent):
+            raise bad(f"kth: expected places from {-extent} to {extent - 1}, got {one!r}")

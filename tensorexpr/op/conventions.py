@@ -17,7 +17,7 @@ OTHER_NAMES = {
     "constant_values": ("value",),
     "elements": ("x",), "test_elements": ("values",), "method": ("interpolation",), "N": ("n",),
     "minlength": ("num_bins",), "length": ("num_bins",), "shift": ("shifts",), "a": ("x",), "b": ("y",),
-    "indices_or_sections": ("sections",), "pad_width": ("pads",),
+    "indices_or_sections": ("sections",), "pad_width": ("pads",), "indices": ("index",), "repeats": ("sizes",),
 }  # fmt: skip
 """Names of arguments that others use, each with those that ours may have in their place."""
 MOST_NUMBERS = 64

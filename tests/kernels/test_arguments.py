@@ -66,6 +66,45 @@ def test_names_of_others():
                 np.testing.assert_allclose(a, b, rtol=1e-13, err_msg=name)
 
 
+def test_names_that_are_not_here_say_what_to_do():
+    assert not set(kernels.ABSENT) & {*kernels.__all__, *kernels.OTHER_NAMES}
+    for name, wanted in (("nonzero", "the size of its result depends on data"), ("eye", "it takes no tensor"), ("svd", "solve")):
+        with pytest.raises(te.UnknownNameError, match=f"got {name}") as caught:
+            getattr(kernels, name)
+        assert wanted in caught.value.hint
+    with pytest.raises(te.ArgumentError, match=r"bincount: expected num_bins \(minlength\)") as refusal:
+        kernels.bincount(np.array([1, 0]))
+    assert "depend on data" in refusal.value.hint
+
+
+def test_spellings_of_others():
+    x, v, i = np.arange(12.0).reshape(3, 4), np.array([0.5, -1.0, 2.0]), np.array([5, -1])
+    one = np.ones((2, 4))
+    for found, wanted in (
+        (kernels.take(v, i, mode="wrap"), np.take(v, i, mode="wrap")),
+        (kernels.take(x, i, axis=1, mode="clip"), np.take(x, i, axis=1, mode="clip")),
+        (kernels.take(x, indices=np.array([1]), axis=0), np.take(x, indices=[1], axis=0)),
+        (kernels.repeat(x, 2, axis=1), np.repeat(x, 2, axis=1)),
+        (kernels.repeat(x, repeats=2, axis=0), np.repeat(x, repeats=2, axis=0)),
+        (kernels.cumulative_sum(v, include_initial=True), np.cumulative_sum(v, include_initial=True)),
+        (kernels.delete(x, 1, axis=1), np.delete(x, 1, axis=1)),
+        (kernels.delete(v, [0, 2]), np.delete(v, [0, 2])),
+        (kernels.insert(x, 1, one[0], axis=0), np.insert(x, 1, one[0], axis=0)),
+        (kernels.resize(v, (2, 2)), np.resize(v, (2, 2))),
+        (kernels.row_stack((x, one)), np.vstack((x, one))),
+        (kernels.partition(v, 1), np.partition(v, 1)),
+        (kernels.outer(x, v), np.outer(x, v)),
+        (kernels.dot(x, one.T), np.dot(x, one.T)),
+        (kernels.polyder(v, m=2), np.polyder(v, m=2)),
+        (kernels.histogram(x, bins=3)[0], np.histogram(x, bins=3)[0]),
+        (kernels.inverse(x[:2, 1:3]), np.linalg.inv(x[:2, 1:3])),
+        (kernels.sliding_window_view(v, 2), np.lib.stride_tricks.sliding_window_view(v, 2)),
+    ):
+        np.testing.assert_allclose(found, wanted, rtol=1e-13)
+    for fill, name in ((0.0, "real"), (0.0, "conj")):
+        np.testing.assert_array_equal(getattr(kernels, name)(x) - x, fill)
+
+
 def test_calls_that_are_spelled_alike_are_bound_once_and_others_apart():
     x, y = np.arange(6.0).reshape(2, 3), np.arange(6.0, 12.0).reshape(2, 3)
     for _ in range(3):

@@ -12,6 +12,13 @@ UNIT = np.concatenate([DRAW.uniform(-1, 1, 120), 1 - 10.0 ** -DRAW.uniform(1, 15
 SIGNED = 10.0 ** DRAW.uniform(-10, 20, 200) * np.sign(DRAW.normal(size=200))
 FUNCTIONS = {
     # function, reference, derivative, arguments, error in units of the last place of the larger one of the result and a floor, floor
+    "erfcx": (
+        lambda v: mpmath.exp(v * v) * mpmath.erfc(v),
+        lambda v: 2 * v * mpmath.exp(v * v) * mpmath.erfc(v) - 2 / mpmath.sqrt(mpmath.pi),
+        DRAW.uniform(-9, 26, 200),
+        4,
+        0,
+    ),
     "erfc": (mpmath.erfc, lambda v: -2 / mpmath.sqrt(mpmath.pi) * mpmath.exp(-v * v), DRAW.uniform(-6, 26, 200), 4, 0),
     "erfinv": (mpmath.erfinv, lambda v: mpmath.sqrt(mpmath.pi) / 2 * mpmath.exp(mpmath.erfinv(v) ** 2), UNIT, 3, 0),
     "ndtr": (mpmath.ncdf, mpmath.npdf, DRAW.uniform(-30, 8, 200), 4, 0),
@@ -78,6 +85,7 @@ def test_accuracy(name):
     "name, x, expected",
     [
         ("erfc", [np.inf, -np.inf, 0.0, np.nan], [0.0, 2.0, 1.0, np.nan]),
+        ("erfcx", [np.inf, -np.inf, 0.0, np.nan], [0.0, np.inf, 1.0, np.nan]),
         ("erfinv", [0.0, 1.0, -1.0, 1.5, np.nan], [0.0, np.inf, -np.inf, np.nan, np.nan]),
         ("ndtr", [np.inf, -np.inf, 0.0, np.nan], [1.0, 0.0, 0.5, np.nan]),
         ("lgamma", [0.0, -1.0, np.inf, -np.inf, np.nan], [np.inf, np.inf, np.inf, np.inf, np.nan]),
@@ -91,6 +99,13 @@ def test_accuracy(name):
 )
 def test_special_values(name, x, expected):
     np.testing.assert_array_equal(value_of(name, np.array(x)), expected)
+
+
+@pytest.mark.parametrize("name", ["erfc", "erfcx", "erfinv", "ndtr", "asinh", "atanh"])
+def test_slopes_at_zero(name):
+    """Where the formula changes sides it has the derivative of both."""
+    _, derivative = of(name, np.array([0.0, -0.0, 0.1]))
+    np.testing.assert_allclose(derivative[:2], float(FUNCTIONS[name][1](mpmath.mpf(0))), rtol=1e-14)
 
 
 def test_integers_go_to_floats():

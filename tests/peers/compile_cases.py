@@ -189,6 +189,9 @@ GROUPS: dict[str, dict[str, Case]] = {
             A.index_put.default(t.table, [t.places], t.x, True),
             A.index_put.default(t.table, [t.places], t.x),
             t.table.clone().index_put((t.ids,), t.row, True),
+            A.index_put.default(t.x, [t.mask], t.number.detach()),
+            A.index_put.default(t.p, [None, None, t.six.detach() > 0], t.p.detach()[:, :, :1]),
+            A.index_put.default(t.x, [t.mask[:, 0]], t.row.detach(), True),
         ),
         "index_select.default": lambda t: A.index_select.default(t.x, 1, t.places),
         "masked_scatter.default": lambda t: A.masked_scatter.default(t.x, t.mask, t.table),
@@ -236,6 +239,7 @@ GROUPS: dict[str, dict[str, Case]] = {
         "_native_batch_norm_legit.no_stats": lambda t: A._native_batch_norm_legit.no_stats(t.image, t.four, None, True, 0.1, 1e-5)[0],
         "_native_batch_norm_legit_no_training.default": lambda t: torch.nn.functional.batch_norm(t.image, t.mean, t.var, t.four, t.four),
         "native_group_norm.default": lambda t: A.native_group_norm.default(t.image, t.four, t.four, 2, 4, 56, 2, 1e-5),
+        "groups of channels": lambda t: torch.nn.functional.group_norm(t.image, 2, t.four, t.four),
         "native_layer_norm.default": lambda t: (
             A.native_layer_norm.default(t.image, [8], t.eight, t.eight, 1e-5),
             A.native_layer_norm.default(t.x, [3, 5], None, None, 1e-3),
@@ -275,6 +279,7 @@ GROUPS: dict[str, dict[str, Case]] = {
             t.p.norm(),
             torch.mv(t.a, t.six),
         ),
+        "rolls": lambda t: (torch.roll(t.x, 7), torch.roll(t.row, -1), torch.roll(t.image, (3, -1), (1, 3)), t.x[:0].roll(1)),
         "running": lambda t: (
             torch.logcumsumexp(t.x, 1),
             torch.cummax(t.x, 0),
@@ -363,15 +368,15 @@ DRAWN = {
 """Those that draw random numbers: of torch's generator, as eager mode draws them."""
 
 BACKWARD = {
-    "_adaptive_avg_pool2d_backward.default",
-    "avg_pool2d_backward.default",
-    "convolution_backward.default",
-    "embedding_dense_backward.default",
-    "max_pool2d_with_indices_backward.default",
-    "native_group_norm_backward.default",
-    "native_layer_norm_backward.default",
+    "_adaptive_avg_pool2d_backward.default": "networks",
+    "avg_pool2d_backward.default": "networks",
+    "convolution_backward.default": "networks",
+    "embedding_dense_backward.default": "places",
+    "max_pool2d_with_indices_backward.default": "networks",
+    "native_group_norm_backward.default": "norms",
+    "native_layer_norm_backward.default": "norms",
 }
-"""Those that autograd puts into backward graphs of the others."""
+"""Those that autograd puts into backward graphs of the others, each with the group where it does."""
 
 
 def _resized(t: Given) -> torch.Tensor:

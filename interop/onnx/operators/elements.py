@@ -281,40 +281,7 @@ def _einsum(*tensors: Any, equation: str) -> Any:
 
 @operator("Det")
 def _det(x: Tensor) -> Any:
-    """By elimination with the greatest pivots; one step of a scan for each column."""
-    *lead, n, _ = x.shape
-    batch = len(lead)
-    one = language.compute(tuple(lead), lambda *b: cast(1, x.dtype))
-
-    def step(k: Any, state: Any) -> Any:
-        a, found = state
-
-        def row_of_pivot(*b: Any) -> Any:
-            return language.argmax(lambda r: language.where(r < k, -1.0, language.abs(a[(*b, r, k)])), n)
-
-        pivot = language.compute(tuple(lead), row_of_pivot, name="pivot")
-
-        def swapped(*i: Any) -> Any:
-            b, r, c = i[:batch], i[batch], i[batch + 1]
-            p = pivot[b]
-            return a[(*b, language.where(r == k, p, language.where(r == p, k, r)), c)]
-
-        rows = language.compute(x.shape, swapped, name="rows")
-
-        def eliminated(*i: Any) -> Any:
-            b, r, c = i[:batch], i[batch], i[batch + 1]
-            own = rows[(*b, k, k)]
-            below = (r > k) & (own != 0)
-            factor = language.where(below, rows[(*b, r, k)] / language.where(own != 0, own, 1), 0)
-            return rows[i] - factor * rows[(*b, k, c)]
-
-        new = language.compute(tuple(lead), lambda *b: found[b] * rows[(*b, k, k)] * language.where(pivot[b] == k, 1, -1), name="found")
-        return language.compute(x.shape, eliminated, name="a"), new
-
-    if n == 0:
-        return one
-    found = language.scan(step, (x, one), n)[1]
-    return language.compute(tuple(lead), lambda *b: found[(n - 1, *b)])
+    return kernels.det(x)
 
 
 @operator("CumSum")

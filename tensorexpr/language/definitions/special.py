@@ -35,7 +35,7 @@ from tensorexpr.language.definitions.functions import (
     where,
 )
 
-__all__ = ["acosh", "asinh", "atanh", "digamma", "erfc", "erfinv", "lgamma", "log10", "ndtr", "trigamma"]
+__all__ = ["acosh", "asinh", "atanh", "digamma", "erfc", "erfcx", "erfinv", "lgamma", "log10", "ndtr", "trigamma"]
 
 _ERFCX = (
     1.2329951186255526, -0.13962111684056228, 0.015379652102619974, 0.06809705425466839, -0.10103906603631811, 0.09373283499911264,
@@ -89,9 +89,25 @@ def erfc(x: Any) -> Scalar:
 
 
 def _erfc(x: Scalar) -> Scalar:
-    size = minimum(absolute(x), 30.0)
+    size = minimum(where(x < 0, -x, x), 30.0)  # no absolute value, which has a derivative of 0 at 0
     tail = _scaled(size) * _bell(size, 1.0)
     return where(x < 0, 2.0 - tail, tail)
+
+
+@checked()
+def erfcx(x: Any) -> Scalar:
+    """exp(x^2) erfc(x), which is neither 0 nor infinite where x is large.
+
+    >>> te.evaluate(te.compute((3,), lambda i: te.erfcx(i * 100))).round(4)
+    array([1.    , 0.0056, 0.0028])
+    """
+
+    def wide(x: Scalar) -> Scalar:
+        size = where(x < 0, -x, x)
+        tail = where(size > 1e15, 1 / (math.sqrt(math.pi) * size), _scaled(minimum(size, 1e15)))
+        return where(x < 0, 2.0 * _bell(minimum(size, 30.0), -1.0) - tail, tail)
+
+    return _computed(wide, x)
 
 
 def _scaled(size: Scalar) -> Scalar:
@@ -138,7 +154,7 @@ def ndtr(x: Any) -> Scalar:
     """
 
     def wide(x: Scalar) -> Scalar:
-        size = minimum(absolute(x), 42.0)
+        size = minimum(where(x > 0, x, -x), 42.0)
         tail = 0.5 * _scaled(size * math.sqrt(0.5)) * _bell(size, 0.5)
         return where(x > 0, 1.0 - tail, tail)
 
@@ -230,10 +246,11 @@ def asinh(x: Any) -> Scalar:
     """
 
     def wide(x: Scalar) -> Scalar:
-        size = absolute(x)
+        size = where(x < 0, -x, x)  # of derivative 1 at 0
         small = minimum(size, 1e9)
-        near = log1p(small + small * small / (1 + sqrt(small * small + 1)))
-        return sign(x) * where(size < 1e9, near, log(size) + math.log(2))
+        near = log1p(small * (1 + small / (1 + sqrt(small * small + 1))))
+        found = where(size < 1e9, near, log(size) + math.log(2))
+        return where(x < 0, -found, found)
 
     return _computed(wide, x)
 
@@ -260,7 +277,13 @@ def atanh(x: Any) -> Scalar:
     >>> te.evaluate(te.compute((3,), lambda i: te.atanh(i / 2))).round(4)
     array([0.    , 0.5493,    inf])
     """
-    return _computed(lambda wide: 0.5 * sign(wide) * log1p(2 * absolute(wide) / (1 - absolute(wide))), x)
+
+    def wide(x: Scalar) -> Scalar:
+        size = where(x < 0, -x, x)  # of derivative 1 at 0
+        found = 0.5 * log1p(2 * size / (1 - size))
+        return where(x < 0, -found, found)
+
+    return _computed(wide, x)
 
 
 @checked()

@@ -30,4 +30,6 @@ CASES = [
     row("bitwise_right_shift", kernels.bitwise_right_shift, (I, J), "torch.bitwise_right_shift", np.right_shift),
     row("bitwise_left_shift by the width", kernels.bitwise_left_shift, FAR, None, np.left_shift),
     row("bitwise_right_shift by the width", kernels.bitwise_right_shift, FAR, None, np.right_shift),
+    row("bitwise_count", kernels.bitwise_count, (I,), None, np.bitwise_count),
+    row("bitwise_count of the least", kernels.bitwise_count, (Data((2,), np.array([-(2**63), 2**63 - 1])),), None, np.bitwise_count),
 ]

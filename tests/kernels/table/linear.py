@@ -1,5 +1,7 @@
 """Products of matrices and vectors."""
 
+import numpy as np
+
 from tensorexpr import kernels
 from tests.kernels.case import Case
 
@@ -28,6 +30,10 @@ CASES = [
     Case("bilinear", kernels.bilinear, ((2, 3), (2, 4), (5, 3, 4), (5,)), "F.bilinear"),
     Case("bilinear without bias", kernels.bilinear, ((2, 2, 3), (2, 2, 4), (2, 3, 4), None), "F.bilinear"),
     Case("dot", kernels.dot, ((5,), (5,)), "torch.dot"),
+    Case("dot of matrices", kernels.dot, ((2, 3, 4), (5, 4, 2)), None, np.dot),
+    Case("dot of a matrix and a vector", kernels.dot, ((2, 3), (3,)), None, np.dot),
+    Case("dot with a number", kernels.dot, ((), (2, 3)), None, np.dot),
+    Case("outer of matrices", kernels.outer, ((2, 2), (3,)), None, np.outer),
     Case("vdot", kernels.vdot, ((3, 4), (3, 4)), "lambda x, y: torch.vdot(x.flatten(), y.flatten())"),
     Case("vecdot", kernels.vecdot, ((2, 3, 4), (3, 1)), "lambda x, y: torch.linalg.vecdot(x, y, dim=1)", None, {"axis": 1}),
     Case("inner", kernels.inner, ((2, 3), (4, 2, 3)), "torch.inner"),

@@ -29,6 +29,10 @@ CASES = [
     Case("nansum in PyTorch", kernels.nansum, HOLES, "lambda x: torch.nansum(x, 1)", None, {"axis": 1}, kinks=True),
     Case("nanmean in PyTorch", kernels.nanmean, HOLES, "lambda x: torch.nanmean(x, 1)", None, {"axis": 1}, kinks=True),
     row("nanvar", HOLES, axis=1, correction=1),
+    *(row(name, HOLES, axis=1, differentiable=False) for name in ("nanargmax", "nanargmin")),
+    row("nanargmax", HOLES, keepdims=True, differentiable=False),
+    Case("nanargmin of the greatest", kernels.nanargmin, (Data((3,), np.array([NAN, np.inf, np.inf])),), None, lambda x: np.array(1),
+         differentiable=False, float32=None),
     *(
         Case(
             f"{name} of integers", getattr(kernels, name), NUMBERS, None, lambda x, name=name: getattr(np, name)(x, axis=0), {"axis": 0},

@@ -20,5 +20,13 @@ CASES = [
         {"n": 4, "increasing": True},
         kinks=True,
     ),
+    Case("polyadd", kernels.polyadd, ((3,), (5,)), None, np.polyadd),
+    Case("polysub", kernels.polysub, ((5,), (2,)), None, np.polysub),
+    Case("polymul", kernels.polymul, ((3,), (4,)), None, np.polymul),
+    Case("polyder", kernels.polyder, ((5,),), None, np.polyder),
+    Case("polyder twice", kernels.polyder, ((5,),), None, lambda p: np.polyder(p, 2), {"m": 2}),
+    Case("polyder of a constant", kernels.polyder, ((1,),), None, lambda p: np.zeros(0)),
+    Case("polyint", kernels.polyint, ((4,),), None, np.polyint),
+    Case("polyint twice", kernels.polyint, ((4,),), None, lambda p: np.polyint(p, 2, [1.5, -2.0]), {"m": 2, "k": (1.5, -2.0)}),
     Case("vander of one power", kernels.vander, ((3,),), None, lambda x: np.vander(x, 1), {"n": 1}, kinks=True),
 ]

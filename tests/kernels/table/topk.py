@@ -43,6 +43,10 @@ CASES = [
     Case("msort", kernels.msort, (X,), "torch.msort"),
     Case("quantiles", kernels.quantile, (X,), "lambda x: x.quantile(torch.tensor((0.2, 0.9), dtype=x.dtype), 0)",
          static={"q": (0.2, 0.9), "axis": 0}),
+    Case("mode", kernels.mode, (TIES,), "lambda x: torch.mode(x, 1)", None, {"axis": 1}, kinks=True, scatters=True),
+    Case("mode kept", kernels.mode, (X,), "lambda x: torch.mode(x, 0, True)", None, {"axis": 0, "keepdims": True}, scatters=True),
+    Case("partition", kernels.partition, (X,), None, lambda x: np.sort(x, 0), {"kth": 1, "axis": 0}),
+    Case("argpartition", kernels.argpartition, (X,), None, np.argsort, {"kth": (1, -2)}, differentiable=False),
     Case("sort of all", kernels.sort, (X,), "lambda x: torch.sort(x.ravel())", static={"axis": None}),
     Case("argsort of all", kernels.argsort, (X,), "lambda x: torch.argsort(x.ravel())", static={"axis": None}, differentiable=False),
 ]  # fmt: skip

@@ -12,13 +12,14 @@ import tensorexpr as te
 from tensorexpr import kernels
 from tensorexpr.autodiff import gradient
 from tensorexpr.dtypes import dtype
-from tensorexpr.interop.torch.backend.table import Result, Unsupported, aten, axis_of, cast_to, common, element, filled, wide
+from tensorexpr.interop.torch.backend.table import Result, Unsupported, aten, axis_of, cast_to, common, element, filled, is_one, wide
 from tensorexpr.kernels.conventions.arguments import product
 from tensorexpr.kernels.conventions.broadcasting import broadcast_shape, same
 from tensorexpr.kernels.rearranging.indexing import place_in
 from tensorexpr.kernels.rearranging.segments import rows_of
 
 _BYTE = dtype("uint8")
+_MASKS = ("bool", "uint8")
 
 
 def _wrapped(index: Any, extent: Any) -> Any:
@@ -32,7 +33,7 @@ class _Places:
     def __init__(self, x: te.Tensor, indices: Sequence[te.Tensor | None]) -> None:
         self.x = x
         self.given = {axis: index for axis, index in enumerate(indices) if index is not None}
-        if any(index.dtype.name in ("bool", "uint8") for index in self.given.values()):
+        if any(index.dtype.name in _MASKS for index in self.given.values()):
             raise Unsupported("a size that data decides")
         self.shape = broadcast_shape("index", *(index.shape for index in self.given.values()))
         axes = list(self.given)
@@ -57,8 +58,26 @@ def _index(result: Result, x: te.Tensor, indices: Sequence[Any]) -> Any:
     return te.compute(result.shape, lambda *i: x[places.at(i)])
 
 
+def _put_by_mask(result: Result, x: te.Tensor, indices: Sequence[Any], values: te.Tensor, accumulate: bool) -> Any:
+    """`x[.., mask, ..] = values` where the values are the same for all places under the mask."""
+    ((axis, mask),) = ((axis, index) for axis, index in enumerate(indices) if index is not None)
+    behind = x.ndim - axis - mask.ndim
+    if values.ndim > behind and not is_one(values.shape[values.ndim - behind - 1]):
+        raise Unsupported("a size that data decides")
+
+    def body(*i: Any) -> Any:
+        own = (*i[:axis], te.cast(0, "int64"), *i[axis + mask.ndim :])
+        value = te.cast(element(values, own), x.dtype)
+        return te.where(te.cast(mask[i[axis : axis + mask.ndim]], "bool"), x[i] + value if accumulate else value, x[i])
+
+    return te.compute(x.shape, body)
+
+
 @aten("index_put", "_unsafe_index_put")
 def _index_put(result: Result, x: te.Tensor, indices: Sequence[Any], values: te.Tensor, accumulate: bool) -> Any:
+    given = [index for index in indices if index is not None]
+    if len(given) == 1 and given[0].dtype.name in _MASKS:
+        return _put_by_mask(result, x, indices, values, accumulate)
     places = _Places(x, indices)
     if accumulate:
         kind = wide(x.dtype)

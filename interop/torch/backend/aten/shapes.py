@@ -207,7 +207,11 @@ def _flip(result: Result, x: te.Tensor, dims: Sequence[int]) -> Any:
 @aten("roll")
 def _roll(result: Result, x: te.Tensor, shifts: Sequence[Any], dims: Sequence[int]) -> Any:
     if not dims:
-        raise Unsupported("a roll of the flat tensor")
+        if x.ndim == 1:
+            return _roll(result, x, shifts, [0])
+        flat = kernels.reshape(x, shape=(-1,))
+        turned = te.compute(flat.shape, lambda i: flat[(i - shifts[0]) % flat.shape[0]])
+        return kernels.reshape(turned, shape=tuple(x.shape))
     by = {axis_of(dim, x.ndim): shift for dim, shift in zip(dims, shifts, strict=True)}
     return te.compute(
         x.shape, lambda *i: x[tuple((j - by[k]) % n if k in by else j for k, (j, n) in enumerate(zip(i, x.shape, strict=True)))]
