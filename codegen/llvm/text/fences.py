@@ -9,6 +9,10 @@ those that LLVM's vectorizer makes too.
 Integers that are cut to fewer bits are stored in one instruction, under a mask, too, which LLVM makes of a choice between new and old
 elements as well. Where such a mask is known to have a single lane (the last of a tail), LLVM up to 22.1 stores that element uncut, four
 bytes for two (llvm-project, issue 179489). Behind a fence the numbers that are stored are not known to be cut.
+
+Products of int32 that were widened to int64 are multiplied by their lower halves. Where a part of such a vector is wanted and its int32
+are the bits of floats, as behind a fence, LLVM 22.1 has no instruction for what it makes of it and ends the process ("Cannot select:
+zero_extend_vector_inreg"): its choice is of instructions for floats only. What is joined with a zero that it does not know is integers.
 """
 
 from __future__ import annotations
@@ -33,12 +37,19 @@ _STORE = re.compile(
 )
 
 
+_WIDENED = re.compile(r"= [sz]ext(?: nneg)? <(?:8|16|32|64) x i32> .* to <\d+ x i64>")
+_FROM_FLOATS = re.compile(
+    r'^ +(?P<name>%(?:"[^"]*"|\S+)) = (?P<cast>bitcast <\d+ x (?:float|double|half|bfloat)> \S+ to <(?P<lanes>8|16|32|64) x i32>)$',
+    re.MULTILINE,
+)
+
+
 _MASKED = re.compile(r"llvm\.masked\.(load\.|store\.v\d+i)")
 
 
 def may_need_fences(text: str, names: Iterable[str]) -> bool:
     """Whether a module of this text may have such loads or stores; the names are those of the functions that it calls in the end."""
-    return "trunc " in text or any(map(_MASKED.match, names))
+    return "trunc " in text or any(map(_MASKED.match, names)) or (_FROM_FLOATS.search(text) is not None and _multiplies_widened(text))
 
 
 def fenced(text: str) -> str:
@@ -68,10 +79,27 @@ def fenced(text: str) -> str:
         lines.append(f"{found['before']}<{lanes} x {element}>{found['attributes']} {name}, {found['rest']}")
         return "\n".join(f"  {line}" for line in lines)
 
+    def as_integers(found: re.Match[str]) -> str:
+        nonlocal count
+        count += 1
+        full, held = f"<{found['lanes']} x i32>", f"<{found['lanes']} x float>"
+        callee = f"{held} @llvm.arithmetic.fence.v{found['lanes']}f32"
+        declarations.add(f"declare {callee}({held})")
+        given, none = f"%te.bits{count}", f"%te.none{count}"
+        lines = [f"{given} = {found['cast']}", f"{none} = call {callee}({held} zeroinitializer)"]
+        lines += [f"{none}.bits = bitcast {held} {none} to {full}", f"{found['name']} = or {full} {given}, {none}.bits"]
+        return "\n".join(f"  {line}" for line in lines)
+
     there = text  # which may have fences of its own
     text = _STORE.sub(before, _LOAD.sub(fence, text))
+    if _multiplies_widened(text):
+        text = _FROM_FLOATS.sub(as_integers, text)
     missing = [line for line in sorted(declarations) if line not in there]
     return "\n".join([text, *missing, ""]) if missing else text
+
+
+def _multiplies_widened(text: str) -> bool:
+    return " mul " in text and _WIDENED.search(text) is not None
 
 
 def _fence(name: str, value: str, lanes: int, element: str, declarations: set[str]) -> list[str]:

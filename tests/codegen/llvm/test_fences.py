@@ -140,6 +140,44 @@ define void @te_{lane}(ptr %p, ptr %x) {{
             assert found.tolist() == [cut[k] if k == lane else 7 for k in range(count)]
 
 
+@pytest.mark.parametrize("kind", ["sext", "zext"])
+@pytest.mark.parametrize(("lanes", "kept"), [(8, 4), (16, 4)])
+def test_parts_of_products_of_widened_bits_of_floats(kind: str, lanes: int, kept: int) -> None:
+    """LLVM ends the process over such a part, unless it takes the bits for integers (see `fences`)."""
+    full, wide, held = f"<{lanes} x i32>", f"<{lanes} x i64>", f"<{lanes} x float>"
+    order = ", ".join(f"i32 {k}" for k in range(kept))
+    text = f"""
+target triple = "{host().triple}"
+define void @te_test(ptr noalias %x, ptr noalias %y, ptr noalias %z) "prefer-vector-width"="512" {{
+  %a = load {held}, ptr %x, align 4
+  %twice = fadd {held} %a, %a
+  %bits = bitcast {held} %twice to {full}
+  %u = {kind} {full} %bits to {wide}
+  %b = load {full}, ptr %y, align 4
+  %v = {kind} {full} %b to {wide}
+  %w = mul {wide} %u, %v
+  %part = shufflevector {wide} %w, {wide} poison, <{kept} x i32> <{order}>
+  store <{kept} x i64> %part, ptr %z, align 8
+  ret void
+}}
+"""
+    module = NativeModule(object_code(text, host(), "registers"), host())
+    call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(module.address("te_test"))
+    x, y, z = np.arange(lanes, dtype="float32") - 2.5, np.arange(lanes, dtype="int32") - 3, np.zeros(kept, "int64")
+    call(x.ctypes.data, y.ctypes.data, z.ctypes.data)
+    kinds = ("int32", "int64") if kind == "sext" else ("uint32", "uint64")
+    u, v = (numbers.view(kinds[0]).astype(kinds[1]) for numbers in (x + x, y))
+    assert np.array_equal(z.view(kinds[1]), (u * v)[:kept])
+
+
+@pytest.mark.parametrize("shape", [(12,), (3, 4), (4, 5), (2, 3, 4), (3, 9), (41,)])
+def test_products_of_int32_as_int64(shape: tuple[int, ...]) -> None:
+    """Whose last vector is loaded under a mask, behind a fence."""
+    x = np.random.default_rng(0).integers(-9, 9, shape).astype("int32")
+    op = te.op(lambda x: te.compute((), lambda: te.prod(lambda *i: te.cast(x[i], "int64"), x.shape)))
+    assert op(x | 1) == (x | 1).astype("int64").prod()
+
+
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "int8", "int32", "bool"])
 def test_tails_of_one_element_end_with_it(dtype: str) -> None:
     """Sums of rows whose one element is all there is: what was stored of a bfloat16 were four bytes."""
