@@ -144,7 +144,7 @@ def dtype(value: object) -> DType:
     if isinstance(value, str | type | np.dtype):
         try:
             name = np.dtype(value).name
-        except TypeError:
+        except (TypeError, ValueError):
             name = getattr(value, "__name__", None)
     if name in _BY_NAME:
         return _BY_NAME[name]

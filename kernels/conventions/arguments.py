@@ -77,6 +77,11 @@ def in_dtype(x: te.Tensor, dtype: Any) -> te.Tensor:
     return x if x.dtype is kind else te.compute(x.shape, lambda *i: te.cast(x[i], kind))
 
 
+def floating(x: te.Tensor) -> te.DType:
+    """The dtype of means and roots of `x`: its own, or float64 for integers, as NumPy has it."""
+    return x.dtype if x.dtype.is_float else te.dtype("float64")
+
+
 def known(*extents: Any) -> bool:
     """Whether all extents are numbers when the op is traced (not sizes that are known only as it runs)."""
     return all(isinstance(extent, int) for extent in extents)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import tensorexpr as te
-from tensorexpr.kernels.conventions.arguments import at_least, at_least_axes, bad, is_int, known, same_extent, shaped
+from tensorexpr.kernels.conventions.arguments import at_least, at_least_axes, bad, floating, is_int, known, same_extent, shaped
 from tensorexpr.kernels.conventions.broadcasting import at, broadcast_shape
 from tensorexpr.kernels.reductions.normalization import carrier
 
@@ -101,7 +101,7 @@ def _attend(
         b, i, c = x[:-2], x[-2], x[-1]
         values = over(te.sum, lambda d: weight[(*b, i, d)] * te.cast(value[(*theirs(b), column(i, d), c)], wide), b, i)
         shared = te.where(total[(*b, i)] > 0, values / total[(*b, i)], 0.0) if empty else values / total[(*b, i)]
-        return te.cast(shared, query.dtype)
+        return te.cast(shared, floating(query))
 
     return te.compute((*lines, value.shape[-1]), mean)
 
@@ -212,7 +212,7 @@ def alibi_attention(
     shaped(slopes, query.shape[-3:-2], "one slope per head")
 
     def added(b: tuple[Any, ...], i: Any, j: Any) -> Any:
-        return -slopes[b[-1]] * te.cast(te.abs(i - j), slopes.dtype)
+        return -(slopes[b[-1]] * te.cast(te.abs(i - j), floating(slopes)))
 
     return _attend(query, key, value, scale=scale, counts=_causal if is_causal else None, added=added)
 
@@ -317,7 +317,7 @@ def rotary_embedding(x: te.Tensor, *, base: float = 10000.0, interleaved: bool =
     frequency = te.constant(float(base) ** (-2.0 * np.arange(half) / features), name="frequency")
 
     def table(function: Callable[[Any], Any], name: str) -> te.Tensor:
-        return te.compute((positions, half), lambda t, k: te.cast(function((t + offset) * frequency[k]), x.dtype), name=name)
+        return te.compute((positions, half), lambda t, k: te.cast(function((t + offset) * frequency[k]), floating(x)), name=name)
 
     cosine, sine = table(te.cos, "cosine"), table(te.sin, "sine")
 

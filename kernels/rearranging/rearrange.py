@@ -327,6 +327,8 @@ def reshape(x: te.Tensor, *, shape: Any) -> te.Tensor:
     array([[1, 2, 3],
            [4, 5, 6]])
     """
+    if not is_int(shape) and not isinstance(shape, (tuple, list)):
+        raise bad(f"shape: expected a tuple of extents, got {shape!r}")
     extents = list((shape,) if is_int(shape) else shape)
     if any(is_int(e) and e < -1 for e in extents) or sum(is_int(e) and e == -1 for e in extents) > 1:
         raise bad(f"shape: expected extents of at least 0, and at most one -1, got {shape!r}")
@@ -372,6 +374,8 @@ def unflatten(x: te.Tensor, *, axis: Any, sizes: Any) -> te.Tensor:
     (2, 3, 2)
     """
     axis = normalized(axis, x)
+    if not isinstance(sizes, (tuple, list)):
+        raise bad(f"sizes: expected a tuple of extents, got {sizes!r}")
     parts = list(sizes)
     if -1 in parts:
         rest = product([p for p in parts if p != -1])

@@ -18,14 +18,6 @@ from tensorexpr.kernels.conventions.axes import along, drop, normalized, numbers
 from tensorexpr.kernels.conventions.broadcasting import at, stretches
 
 
-def _extreme(x: te.Tensor, greatest: bool) -> float | int:
-    """The value of the dtype that is at most, or at least, every other."""
-    if x.dtype.is_float:
-        return np.inf if greatest else -np.inf
-    info = np.iinfo(x.dtype.numpy)
-    return int(info.max if greatest else info.min)
-
-
 def _running(
     x: te.Tensor,
     axis: int,
@@ -134,7 +126,7 @@ def _extremes(x: te.Tensor, axis: int, greatest: bool, reverse: bool) -> tuple[t
             taken = taken | te.isnan(x[place])
         return te.where(taken, x[place], old[0]), te.where(taken, position, old[1])
 
-    start = te.cast(_extreme(x, not greatest), x.dtype), te.cast(0, "int64")
+    start = te.cast(x.dtype.least if greatest else x.dtype.greatest, x.dtype), te.cast(0, "int64")
     return _running(x, axis, start, step, ("values", "indices"), reverse=reverse)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import tensorexpr as te
-from tensorexpr.kernels.conventions.arguments import at_least, at_least_axes, bad, is_int, known, product, shaped
+from tensorexpr.kernels.conventions.arguments import at_least, at_least_axes, bad, floating, is_int, known, product, shaped
 from tensorexpr.kernels.conventions.axes import along, drop, normalized, numbers_too
 from tensorexpr.kernels.reductions.norms import norm
 
@@ -22,8 +22,9 @@ Place = Callable[[tuple[Any, ...], tuple[Any, ...]], tuple[Any, ...]]
 
 
 def carrier(x: te.Tensor) -> str:
-    """The dtype in which statistics of `x` are carried: its own, or float32 for 16-bit floats."""
-    return "float32" if x.dtype.bits < 32 else x.dtype.name
+    """The dtype in which statistics of `x` are carried: its own, float32 for 16-bit floats, float64 for integers."""
+    own = floating(x)
+    return "float32" if own.bits < 32 else own.name
 
 
 def moments(x: te.Tensor, kept: Any, over: Any, place: Place) -> tuple[te.Tensor, te.Tensor]:
@@ -44,7 +45,7 @@ def _standardized(
     def value(*i: Any) -> Any:
         y = (x[i] - mean[at(i)]) * inverse[at(i)]
         y = y if scale is None else y * scale(i)
-        return te.cast(y if shift is None else y + shift(i), x.dtype)
+        return te.cast(y if shift is None else y + shift(i), floating(x))
 
     return te.compute(x.shape, value)
 
@@ -111,7 +112,7 @@ def batch_norm(
     count = te.cast(product(over), carrier(x))
 
     def moved(old: te.Tensor, new: Callable[[Any], Any], name: str) -> te.Tensor:
-        return te.compute(old.shape, lambda c: te.cast((1 - momentum) * old[c] + momentum * new(c), old.dtype), name=name)
+        return te.compute(old.shape, lambda c: te.cast((1 - momentum) * old[c] + momentum * new(c), floating(old)), name=name)
 
     new_mean = moved(running_mean, lambda c: mean[c], "new_mean")
     new_var = moved(running_var, lambda c: var[c] * count / (count - 1), "new_var")
@@ -160,7 +161,7 @@ def rms_norm(x: te.Tensor, weight: te.Tensor | None = None, *, normalized_shape:
 
     def value(*i: Any) -> Any:
         y = x[i] * inverse[i[:lead]]
-        return te.cast(y if weight is None else y * weight[i[lead:]], x.dtype)
+        return te.cast(y if weight is None else y * weight[i[lead:]], floating(x))
 
     return te.compute(x.shape, value)
 
@@ -269,6 +270,8 @@ def normalize(x: te.Tensor, *, p: float = 2.0, axis: Any = 1, eps: float = 1e-12
     array([[0.6, 0.8]])
     """
     axis = normalized(axis, x)
+    if not isinstance(p, (int, float)):
+        raise bad(f"normalize: expected a number for p, got {p!r}")
     if p > 0:
         length = norms(x, p, drop(x.shape, axis), (x.shape[axis],), lambda i, k: along(i, axis, k[0]), "length")
     else:

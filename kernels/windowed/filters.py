@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import tensorexpr as te
-from tensorexpr.kernels.conventions.arguments import at_least, bad, known, ranked, shaped
+from tensorexpr.kernels.conventions.arguments import at_least, bad, floating, known, ranked, shaped
 
 
 def _positive(name: str, value: Any) -> float:
@@ -27,7 +27,7 @@ def _bilateral(x: te.Tensor, guide: te.Tensor, radius: int, sigma_space: float, 
     n, _, height, width = x.shape
     side = 2 * radius + 1
     offsets = np.arange(-radius, radius + 1)
-    near = te.constant(np.exp(-(offsets**2) / (2 * space**2)).astype(x.dtype.numpy), name="near")
+    near = te.constant(np.exp(-(offsets**2) / (2 * space**2)).astype(floating(x).numpy), name="near")
 
     def weight(n: Any, i: Any, j: Any, a: Any, b: Any) -> Any:
         def gap(c: Any) -> Any:

@@ -309,13 +309,13 @@ class Op(Explained, Bound, Entered):
             raise
         except (ArithmeticError, AttributeError, IndexError, TypeError, ValueError) as error:
             code = getattr(self.function, "__code__", None)
-            place = failure_location(error, os.path.dirname(code.co_filename) if code is not None and self._written_by_user else None)
-            if place is None:
-                raise
             nested = [name for name, tree in self._named(trees) if isinstance(tree, tuple)]
             if nested and isinstance(error, AttributeError) and isinstance(error.obj, tuple):
                 expected = f"{self.name}: expected a tensor for {' or '.join(nested)}, got a tuple"
                 raise argument_error(expected, term=self._term) from error
+            place = failure_location(error, os.path.dirname(code.co_filename) if code is not None and self._written_by_user else None)
+            if place is None:
+                raise
             given = ", ".join(f"{name}: {tree_text(tree)}" for name, tree in self._named(trees))
             raise DefinitionError(
                 f"{self.name}: expected arguments that its body is written for, got {type(error).__name__}: {error}",

@@ -126,3 +126,35 @@ def test_calls_that_are_spelled_alike_are_bound_once_and_others_apart():
         out = np.empty(3)
         assert kernels.sum(x, axis=0, out=out) is out
         np.testing.assert_array_equal(out, x.sum(0))
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes", "static"),
+    [
+        (kernels.layer_norm, ((3, 5),), {}),
+        (kernels.rms_norm, ((3, 5), (5,)), {}),
+        (kernels.group_norm, ((2, 4, 3),), {"num_groups": 2}),
+        (kernels.batch_norm, ((4, 3), None, None, (3,), (3,)), {"training": True}),
+        (kernels.scaled_dot_product_attention, ((2, 3, 4), (2, 5, 4), (2, 5, 2)), {"is_causal": True}),
+        (kernels.alibi_attention, ((2, 3, 4), (2, 3, 4), (2, 3, 2), (2,)), {}),
+        (kernels.rotary_embedding, ((3, 4),), {}),
+        (kernels.bilateral_filter, ((1, 2, 5, 4),), {"radius": 1, "sigma_space": 1.0, "sigma_range": 2.0}),
+    ],
+)
+def test_means_and_roots_of_integers_are_those_of_float64(op, shapes, static):
+    rng = np.random.default_rng(0)
+    given = [shape and rng.integers(1, 6, shape) for shape in shapes]
+    floats = [array if array is None else array.astype(float) for array in given]
+    for dtype in ("int64", "int8", "uint16"):
+        found = op(*(array if array is None else array.astype(dtype) for array in given), **static)
+        wanted = op(*floats, **static)
+        for a, b in zip(*((r if isinstance(r, tuple) else (r,)) for r in (found, wanted)), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-13)
+            assert a.dtype == np.float64
+
+
+def test_running_extremes_of_bools():
+    x = np.array([[True, False, True], [False, False, True]])
+    for op, numpy in ((kernels.cummax, np.maximum), (kernels.cummin, np.minimum)):
+        values, _ = op(x)
+        np.testing.assert_array_equal(values, numpy.accumulate(x, 1))

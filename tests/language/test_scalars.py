@@ -253,6 +253,8 @@ def test_operations_a_dtype_does_not_have():
     with pytest.raises(DefinitionError, match="expected a dtype of the language, got 'complex64'") as caught:
         te.compute((3,), lambda i: te.cast(x[i], "complex64"))
     assert __file__ in str(caught.value)
+    with pytest.raises(DefinitionError, match="expected a dtype of the language, got 'a,b'"):  # NumPy tries to read a record
+        te.compute((3,), lambda i: te.cast(x[i], "a,b"))
 
 
 def test_a_choice_of_python_floats_is_weak_as_they_are():
