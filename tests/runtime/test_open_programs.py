@@ -143,7 +143,23 @@ def uneven_products(n, m):
     return te.compute((n, n + 1), lambda i, j: te.sum(lambda k: x[i, k] * y[k, j], m)), [x, y], lambda x, y: x @ y
 
 
+def attention(n, m):
+    q, k, v = (placed(name, n, m, 16) for name in "qkv")
+    s = te.compute((n, m, m), lambda b, i, j: te.sum(lambda d: q[b, i, d] * k[b, j, d], 16) * 0.25, name="s")
+    top = te.compute((n, m), lambda b, i: te.max(lambda j: s[b, i, j], m), name="top")
+    p = te.compute((n, m, m), lambda b, i, j: te.exp(s[b, i, j] - top[b, i]), name="p")
+    total = te.compute((n, m), lambda b, i: te.sum(lambda j: p[b, i, j], m), name="total")
+    made = te.compute((n, m, 16), lambda b, i, d: te.sum(lambda j: p[b, i, j] * v[b, j, d], m) / total[b, i])
+
+    def expected(q, k, v):
+        weights = np.exp(q @ k.swapaxes(1, 2) * 0.25)
+        return weights @ v / weights.sum(2, keepdims=True)
+
+    return made, [q, k, v], expected
+
+
 CASES = [
+    (attention, {}, ((0, 5), (2, 0), (1, 1), (2, 7), (1, 8), (3, 16), (1, 33), (5, 64), (1, 300))),
     (three_parts, {}, PAIRS),
     (differences, {}, PAIRS),
     (triangular, {}, PAIRS),

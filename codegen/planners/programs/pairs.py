@@ -6,6 +6,8 @@ nanosecond per element and reader; a few dozen operations in vector lanes cost l
 readers (`recompute`), where
 
 * a point costs at most `MOST_WORK` operations, those of other terms that it is made of included;
+* it is no long product of open extents that several read: scores of an attention are stored, one of a batch for each core
+  (`nest.batches`);
 * the readers are definitions whose loops run over its elements about once, besides short data axes (coordinates,
   channels), whose accumulators share the value.
 
@@ -24,7 +26,7 @@ from tensorexpr.codegen.planners.tiles.loops import GATHER
 from tensorexpr.codegen.schedule.analysis.reductions import Group, Parts
 from tensorexpr.codegen.schedule.analysis.state import State, is_inside, program_facts
 from tensorexpr.codegen.schedule.analysis.strides import Reach, reach, reaches
-from tensorexpr.codegen.schedule.analysis.work import UNKNOWN_EXTENT, group_work, length, lengths, total_work
+from tensorexpr.codegen.schedule.analysis.work import UNKNOWN_EXTENT, group_work, is_contraction, length, lengths, total_work
 from tensorexpr.codegen.schedule.definitions.recompute import repeated_values
 from tensorexpr.codegen.schedule.legal.legality import runs_in_lanes
 from tensorexpr.codegen.schedule.schedule import Planned, StageHandle
@@ -39,6 +41,8 @@ MOST_WORK = 128
 """Operations per element up to which computing a pair term again is cheaper than storing and loading it."""
 FAR_LARGER = 4
 """How many times larger a pair term is than what it reads together, and than each reader."""
+LONG_PRODUCT = 16
+"""Terms of the sum of an element from which on that is so."""
 LEAST_BYTES = 1 << 14
 """Smaller definitions are kept: they stay in the first cache."""
 MOST_OWN = 2
@@ -83,7 +87,7 @@ def pair_terms(state: State) -> tuple[str, ...]:
         if state.stage(name).parts.unproved or not _is_reduced(name, program, facts.readers, bytes_of, bare):
             continue
         cost = _work_per_element(state, definition, work)
-        if cost > MOST_WORK:
+        if cost > MOST_WORK or (len(facts.readers[name]) > 1 and _is_long_product(state, definition)):
             continue
         readers = [facts.definitions[reader] for reader in facts.readers[name]]
         most = MOST_TOGETHER if bare else MOST_IN_REGISTERS
@@ -95,6 +99,16 @@ def pair_terms(state: State) -> tuple[str, ...]:
 
 def _bytes(shape: tuple[Expr, ...], itemsize: int) -> int:
     return itemsize * prod(int(extent.value) if isinstance(extent, Const) else UNKNOWN_EXTENT for extent in shape)
+
+
+def _is_long_product(state: State, definition: Define) -> bool:
+    """Whether a term of open extents is a product whose tiles take far less than sums in the lanes of each of several readers; of known
+    ones blocks of rows keep it near (`rows.kept_near`)."""
+    if all(isinstance(extent, Const) for extent in definition.results[0][1].shape) or not is_contraction(state, definition.name):
+        return False
+    parts = state.stage(definition.name).parts
+    known = lengths(parts)
+    return any(prod(known[a.index] for a in group.axes) >= LONG_PRODUCT for group in parts.groups)
 
 
 def _own_elements(term: Define) -> set[str]:

@@ -287,3 +287,14 @@ def test_values_are_not_shared_along_an_axis_that_bounds_the_sum() -> None:
     )
     data = [np.linspace(0, 1, t.shape[-1] * (t.shape[0] if len(t.shape) > 1 else 1), dtype=np.float32).reshape(t.shape) for t in (x, h)]
     np.testing.assert_allclose(te.build(w, [x, h])(*data), te.evaluate(w, dict(zip((x, h), data, strict=True))), rtol=1e-5)
+
+
+@pytest.mark.parametrize(("depth", "stored"), [(16, True), (4, False)])
+def test_scores_of_open_rows_that_several_read_are_stored_where_they_are_long_products(depth, stored):
+    n = te.dim("n")
+    q, k = te.placeholder((n, depth), name="q"), te.placeholder((n, depth), name="k")
+    scores = te.compute((n, n), lambda i, j: te.sum(lambda d: q[i, d] * k[j, d], depth), name="scores")
+    top = te.compute((n,), lambda i: te.max(lambda j: scores[i, j], n), name="top")
+    total = te.compute((n,), lambda i: te.sum(lambda j: te.exp(scores[i, j] - top[i]), n), name="total")
+    nest = te.build(total, [q, k]).source("nest")
+    assert ("scores: workspace" in nest) is stored, nest
