@@ -43,7 +43,7 @@ class Location:
 def user_frame() -> FrameType | None:
     """The innermost caller outside this package (None when everything is ours)."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and not _is_users(frame):
+    while frame is not None and not is_users(frame):
         frame = frame.f_back
     return frame
 
@@ -54,7 +54,8 @@ def user_location() -> Location | None:
     return None if frame is None else Location(frame.f_code.co_filename, frame.f_lineno)
 
 
-def _is_users(frame: FrameType) -> bool:
+def is_users(frame: FrameType) -> bool:
+    """Whether a frame is one of the user's code."""
     file = frame.f_code.co_filename
     module = frame.f_globals.get("__name__", "").partition(".")[0]
     return not file.startswith(_OWN_FOLDERS) and not file.startswith(_GENERATED) and module not in _BETWEEN
@@ -73,9 +74,9 @@ def failure_location(error: BaseException, room: str | None = None) -> Location 
         traceback = traceback.tb_next
     frame = traceback.tb_frame
     raised = opcode.opname[frame.f_code.co_code[traceback.tb_lasti]] in ("RAISE_VARARGS", "RERAISE")
-    if not raised and room is not None and os.path.dirname(frame.f_code.co_filename) == room and not _is_users(frame):
+    if not raised and room is not None and os.path.dirname(frame.f_code.co_filename) == room and not is_users(frame):
         return user_location()
-    return None if raised or not _is_users(frame) else Location(frame.f_code.co_filename, traceback.tb_lineno)
+    return None if raised or not is_users(frame) else Location(frame.f_code.co_filename, traceback.tb_lineno)
 
 
 def raised_by_user(error: BaseException) -> bool:

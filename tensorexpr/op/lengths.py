@@ -5,8 +5,9 @@ the axes whose extents differed are opened: an extent that has always been an ex
 `n * m`) is that expression, any other one a size of its own. Calls whose extents are of this form run the open function, and all others are
 compiled for themselves, as before. Which code a choice of extents runs is decided when it is first met, so equal calls give equal bits.
 
-No extent of an op's own is special to an open function: where the op asks more of an extent than is known (a condition in Python, a bound),
-its definition is refused, and nothing is opened. Extents of 0 and 1 are compiled for themselves, as those are what bodies ask for.
+No extent of an op's own is special to an open function: where the op asks more of an extent than is known (a condition or a look-up in
+Python, a bound), its definition is refused, and nothing is opened. Extents of 0 and 1 are compiled for themselves, as those are what bodies
+ask for.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from tensorexpr.building.fallback import strict
 from tensorexpr.errors import ArgumentError, InternalError, TensorExprError, user_location
 from tensorexpr.language import dim
+from tensorexpr.language.core.scalar import standing_for_numbers
 from tensorexpr.records import record
 
 if TYPE_CHECKING:
@@ -162,7 +164,8 @@ def _opened(met: Sequence[tuple[int, ...]], sample: Sample, make: Make, others: 
             sizes.append(dim(f"n{k}", min=least) if form is None else form if isinstance(form, int) else form.of(sizes))
         extents = iter(sizes)
         try:
-            ready = make([tuple(next(extents) for _ in shape) for shape in sample.shapes])
+            with standing_for_numbers():
+                ready = make([tuple(next(extents) for _ in shape) for shape in sample.shapes])
         except InternalError:
             if strict():
                 raise

@@ -152,6 +152,15 @@ def test_an_op_that_looks_at_its_extents_is_compiled_for_each():
     assert len(traced) == 22 + 1  # opened in vain, once
 
 
+def test_an_op_that_looks_its_extents_up_is_compiled_for_each():
+    factors = {16: 5.0}
+    f, traced = made(lambda x: te.compute(x.shape, lambda i: x[i] * factors.get(x.shape[0], 1.0)))
+    for n in (*range(2, 13), 16):
+        x = floats(n)
+        np.testing.assert_array_equal(f(x), x * np.float32(factors.get(n, 1.0)))
+    assert len(traced) == 12 + 1
+
+
 def test_an_op_that_needs_long_arrays_is_opened_from_the_least_on():
     f, traced = made(lambda x: te.compute((), lambda: x[x.shape[0] - 5]))
     for n in range(6, 30):

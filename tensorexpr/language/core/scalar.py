@@ -11,14 +11,17 @@ Scalars carry the tensors that their expression reads (`sources`, by key), so a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tensorexpr import dtypes
 from tensorexpr.dtypes import DType
-from tensorexpr.errors import DefinitionError, user_location
+from tensorexpr.errors import DefinitionError, is_users, user_location
 from tensorexpr.hints import Offering, unknown_name
 from tensorexpr.ir import Apply, Cast, Const, Expr, Size
 from tensorexpr.language.core import habits, promotions
@@ -36,6 +39,20 @@ NO_SOURCES: Sources = {}
 
 Weak = bool | int | float
 """A Python number: its kind counts in promotion, its width does not."""
+
+
+_as_numbers: ContextVar[bool] = ContextVar("tensorexpr_as_numbers", default=False)
+
+
+@contextmanager
+def standing_for_numbers() -> Iterator[None]:
+    """Scalars of the block stand for numbers of a function that was written for these: a dictionary that it looks one up in would hold the
+    number, and not find the scalar, so this is refused as a condition is."""
+    token = _as_numbers.set(True)
+    try:
+        yield
+    finally:
+        _as_numbers.reset(token)
 
 
 class Scalar(Operators, Offering):
@@ -61,7 +78,10 @@ class Scalar(Operators, Offering):
     def __repr__(self) -> str:
         return describe(self.expr, self.sources)
 
-    __hash__ = object.__hash__  # pyright: ignore[reportAssignmentType] since `==` of scalars makes a scalar
+    def __hash__(self) -> int:  # that of the object, since `==` of scalars makes a scalar
+        if _as_numbers.get() and is_users(sys._getframe(1)):
+            raise _refusal(self, "a number that is looked up", "a size that is open has no value while the function is traced")
+        return object.__hash__(self)
 
     # -- arithmetic ----------------------------------------------------------------------------------------------------
 
