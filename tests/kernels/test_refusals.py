@@ -139,7 +139,6 @@ O, O1 = te.placeholder((te.dim("n"), 4), name="x"), te.placeholder((te.dim("n"),
         ),
         # gammas, statistics
         (lambda: kernels.multigammaln(X, p=0), "multigammaln: p: expected an integer of at least 1, got 0"),
-        (lambda: kernels.ldexp(U, U), "ldexp: u: expected integers (exponents), got float32"),
         (lambda: kernels.angle(M), "angle: expected numbers, got bools"),
         (lambda: kernels.bitwise_count(U), "bitwise_count: expected integers or bools, got u of float32"),
         # places

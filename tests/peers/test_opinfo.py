@@ -23,9 +23,9 @@ from tensorexpr.interop.torch import as_torch  # noqa: E402
 
 SAMPLES = 5
 ROOMS = ("nn.functional.", "special.", "linalg.")
-OTHERS = {"unfold", "linalg.norm", "linalg.vander", "allclose"}
-"""Operators whose name a kernel has that is another of PyTorch's: `nn.functional.unfold`, `torch.norm`, `torch.vander`; one that gives
-no tensor but Python's bool."""
+OTHERS = {"unfold", "linalg.norm", "linalg.vander", "allclose", "histogram"}
+"""Operators whose name a kernel has that is another of PyTorch's: `nn.functional.unfold`, `torch.norm`, `torch.vander`, and NumPy's
+`histogram`, which counts in integers; one that gives no tensor but Python's bool."""
 PARTLY = {
     **dict.fromkeys(("full_like", "ones_like", "zeros_like"), "a device"),
     "gradient": "coordinates in place of spacings",
@@ -35,7 +35,7 @@ PARTLY = {
 }
 UNTIED = {"argsort", "cummax", "cummin", "kthvalue", "median", "mode", "sort", "topk"}
 """Where only values are compared: PyTorch does not say which of equal elements it takes."""
-LEAST = 290
+LEAST = 333
 
 
 def own_name(name: str) -> str:
@@ -68,7 +68,9 @@ def called(name: str, first: Any, rest: list[Any]) -> list[Any]:
     """The arguments in PyTorch's order, where the table has another, and tensors as one argument where PyTorch takes any number."""
     if name in ("where", "embedding", "embedding_bag"):
         return [rest[0], first, *rest[1:]]
-    if name in ("atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "meshgrid") and (rest or isinstance(first, (list, tuple))):
+    if name in ("atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_tensors", "cartesian_prod", "meshgrid") and (
+        rest or isinstance(first, (list, tuple))
+    ):
         return [(*(first if isinstance(first, (list, tuple)) else [first]), *rest)]
     return [first, *rest]
 

@@ -33,4 +33,6 @@ CASES = [
     Case("solve_triangular upper", kernels.solve_triangular, (TRIANGLE, (3, 2)),
          "lambda a, b: torch.linalg.solve_triangular(a.triu(), b, upper=True, unitriangular=True)", None,
          {"upper": True, "unitriangular": True}),
+    Case("solve_triangular from the right", kernels.solve_triangular, (TRIANGLE, (2, 3)),
+         "lambda a, b: torch.linalg.solve_triangular(a.triu(), b, upper=True, left=False)", None, {"upper": True, "left": False}),
 ]  # fmt: skip
