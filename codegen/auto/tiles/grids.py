@@ -23,6 +23,7 @@ Where squares, neighbors and rows leave multiprocessors without threads, they ar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import reduce
 from math import gcd, prod
 
 from tensorexpr.codegen.auto.candidate import Candidate
@@ -143,13 +144,18 @@ def _threads(made: Candidate, root: str, target: Gpu) -> Candidate:
 def _window(made: Candidate, survey: Survey, loops: list[str], leaves: list[Leaf], target: Gpu) -> Candidate | None:
     whole = made
     for inner in survey.loops:
-        one = whole
-        for outer in (*loops, *survey.loops):
-            if any(outer in free_names(e) for s in survey.loops[inner] for e in (s.start, s.stop)):
-                one = one.then("widen", inner, outer)
-        length = None if one is whole else Survey(one.nest, 0).length(inner)
-        if length is not None and length <= min(WINDOW, WASTE * survey.iterations(inner)):
-            whole = one
+        bounds = [e for s in survey.loops[inner] for e in (s.start, s.stop)]
+        around = [outer for outer in (*loops, *survey.loops) if any(outer in free_names(e) for e in bounds)]
+        most = min(WINDOW, WASTE * survey.iterations(inner))
+        for outers in (around, [None]) if around else ():  # of all that there may be, or one that moves on with what is around
+            try:
+                one = reduce(lambda one, outer: one.then("widen", inner, *([outer] if outer else [])), outers, whole)
+            except ScheduleError:
+                continue
+            length = Survey(one.nest, 0).length(inner)
+            if length is not None and length <= most:
+                whole = one
+                break
     return None if whole is made else _copied_out(_as_one(whole, loops))
 
 
@@ -183,7 +189,7 @@ def _inward(block: Block) -> Block:
                 made.append(replace(s, body=_inward(s.body)))
             case If(then=(For(kind="unroll") as inner,), otherwise=()):
                 made += _inward((replace(inner, body=tuple(replace(s, then=(x,)) for x in inner.body)),))
-            case If(then=(If(otherwise=()) as inner,), otherwise=()):
+            case If(then=(If(otherwise=()) as inner,), otherwise=()) if not any(tensors_read(inner.condition)):
                 made += _inward((replace(inner, condition=conjunction((s.condition, inner.condition))),))
             case If():
                 test = conjunction(tuple(one for c in conjuncts(s.condition) for one in _comparisons(c)))

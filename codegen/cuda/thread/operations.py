@@ -195,8 +195,8 @@ def _on_int64(name: str, args: list[Value]) -> Value:
             return v.divide(args[0], args[1], modulo=name == "mod")
         case "minimum" | "maximum":
             return v.extreme(args[0], args[1], greater=name == "maximum")
-        case "abs" if args[0].low is not None and args[0].low >= 0:
-            return args[0]
+        case "abs":
+            return v.absolute(args[0])
     return _on_integers(name, dtypes.int64, [v.widened(a) for a in args])
 
 

@@ -199,6 +199,15 @@ def divide(x: Value, y: Value, modulo: bool) -> Value:
     return _combined(f"{word}({left.text}, {right.text})", ATOM, x, y, low, high, narrow)
 
 
+def absolute(x: Value) -> Value:
+    """The absolute value of an int64, an `int` where that is one."""
+    if x.low is not None and x.low >= 0:
+        return x
+    if x.narrow and x.low is not None and x.high is not None and x.low > _INT[0]:
+        return _combined(f"te_abs({x.text})", ATOM, x, x, max(0, -x.high), max(-x.low, x.high), True)
+    return Value(f"te_abs<int64_t>({widened(x).text})", dtypes.int64, wild=True)
+
+
 def extreme(x: Value, y: Value, greater: bool) -> Value:
     """The larger or the smaller of two int64."""
     if x.low is not None and y.high is not None and x.low >= y.high:

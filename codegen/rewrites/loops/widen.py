@@ -6,12 +6,20 @@
                                                                              y[q] = y[q] + x[q - s + 1]
 
 From the least of its starts to the greatest of its stops: lanes and copies may then go along the loop around, and `partition` takes the
-condition away between borders. What is skipped costs a test, so that it is for loops that run nearly as often in each iteration. Always
-legal: nothing runs that did not, and nothing changes its place.
+condition away between borders. What is skipped costs a test, so that it is for loops that run nearly as often in each iteration. Where the
+range itself moves on with the loops around, and no loop is named, it gets one length:
+
+        for r in range(maximum(q - 1, 0), minimum(q + 2, 56)):      -->     for r in range(q - 1, q + 2):
+                                                                                if r >= 0 and r < 56:
+
+Always legal: nothing runs that did not, and nothing changes its place.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from tensorexpr.codegen.lowering.context.arithmetic import add, constant, sub
 from tensorexpr.codegen.nest import Block, For, LoopNest
 from tensorexpr.codegen.rewrites.cuts import hull
 from tensorexpr.codegen.rewrites.expressions import under
@@ -19,13 +27,17 @@ from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.loops.simplify import simplified
 from tensorexpr.codegen.rewrites.paths import Path, loop_at, loop_paths, rewrite_loops
 from tensorexpr.codegen.rewrites.refusals import refuse
-from tensorexpr.ir import Index, apply
+from tensorexpr.ir import Apply, Expr, Index, apply, const
 from tensorexpr.records import replace
 from tensorexpr.traversal import free_names, tensors_read
 
+MOST = 16
+"""Iterations of a range that moves on."""
 
-def widen(nest: LoopNest, loop: str, outer: str) -> LoopNest:
+
+def widen(nest: LoopNest, loop: str, outer: str | None = None) -> LoopNest:
     """rewrite: a loop in `outer` --> one whose bounds do not change with `outer`, under a condition; a copy whose bounds do not stays.
+    Without `outer`: a loop whose length changes --> one of a constant length.
 
     >>> from tensorexpr.codegen.nest.parse import parse_nest
     >>> nest = parse_nest('''
@@ -56,6 +68,19 @@ def widen(nest: LoopNest, loop: str, outer: str) -> LoopNest:
         if loop_at(nest, path).kind != "serial":
             raise refuse(f"expected a serial loop to widen, got {loop_at(nest, path).kind} {loop}", loop_at(nest, path), loop)
 
+    def evened(s: For, path: Path) -> Block | None:
+        facts = Facts.at(nest, path)
+        if constant(sub(s.stop, s.start)) is not None:
+            return None
+        found = _range(s, facts)
+        if found is None:
+            raise refuse(f"expected a start of {loop} at most {MOST} before its stop to give it one length", s, loop)
+        start, length = found
+        stop = add(start, const(length))
+        tests = [apply("ge", Index(loop), e) for e in _ends(s.start, "maximum") if e != start]
+        tests += [apply("lt", Index(loop), e) for e in _ends(s.stop, "minimum") if constant(sub(e, stop)) != 0]
+        return simplified((replace(s, start=start, stop=stop, body=under(tests, s.body)),), facts, ended=False)
+
     def widened(s: For, path: Path) -> Block | None:
         if outer not in (*free_names(s.start), *free_names(s.stop)):
             return None
@@ -70,4 +95,23 @@ def widen(nest: LoopNest, loop: str, outer: str) -> LoopNest:
         made = replace(s, start=start, stop=stop, body=under(tests, s.body))
         return simplified((made,), facts, ended=False)
 
-    return rewrite_loops(nest, loop, widened)
+    return rewrite_loops(nest, loop, evened if outer is None else widened)
+
+
+def _range(s: For, facts: Facts) -> tuple[Expr, int] | None:
+    """The shortest range from one of the starts of a loop that has all of its iterations: where it begins, and how long it is."""
+    starts, stops = list(_ends(s.start, "maximum")), list(_ends(s.stop, "minimum"))
+    for length in range(1, MOST + 1):
+        for start in starts:
+            if any(facts.is_less(stop, add(start, const(length)), 0) for stop in stops):
+                return start, length
+    return None
+
+
+def _ends(bound: Expr, word: str) -> Iterator[Expr]:
+    """What a bound is the greatest, or the least, of."""
+    if isinstance(bound, Apply) and bound.op.name == word:
+        for e in bound.args:
+            yield from _ends(e, word)
+    else:
+        yield bound

@@ -66,8 +66,17 @@ y[i, j]: f32[3, 40] = sum(x[i, j + s - 2] for s in range(maximum(2 - j, 0), mini
 z[i, j]: f32[3, 40] = max(x[r, j] for r in range(maximum(i - 1, 0), minimum(i + 2, 3)))
 return y, z
 """
+MOVING = """
+x: f32[3, 40] = input()
+k: i8[3, 40] = input()
+y[i, p]: f32[3, 79] = sum(x[i, j] for j in range(maximum((p + 1) // 2 - 1, 0), minimum(p // 2 + 1, 40)))
+z[i, p]: f32[3, 79] = sum(x[i, j] for j in range(maximum((p + 1) // 2 - 1, 0), minimum(p // 2 + 1, 40)) if i64(k[i, j]) == p - 2 * j)
+w[i, p]: f32[3, 79] = sum(x[i, j] * f32(3 - abs(2 * j - p)) for j in range(maximum((p + 1) // 2 - 1, 0), minimum((p + 1) // 2 + 1, 40)))
+return y, z, w
+"""
 PROGRAMS = {
     "window": WINDOW,
+    "moving": MOVING,
     "short rows": SHORT_ROWS,
     "borders": BORDERS,
     "pieces": PIECES,
@@ -115,6 +124,13 @@ def test_a_block_is_a_kernel_of_its_own() -> None:
 def test_windows_that_borders_cut_off_are_copied_out() -> None:
     text = launched(WINDOW)
     assert text.count("#pragma unroll") == 2 and "s < 5" in text and "r < 3" in text and "te_minimum" not in text
+
+
+def test_windows_that_move_on_by_halves_are_copied_out() -> None:
+    """As those of a pool's gradient: one point or two, read at once, and what they are checked for behind the test of their place."""
+    text = launched(MOVING)
+    assert text.count("#pragma unroll") == 3 and text.count("< 2; ++j") == 3 and "te_minimum" not in text
+    assert "3 - te_abs(" in text and "int64_t)" not in text
 
 
 STEPS_OF_TWO = """

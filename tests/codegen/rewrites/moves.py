@@ -85,7 +85,7 @@ def skew(nest: LoopNest, rng: random.Random) -> LoopNest | None:
 
 def widen(nest: LoopNest, rng: random.Random) -> LoopNest | None:
     names = chain(nest, rng)
-    return loops.widen(nest, names[-1], rng.choice(names[:-1])) if len(names) > 1 else None
+    return loops.widen(nest, names[-1], *rng.choice([(), *((name,) for name in names[:-1])])) if len(names) > 1 else None
 
 
 def simplify(nest: LoopNest, rng: random.Random) -> LoopNest | None:

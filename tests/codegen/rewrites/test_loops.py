@@ -7,6 +7,7 @@ import random
 import numpy as np
 import pytest
 
+from tensorexpr.codegen.lowering.context.arithmetic import constant, sub
 from tensorexpr.codegen.nest import For
 from tensorexpr.codegen.nest.parse import parse_nest
 from tensorexpr.codegen.nest.text import print_nest
@@ -386,6 +387,30 @@ def test_loops_that_are_not_widened(body, message):
     with pytest.raises(ScheduleError) as raised:
         widen(parse_nest(HEAD + body), "j", "i")
     assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "length"),
+    [
+        ("maximum(i - 2, 0), minimum(i + 1, 20)", 3),  # of both ends
+        ("maximum((i + 1) // 2 - 1, 0), minimum(i // 2 + 1, 30)", 2),  # one iteration or two
+        ("maximum(i - 2, 0), minimum(i, 32)", 2),
+        ("maximum(i - 2, 30), minimum(i, 32)", 2),  # often none
+    ],
+)
+def test_a_range_that_moves_on_gets_one_length(bounds, length):
+    nest = parse_nest(HEAD + ROWS.replace("0, i", bounds))
+    made = widen(nest, "j")
+    s = loop_at(made, loop_paths(made, "j")[0])
+    assert constant(sub(s.stop, s.start)) == length and widen(made, "j") == made
+    assert {finding.kind for finding in prove(made).findings} == {"coverage"}  # of what the loops leave out
+    given = np.arange(1.0, 4097.0, dtype=np.float32).reshape(64, 64)
+    np.testing.assert_array_equal(*(run(one, {"x": given}, {"n": 1})["z"] for one in (nest, made)))
+
+
+def test_a_range_without_an_end_near_its_start_gets_none():
+    with pytest.raises(ScheduleError, match="expected a start of j at most 16 before its stop to give it one length"):
+        widen(parse_nest(HEAD + ROWS), "j")
 
 
 def test_a_quotient_is_widened_by_its_range():
