@@ -152,16 +152,21 @@ def panel_of(
                 along[loop] = along.pop(loop, False) or fused  # the loop along the last axis of the copy comes last
     if across:
         along = dict(sorted(along.items(), key=lambda item: stage.group_of(item[0]) is None))
+    named = {loop: fresh(f"x_{loop}") for loop in along}
+    inside = scope.with_values(**{loop: Index(name) for loop, name in named.items()})
+    if not all(map(inside.is_ready, access.indices)):
+        return None
+    indices = tuple(map(inside.resolve, access.indices))
+    # What a window that moves on with a loop takes back is the same all along that: it has no place in the panel.
+    seen = {n for i in indices for n in free_names(i)}
+    along = {loop: fused for loop, fused in along.items() if named[loop] in seen}
     extents = [stage.extent(loop) for loop in along]
     if None in extents or not (any(along.values()) or scope.widened):
         return None
     name = fresh(f"{buffer}_panel")
-    names = tuple(fresh(f"x_{loop}") for loop in along)
-    inside = scope.with_values(**dict(zip(along, map(Index, names), strict=True)))
-    if not all(map(inside.is_ready, access.indices)):
-        return None
+    names = tuple(named[loop] for loop in along)
     tested = tuple(not _stays(stage, i, extent, scope) for i, extent in zip(access.indices, shape, strict=True))
-    panel = Panel(buffer, shape, names, tuple(n for n in extents if n is not None), tuple(map(inside.resolve, access.indices)), tested)
+    panel = Panel(buffer, shape, names, tuple(n for n in extents if n is not None), indices, tested)
     return access, replace(access, tensor=name, indices=tuple(Index(f"{LOOP}{loop}") for loop in along)), panel
 
 

@@ -18,6 +18,7 @@ from tensorexpr.codegen.planners.gpu.blocks import tiles_of
 from tensorexpr.codegen.schedule import Planned, schedule
 from tensorexpr.codegen.schedule.decisions import Choices, Decisions
 from tensorexpr.codegen.target import H200
+from tensorexpr.interpret import evaluate_program
 from tensorexpr.parse import parse_program
 from tests.codegen.cuda.device import Program, needs_compiler
 from tests.codegen.cuda.grids import evaluated
@@ -267,3 +268,30 @@ def test_a_tile_can_be_asked_for():
     assert s["C"]._stage.extent("i_i_i") == 4 and "split('i', 64, 'guard')" in s.as_python()
     plain = autoschedule(parse_program(matmul(4096, 4096, 4096)), H200, Decisions(Choices({"C: tiles of blocks": "no"})))
     assert not is_tiled(plain)
+
+
+TRANSPOSED = """
+x0: f32[1, 32, 3, 28] = input()
+x1: f32[32, 64, 3, 3] = input()
+y[n, k, p, q]: f32[1, 64, 6, 56] = sum(
+    x1[c, k, 2 * r - p + 1, 2 * s - q + 1] * where(p <= r + 2 and q <= s + 27, x0[n, c, p - r, q - s], 0.0)
+    for c in range(32)
+    for r in range(p // 2, (p + 1) // 2 + 1)
+    for s in range(q // 2, (q + 1) // 2 + 1)
+)
+return y
+"""
+
+
+@needs_compiler
+def test_weights_of_a_window_that_moves_on_have_a_tile() -> None:
+    """As those of a transposed convolution: the window takes back the step of the results, so that they are the same for all columns."""
+    s = autoschedule(parse_program(TRANSPOSED), replace(H200, cores=4))
+    made = Program(verify_nest(lower(s)))
+    text = made.source.text
+    assert re.search(r"float x1\w*_tile(\[\d+\])?\[16\]\[\d+\];", text) and re.search(r"x0\w*_tile", text), text
+    inputs = random_inputs(s.program, 3)
+    (want,) = evaluate_program(s.program, inputs).values()
+    for order in (0, 5):
+        (got,) = made(inputs, order=order).values()
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
