@@ -25,7 +25,7 @@ from tensorexpr.codegen.auto.candidate import Call, Candidate
 from tensorexpr.codegen.auto.cost import Model
 from tensorexpr.codegen.auto.machine import Facts
 from tensorexpr.codegen.auto.reading import summary_of
-from tensorexpr.codegen.auto.tiles.choose import Choice, choices, copying
+from tensorexpr.codegen.auto.tiles.choose import COPIES, Choice, choices, copying
 from tensorexpr.codegen.auto.tiles.making import bordered, shared, tiled_by
 from tensorexpr.codegen.auto.tiles.one_pass import in_one_pass
 from tensorexpr.codegen.auto.tiles.pieces import cut_up, points_of
@@ -71,7 +71,8 @@ def tiled(candidate: Candidate, kernel: int, facts: Facts) -> Candidate:
     pieces = cut_up(joined, kernel)
     for one in {id(way): way for way in (pieces, joined, candidate)}.values():
         inside = survey if one is candidate else Survey(one.nest, kernel)
-        found, took = _best(one, inside, kernel, facts, time)
+        may_be_alike = one is joined and _may_be_copies(inside, pieces.calls[len(joined.calls) :])
+        found, took = _best(one, inside, kernel, facts, time if may_be_alike else time / GAIN)
         if not took:
             return found
         alike = one is joined and _chooses_by_copy(found, pieces.calls[len(joined.calls) :])
@@ -99,6 +100,12 @@ def _chooses_by_copy(made: Candidate, pieces: Sequence[Call]) -> bool:
     return all(call.arguments[0] in copied for call in pieces if call.word == "partition")
 
 
+def _may_be_copies(survey: Survey, pieces: Sequence[Call]) -> bool:
+    """Whether what calls cut loops in pieces for may be decided by copies: the loops are no longer than tiles have copies."""
+    cut = {call.arguments[0] for call in pieces if call.word == "partition"}
+    return all((survey.length(name) or inf) <= COPIES[-1] for name in cut if name in survey.loops)
+
+
 def _cut(candidate: Candidate, name: str, kernel: int) -> tuple[Candidate, Survey] | None:
     """The candidate with a loop in pieces between whose ends its iterations may be lanes, and its survey; None where that cannot be: a
     border that is reflected is an absolute value first, then a minimum."""
@@ -120,7 +127,7 @@ def _best(candidate: Candidate, survey: Survey, kernel: int, facts: Facts, most:
     best, time = candidate, inf
     longer = {name: LONGER * size for name, size in survey.sizes.items()}
     near = replace(facts, caches=(FAR,) * len(facts.caches)) if longer else facts
-    left, behind = choices(survey, facts), dict[object, float]()
+    left, behind = choices(survey, facts, CLOSE * most), dict[object, float]()
     for _ in range(MOST_MADE):
         one = choice = None
         while left and one is None:

@@ -96,22 +96,22 @@ class Choice:
     skeleton: Tile
 
 
-def choices(survey: Survey, facts: Facts) -> list[Choice]:
-    """The best sizes of each skeleton, the fastest first."""
+def choices(survey: Survey, facts: Facts, most: float = inf) -> list[Choice]:
+    """The best sizes of each skeleton, the fastest first; those that take `most` nanoseconds or more are not looked at closely."""
     found: list[Choice] = []
     outside = {name for name in survey.loops if survey.bounds_others(name) or survey.length(name) == 0}
     sunk = (tile for tile in _skeletons(survey, facts) if outside.isdisjoint(level.loop for level in tile.levels))
     few = len(survey.leaves) <= FEW_LEAVES
-    most = MOST_SKELETONS if few else max(LEAST_SKELETONS, MOST_SKELETONS * FEW_LEAVES // len(survey.leaves))
+    count = MOST_SKELETONS if few else max(LEAST_SKELETONS, MOST_SKELETONS * FEW_LEAVES // len(survey.leaves))
     enough = 0.0 if few else NEAR * least(survey.nest, facts, survey.buffers.keys() - survey.locals.keys())
     first = inf
-    for tile in islice(sunk, most):
-        found.append(_sized(survey, facts, tile, HOPELESS * first))
+    for tile in islice(sunk, count):
+        found.append(_sized(survey, facts, tile, min(HOPELESS * first, most)))
         first = min(first, found[-1].time)
-        if first <= enough:
+        if first <= enough or (len(found) >= LEAST_SKELETONS and first >= HOPELESS * most):
             break
     found.sort(key=lambda c: c.time)
-    if survey.small:
+    if survey.small or first >= HOPELESS * most:
         return found
     best = {choice.tile.lanes: choice for choice in reversed(found)}
     leading = [choice for choice in found if best[choice.tile.lanes] is choice][:MOST_WINDOWS]
@@ -318,7 +318,9 @@ def _sized(survey: Survey, facts: Facts, skeleton: Tile, most: float) -> Choice:
 def _sized_alone(survey: Survey, facts: Facts, skeleton: Tile, most: float) -> Sized:
     """The same wherever operands are copied."""
     options = [[level.size] if level.size > 1 else _options(survey, facts, level) for level in skeleton.levels]
-    tile = skeleton.resized({n: own[min(1, len(own) - 1)] for n, own in enumerate(options)})
+    # A loop of two iterations would be gone with both of them copied out, and with it one of them where there are no copies.
+    first = [own[0] if own[:2] == [1, survey.length(x.loop)] else own[:2][-1] for own, x in zip(options, skeleton.levels, strict=True)]
+    tile = skeleton.resized(dict(enumerate(first)))
     room, summary = _Room(survey, facts, tile), sketch(survey, tile)
     model = Model(summary, facts)
     lanes = [n for n, level in enumerate(tile.levels) if level.kind == "vectorize"]

@@ -351,6 +351,21 @@ def test_what_sketches_promise_nests_keep():
         assert [c.time for c in found] == sorted(c.time for c in found)
 
 
+def test_a_loop_of_two_iterations_counts_for_both_in_a_sketch_without_copies():
+    text = """
+x: f32[64, 1000] = input()
+y[i, k, j]: f32[2, 64, 1000] = x[k, j]
+return y
+"""
+    start = plain(parse_program(text))
+    survey = Survey(start.nest, 0)
+    found = [choice for choice in choices(survey, ZEN_4) if any(level.loop == "i" for level in choice.skeleton.levels)]
+    assert found
+    for choice in found:
+        made = tiled_by(start, survey, choice.tile, 0)
+        assert float(Model(summary_of(made.nest), ZEN_4).times()[0]) < 1.3 * choice.time
+
+
 def test_sketches_of_panels_are_as_fast_as_their_nests():
     """Rows a page apart clash, rows of a panel do not: a product takes a third of the time, as made before the kernel or in its loops."""
     candidate = start(product(512, 1024, 512, "i, k", "j, k"))
