@@ -18,6 +18,7 @@ from tensorexpr.autodiff.api.units import GivenRule, Graph, Unit, tensors_of, un
 from tensorexpr.autodiff.local.overrides import Override, Rule
 from tensorexpr.autodiff.local.workspace import Workspace
 from tensorexpr.autodiff.sweep.accumulate import accumulate
+from tensorexpr.autodiff.sweep.primal import with_plain_reads
 from tensorexpr.autodiff.sweep.reverse import Received, Reverse, reverse
 from tensorexpr.building.collecting import collecting_less
 from tensorexpr.building.fallback import first_sound
@@ -27,6 +28,7 @@ from tensorexpr.ir import Access, Apply, Definition, Expr, Index, Program
 from tensorexpr.language import Tensor, lift, program_of
 from tensorexpr.language.definitions.sorting import plan_of
 from tensorexpr.markup import listed
+from tensorexpr.records import cached_property
 from tensorexpr.simplify import simplify
 from tensorexpr.text import print_program
 from tensorexpr.verify import verify
@@ -141,8 +143,10 @@ class Gradient(Explained, Sequence[Tensor]):
         units: Mapping[Tensor, Unit],
         lowering: str | None,
         count: Expr | None = None,
+        as_written: bool = False,
     ) -> None:
         self._request = (outputs, heads, units, lowering, count)
+        self._wrt, self._is_as_written = wrt, as_written
         single = [
             head if head is None or count is None else Tensor(f"{t.name}_bar", t.extents, t.dtype)
             for t, head in zip(outputs, heads, strict=True)
@@ -156,8 +160,15 @@ class Gradient(Explained, Sequence[Tensor]):
         self._units = graph.rules
         self._rules: Mapping[str, Override] = {name: unit.override(_sweep_rule(unit, graph)) for name, unit in graph.rules.items()}
         marked = [tensor.key for tensor in graph.known.values() if tensor.recompute]
+        primal = graph.program
+        plain = (
+            not planned and self._rules.keys() <= primal.types.keys()
+        )  # plans and rules in scans know what stands beside them by its name
+        if plain and not as_written:
+            ruled = (name for unit in graph.rules.values() for name in (unit.tensor.key, *(t.key for t in unit.inputs)))
+            primal = with_plain_reads(primal, [*(t.key for t in roots), *ruled, *marked])
         self.reverse: Reverse = reverse(
-            graph.program, seeds, [t.key for t in wrt], self._rules, lowering, graph.labels, plans=plans, marked=marked
+            primal, seeds, [t.key for t in wrt], self._rules, lowering, graph.labels, plans=plans, marked=marked
         )
         derived: Sequence[Definition] = self.reverse.workspace.definitions
         self._directions: Directions | None = None
@@ -191,8 +202,16 @@ class Gradient(Explained, Sequence[Tensor]):
         """The gradients as mathematics: a program of what they need of the forward pass, and of them, simplified as it is compiled."""
         return simplify(program_of(list(self._gradients)))
 
+    @cached_property
+    def _written(self) -> Gradient:
+        """The gradients by every read as it is written, none of them taken at the source of what it reads."""
+        outputs, heads, units, lowering, count = self._request
+        return self if self._is_as_written else Gradient(outputs, self._wrt, heads, units, lowering, count, as_written=True)
+
     def report(self) -> Report:
         """One row per read as written, in the order in which the gradient was derived."""
+        if not self._is_as_written:
+            return self._written.report()
         rows: list[Row] = []
         scattered: dict[str, Program] = {}
         types = self.reverse.workspace.types
@@ -278,7 +297,7 @@ class _Adjoints(_ByTensor[Tensor]):
         return self._owner._adjoint(tensor)
 
     def __iter__(self) -> Iterator[Tensor]:
-        return (tensor for key, tensor in self._owner.tensors.items() if key in self._owner.reverse.received)
+        return (tensor for key, tensor in self._owner.tensors.items() if key in self._owner._written.reverse.received)
 
     def __contains__(self, tensor: object) -> bool:
         return getattr(tensor, "key", None) in self._owner.tensors
@@ -294,7 +313,7 @@ class _Contributions(_ByTensor["_Parts"]):
         self._owner = owner
 
     def __getitem__(self, tensor: Tensor) -> _Parts:
-        return _Parts(self._owner, tensor)
+        return _Parts(self._owner._written, tensor)
 
     def __iter__(self) -> Iterator[Tensor]:
         return iter(self._owner.adjoints)

@@ -42,7 +42,7 @@ from tensorexpr.ir import (
     conjuncts,
 )
 from tensorexpr.records import field, record, replace
-from tensorexpr.simplify.passes.definitions import with_definitions
+from tensorexpr.simplify.passes.definitions import form_of, with_definitions
 from tensorexpr.simplify.passes.inline import without_fixed
 from tensorexpr.simplify.rules.reduce import extremum_of_extrema
 from tensorexpr.traversal import bottom_up, expressions, map_expressions, reads, substitute, tensors_read, walk
@@ -196,7 +196,7 @@ class Sweep:
         self.stored: dict[str, str] = {}
         self.around: dict[str, list[Around]] = {}
         self.still: frozenset[object] = frozenset()
-        self._terms: dict[tuple[Define, tuple[Expr, ...]], Define] = {}
+        self._terms: dict[object, Define] = {}
         self._guards: dict[str, tuple[Expr, ...]] = {}
         self._tables: dict[tuple[Reduce, Place, str], tuple[Scan, tuple[Expr, ...]]] = {}
 
@@ -386,8 +386,9 @@ class Sweep:
         return read, self.workspace.definition(read.tensor)
 
     def _separate_term(self, term: TermAt, name: str) -> tuple[Expr, Definition]:
-        """The same of a costly term."""
-        key = (term.definition, term.guards)
+        """The same of a costly term; terms that differ in the names of indices are one, to which all send."""
+        positions = {axis.index: Index(f"{at}") for at, axis in enumerate(term.definition.axes)}
+        key = (form_of(term.definition), tuple(substitute(guard, positions) for guard in term.guards))
         made = self._terms.get(key)
         if made is None or made.name in self.names:
             made = self._terms[key] = replace(term.definition, name=name)

@@ -10,7 +10,7 @@ to their keys, makes what is read at keys alone there, and has conditions in the
 of scans read across, reads an output in place of a scan, and lays rings that sums go around out in rows, `products` of products that are
 added up, takes products of products in the order of fewest operations, and multiplies factors first that share their points, `carries`
 takes combiners apart whose components are sums and maxima, `logarithms` makes quotients of exponentials of their sums, `supports` sums
-masked weights inside of their masks, `before` makes states of what was before steps.
+masked weights inside of their masks, `before` makes states of what was before steps, and reads those that are computed again.
 """
 
 from __future__ import annotations

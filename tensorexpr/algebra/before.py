@@ -4,6 +4,10 @@
     -->   for k in range(n): P[k] = p = s, S[k] = s = s + x[i, k];   y[i, j] = P[j, i]
 
 What reads at its own step is computed in the step; what reads one step back, and a constant in front of the first, was a pass of its own.
+
+    y[i, j] = where(j >= 1, S[j - 1, i], 0.0) + x[i, j]   -->   y[i, j] = S[j, i]
+
+And what does with such a read what the step does with its state is the state after it: derivatives of scans add up so.
 """
 
 from __future__ import annotations
@@ -33,7 +37,20 @@ from tensorexpr.records import record, replace
 from tensorexpr.simplify import simplify_expr
 from tensorexpr.simplify.passes.amounts import points
 from tensorexpr.simplify.passes.definitions import with_definitions
-from tensorexpr.traversal import bottom_up, children, expressions, free_names, fresh_name, negate, read_occurrences, walk
+from tensorexpr.traversal import (
+    bottom_up,
+    children,
+    expressions,
+    free_names,
+    fresh_name,
+    negate,
+    put_term,
+    read_occurrences,
+    reads,
+    rename_bound,
+    substitute,
+    walk,
+)
 
 LEAST = 16
 """Points of a state, lanes of the widest machines: a few points are lanes along the steps, where a second state is in the way."""
@@ -54,12 +71,55 @@ def with_states_before(program: Program) -> Program:
     taken = {*program.types, *program.sizes}
     for scan in [d for d in program.definitions if isinstance(d, Scan)]:
         for at, name in enumerate(scan.names):
+            program = _with_states_after(program, scan, at)
             found = _late_reads(program, scan, at) if name not in program.outputs else []
             length = _length(program, scan, found) if found else None
             if length is not None:
                 program = _with_state(program, replace(scan, length=length), scan, at, found, taken)
                 break
     return program
+
+
+def _with_states_after(program: Program, scan: Scan, at: int) -> Program:
+    """The program with the states of a scan where definitions compute them again from the ones before."""
+    start = next((d.value for d in program.definitions if isinstance(d, Define) and d.name == scan.inits[at]), None)
+    step = next((d for d in scan.body if isinstance(d, Define) and d.name == scan.nexts[at]), None)
+    state, name = scan.states[at][0], scan.names[at]
+    if not isinstance(start, Const) or step is None:
+        return program
+    inside = {n for d in scan.body for n, _ in d.results} | {n for n, _ in scan.states}
+    own = Access(state, tuple(Index(a.index) for a in step.axes), scan.states[at][1].dtype)
+    read = [n for n in walk(step.value) if isinstance(n, Access) and n.tensor in inside]
+    if len(read) != 1 or read[0] != own:
+        return program
+    shape = program.types[name].shape
+
+    def changed(d: Definition) -> Definition:
+        if not isinstance(d, Define) or name not in reads(d):
+            return d
+        found: dict[Expr, Expr] = {}
+        for late in _late(d.value, d.axes, name, start):
+            indices = (late.place, *late.access.indices[1:])
+            taken = {n for e in indices for n in free_names(e)} | {a.index for a in late.axes}
+            value = put_term(rename_bound(step.value, taken), own, late.choice)
+            bound = {scan.step: late.place, **{a.index: e for a, e in zip(step.axes, indices[1:], strict=True)}}
+            value = simplify_expr(substitute(value, bound), late.axes)
+            again = next((e for e in walk(d.value) if isinstance(e, Apply) and _is_same(e, value)), None)
+            if again is not None and all(verdict is PROVED for verdict in check_access(indices, shape, late.axes, ())):
+                found[again] = Access(name, indices, own.dtype)
+        return replace(d, value=bottom_up(d.value, lambda e: found.get(e, e))) if found else d
+
+    return with_definitions(program, map(changed, program.definitions))
+
+
+def _is_same(one: Expr, other: Expr) -> bool:
+    """Whether two terms are the same but for the order of two operands of a sum or a product."""
+    if one == other:
+        return True
+    if not isinstance(one, Apply) or not isinstance(other, Apply) or one.op is not other.op:
+        return False
+    orders = (other.args, other.args[::-1]) if one.op.name in ("add", "mul") else (other.args,)
+    return any(all(_is_same(a, b) for a, b in zip(one.args, args, strict=True)) for args in orders)
 
 
 def _late_reads(program: Program, scan: Scan, at: int) -> list[Late]:

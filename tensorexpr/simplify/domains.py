@@ -3,8 +3,9 @@
 ``sum(e for k in range(n) if k <= i)`` runs to ``minimum(n, i + 1)``; ``sum(e for k in range(n) if k == i)`` is ``e`` at k = i;
 ``if (k + i) % 2 == 0`` makes an axis over every second point. A term that is the combiner's identity under a condition
 moves the condition into the reduction first, and what does not depend on its axes is asked once, around it.
+An axis that other axes of the reduction say through data goes away, too: ``sum(e for k for i in range(n) if i == t[k])``.
 
-Only guards over index arithmetic move. Points keep their order, so every combiner sees the same values in the same order;
+Only guards over index arithmetic move otherwise. Points keep their order, so every combiner sees the same values in the same order;
 a sum of one term is that term (the sign of a zero apart, as a sum starts from 0). argmax and argmin number their points
 by their axes and keep them.
 """
@@ -23,7 +24,7 @@ from tensorexpr.simplify.facts.context import Context
 from tensorexpr.simplify.facts.indices import expression
 from tensorexpr.simplify.rules.common import fold_constants, reads_nothing
 from tensorexpr.simplify.rules.reduce import identity, identity_value
-from tensorexpr.traversal import free_names, negate, substitute, walk
+from tensorexpr.traversal import free_names, negate, rename_bound, substitute, walk
 
 
 @record
@@ -42,6 +43,9 @@ class Nest:
 
 def narrowed(expr: Reduce, context: Context) -> Expr:
     """The reduction over as few points as its conditions allow, in a context; the same object when there is nothing to gain."""
+    counted = _counted(expr, context)
+    if counted is not None:
+        return counted
     lifted = _outside(_with_condition_of_value(expr), context)
     if isinstance(lifted, Reduce) and lifted.combiner.is_builtin and lifted.combiner.name in ("argmax", "argmin"):
         return lifted
@@ -49,7 +53,7 @@ def narrowed(expr: Reduce, context: Context) -> Expr:
         return lifted
     nest = narrow_axes(lifted.axes, tuple(conjuncts(lifted.where)), context)
     if nest is None:
-        return lifted
+        return _at_keys(lifted) or lifted
     if FALSE in nest.where:
         return identity(lifted)
     values = tuple(substitute(v, nest.replaced) for v in lifted.values)
@@ -63,6 +67,37 @@ def narrowed(expr: Reduce, context: Context) -> Expr:
     if not nest.axes:
         return apply("where", where, values[0], identity(lifted)) if lifted.combiner.is_builtin else lifted
     return replace(lifted, axes=nest.axes, where=None if where == TRUE else where, values=values)
+
+
+def _counted(expr: Reduce, context: Context) -> Expr | None:
+    """sum(cast(c) for k) -> sum(1 for k if c), where conditions leave a range of points, or one"""
+    value = expr.values[0]
+    if expr.combiner.name != "sum" or not expr.combiner.is_builtin or expr.where is not None:
+        return None
+    if not isinstance(value, Cast) or not value.arg.dtype.is_bool:
+        return None
+    found = narrowed(replace(expr, values=(Const(1, value.dtype),), where=value.arg), context)
+    return None if any(isinstance(n, Reduce) and n.where is not None for n in walk(found)) else found
+
+
+def _at_keys(expr: Reduce) -> Expr | None:
+    """sum(e(k, i) for k for i in range(n) if i == t[k]) -> sum(e(k, t[k]) for k if t[k] >= 0 and t[k] < n); None without such an i"""
+    condition = expr.where
+    if not expr.combiner.is_builtin or not isinstance(condition, Apply) or condition.op.name != "eq":
+        return None
+    for at, axis in enumerate(expr.axes):
+        before, after = {a.index for a in expr.axes[:at]}, expr.axes[at + 1 :]
+        if not reads_nothing(axis.start) or not reads_nothing(axis.stop):
+            continue
+        if any(axis.index in free_names(e) for a in after for e in (a.start, a.stop)):
+            continue
+        for index, key in (condition.args, condition.args[::-1]):
+            named = set(free_names(key))
+            if index == Index(axis.index) and not before.isdisjoint(named) and named.isdisjoint((axis.index, *(a.index for a in after))):
+                inside = conjunction([apply("ge", key, axis.start), apply("lt", key, axis.stop)])
+                values = tuple(substitute(rename_bound(v, named), {axis.index: key}) for v in expr.values)
+                return replace(expr, axes=(*expr.axes[:at], *after), where=inside, values=values)
+    return None
 
 
 # ---------------------------------------------------------------------------------------------------- moving conditions

@@ -59,7 +59,7 @@ from tensorexpr.simplify.reductions import factored
 from tensorexpr.simplify.rules.common import COMMON_RULES, operands_of, reads_nothing
 from tensorexpr.simplify.rules.floats import DERIVED_RULES, FLOAT_RULES, REASSOCIATION_RULES, ZERO_SIGN_RULES
 from tensorexpr.simplify.rules.integers import INTEGER_RULES
-from tensorexpr.simplify.rules.reduce import CAST_RULES, REDUCE_RULES, identity
+from tensorexpr.simplify.rules.reduce import CAST_RULES, REDUCE_RULES, SIDE_RULES, identity
 from tensorexpr.traversal import map_children, negate, size_names
 
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
@@ -77,7 +77,7 @@ def _rules(kind: str, options: Options) -> RuleSet:
         case "integer":
             return RuleSet((*COMMON_RULES, *INTEGER_RULES, *CAST_RULES))
         case "reduce":
-            return RuleSet(REDUCE_RULES)
+            return RuleSet(REDUCE_RULES if options.differentiable else (*REDUCE_RULES, *SIDE_RULES))
     return RuleSet(COMMON_RULES)
 
 

@@ -11,7 +11,7 @@ class Options:
 
     With `narrow` reductions run over as few points as their conditions allow, with `factor` factors leave sums. `derived`
     says that the expressions are formulas which no user wrote (see `DERIVED_RULES`); what they decide, and what functions are
-    taken of, is as the user wrote it.
+    taken of, is as the user wrote it. With `differentiable` a choice keeps the derivative of each of its sides.
     """
 
     signed_zeros: bool = True
@@ -19,6 +19,7 @@ class Options:
     narrow: bool = False
     factor: bool = False
     derived: bool = False
+    differentiable: bool = False
 
     def exact(self) -> Options:
         """The options for what derived formulas decide (conditions, integers, and what these are computed from) and take functions of."""

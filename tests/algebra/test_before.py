@@ -11,6 +11,7 @@ from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Scan
 from tensorexpr.language import program_of
 from tensorexpr.parse import parse_program
+from tensorexpr.text import print_program
 from tensorexpr.verify import verify
 
 TEXT = """
@@ -69,6 +70,49 @@ def test_states_before_steps_are_results_where_all_reads_are_of_these(other):
 )
 def test_others_stay(other):
     assert not changed(**other)
+
+
+@pytest.mark.parametrize(
+    "value, again",
+    [
+        ("where(j >= 1, S[j - 1, i], 0.0) + X[i, j]", True),
+        ("X[i, j] + where(j < 1, 0.0, S[j - 1, i])", True),
+        ("(X[i, 7 - j] + where(j < 7, S[6 - j, i], 0.0)) * 2.0", True),
+        ("sum(X[i, k] + where(k >= 1, S[k - 1, i], 0.0) for k in range(j + 1))", True),
+        ("where(j >= 1, S[j - 1, i], 0.0) + X[i, maximum(j - 1, 0)]", False),
+        ("where(j >= 1, S[j - 1, 19 - i], 0.0) + X[i, j]", False),
+        ("where(j >= 1, S[j - 1, i], 0.0) * X[i, j]", False),
+    ],
+)
+@pytest.mark.parametrize("start", ["0.0", "2.5"])
+def test_what_the_step_computes_of_its_state_is_the_state_after_it(value, again, start):
+    value = value.replace(", 0.0)", f", {start})").replace("< 1, 0.0", f"< 1, {start}")
+    other = {"rows": 8, "columns": 8, "start": start, "value": value}
+    assert changed(**other) or not again
+    found = with_states_before(parse_program(TEXT.format(**{**PLAIN, **other})))
+    assert ("where" not in print_program(found) and "before" not in print_program(found)) == again
+
+
+def test_a_step_that_the_scan_does_not_make_is_computed():
+    changed(rows=9, columns=9, steps=8, value="where(j >= 1, S[j - 1, i], 0.0) + X[i, j]")
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_gradients_of_sums_by_scans_read_their_states(reverse):
+    n, length = te.dim("n"), te.dim("length")
+    x, head = te.placeholder((n, length), name="x"), te.placeholder((n, length), name="h")
+    zero = te.compute((n,), lambda i: te.cast(0.0, "float32"))
+
+    def at(t):
+        return length - 1 - t if reverse else t
+
+    states = te.scan(lambda t, s: te.compute((n,), lambda i: s[i] + x[i, at(t)]), zero, length)
+    y = te.compute((n, length), lambda i, j: states[at(j), i])
+    run = te.build(list(te.gradient(y, [x], head)), [x, head])
+    for shape in ((0, 3), (3, 0), (1, 1), (7, 1), (33, 7), (20, 300)):
+        given = np.random.default_rng(0).integers(-4, 5, shape).astype(np.float32)
+        want = np.cumsum(given, 1) if reverse else np.cumsum(given[:, ::-1], 1)[:, ::-1]
+        np.testing.assert_array_equal(run(given, given)[0], want)
 
 
 def exclusive(n, length, x):

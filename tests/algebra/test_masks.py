@@ -25,6 +25,8 @@ MASKS = {
     "suffixes": "y[i, j]: f32[9, 12] = sum(where(k > j, 1.0, 0.0) * x[k, i] for k in range(12))\nreturn y\n",
     "one in the other": "y[j]: f32[12] = sum(where(k >= j, 1.0, 0.0) * where(k < 7, x[k, 0], x[k, 1]) for k in range(12))\nreturn y\n",
     "a band": "y[j]: f32[12] = sum(where(k >= j - 1 and k < j + 3, 1.0, 0.0) * (x[k, 1] * x[k, 2]) for k in range(12))\nreturn y\n",
+    "each point in a block": "y[s, i]: f32[8, 30] = sum(f32(j // 3 == s) * b[i, j] for j in range(12))\nreturn y\n",
+    "not each point in a block": "y[s, i]: f32[8, 30] = sum(f32(j == s) * b[i, j] for j in range(12))\nreturn y\n",
     "of two axes": "y[s]: f32[30] = sum(where(t[i] + d == s, 1.0, 0.0) * x[i, d] for i in range(12) for d in range(9))\nreturn y\n",
 }
 SCALED = {
@@ -80,6 +82,11 @@ def test_masks_become_conditions_and_what_is_not_finite_is_found(name: str) -> N
             np.testing.assert_array_equal(expected, value)
         np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(compiled(*arrays.values()), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_where_each_point_is_in_a_sum_the_sums_are_looked_at() -> None:
+    for name, there in (("each point in a block", True), ("not each point in a block", False), ("prefixes", False)):
+        assert ("y_chosen" in print_program(without_masks(simplify(parse_program(INPUTS + MASKS[name]))))) == there
 
 
 @pytest.mark.parametrize("name", NOT_MASKS)

@@ -203,7 +203,7 @@ def test_the_trace_of_a_product_computes_the_diagonal_forward_and_gradient() -> 
     ]
     assert print_program(simplify(program_of(list(gradient), [a, b, head]))).splitlines()[3:] == [
         "a_bar[i, k]: f32[12, 20] = head[()] * b[k, i]",
-        "b_bar[k, j]: f32[20, 12] = head[()] * a[j, k]",
+        "b_bar[k, i]: f32[20, 12] = head[()] * a[i, k]",
         "return a_bar, b_bar",
     ]
     te.check_gradient(te.op(_trace_of_rows), np.random.default_rng(0).standard_normal((3, 12, 20)))

@@ -269,6 +269,21 @@ def test_reductions(before: str, after: str) -> None:
         ("argmax(A[q] for q in range(n) if q < 3)", "argmax(A[q] for q in range(n) if q < 3)"),
         ("sum(A[q] for q in range(n) if q == ids[i])", "sum(A[q] for q in range(n) if ids[i] == q)"),
         ("sum(i64(where(q < 3, ids[q], 0)) for q in range(10))", "sum(ids[q] for q in range(3))"),
+        (
+            "sum(A[q] * A[r] for r in range(j) for q in range(n) if q == ids[r])",
+            "sum(A[ids[r]] * A[r] for r in range(j) if ids[r] >= 0 and ids[r] < n)",
+        ),
+        (
+            "max(A[q] for r in range(10) for q in range(3, 9) for p in range(r) if ids[r] == q)",
+            "max(A[ids[r]] for r in range(10) for p in range(r) if ids[r] >= 3 and ids[r] < 9)",
+        ),
+        (
+            "sum(A[q] for q in range(n) for r in range(10) if q == ids[r])",  # would add up in another order
+            "sum(A[q] for q in range(n) for r in range(10) if ids[r] == q)",
+        ),
+        ("sum(f32(q <= i) for q in range(10))", "sum(f32(1.0) for q in range(i + 1))"),
+        ("sum(f32(q == i) for q in range(10))", "f32(1.0)"),
+        ("sum(f32(b[q]) for q in range(10))", "sum(f32(b[q]) for q in range(10))"),
     ],
 )
 def test_narrower_reductions(before: str, after: str) -> None:

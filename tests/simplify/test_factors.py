@@ -66,6 +66,25 @@ def test_a_product_of_three_matrices_is_two_products() -> None:
 
 
 @pytest.mark.parametrize(
+    "before, after",
+    [
+        ("sum(a[i] for k in range(5))", "a[i] * 5.0"),
+        ("sum(a[k] for k in range(7) for p in range(3))", "sum(a[k] for k in range(7)) * 3.0"),
+        ("sum(a[k] for k in range(7) for p in range(k))", "sum(a[k] for k in range(7) for p in range(k))"),
+        ("sum(a[i] for k in range(0))", "sum(a[i] for k in range(0))"),
+        ("sum(a[i] / 4.0 + a[i] * a[k] for k in range(7))", "a[i] * sum(0.25 + a[k] for k in range(7))"),
+    ],
+)
+def test_what_is_added_up_again_and_again_is_multiplied(before: str, after: str) -> None:
+    text = "a: {0}[7] = input()\ny[i]: {0}[7] = {1}\nreturn y\n"
+    found = factor_sums(parse_program(text.format("f32", before)), DERIVED)
+    assert print_program(found).splitlines()[-2].partition(" = ")[2] == after
+    whole = parse_program(text.format("i8", "sum(a[i] for k in range(300))"))
+    given = {"a": np.arange(-3, 4, dtype=np.int8)}
+    np.testing.assert_array_equal(evaluate_program(factor_sums(whole, DERIVED), given)["y"], evaluate_program(whole, given)["y"])
+
+
+@pytest.mark.parametrize(
     "text, options",
     [
         (CHAIN.format("f32", 64), Options()),  # another rounding, which nobody allowed

@@ -27,6 +27,8 @@ NEEDED = 40
 
 
 HEADS = ["add", "sub", "mul", "neg", "abs", "where", "minimum", "div", "floordiv", "and", "or", "invert", "lt", "eq", "cast", "floor"]
+SIGNLESS = ("exp", "cos", "abs", "lt", "eq", "add", "sub")
+"""Operations that may give the same for both zeros, with what one of them meets."""
 
 
 class Writer:
@@ -38,6 +40,12 @@ class Writer:
 
     def literal(self, dtype: DType) -> Const:
         return Const(self.rng.choice(list(corners(dtype)[:12])).item() if not dtype.is_float else self.number(dtype), dtype)
+
+    def extremum_of_opposites(self, dtype: DType) -> Expr:
+        x, y = self.leaf(dtype), self.leaf(dtype)
+        scaled = [apply("mul", x, Const(factor, dtype)) for factor in (3.0, -3.0)]
+        sides = self.rng.choice(([x, apply("neg", x)], [apply("sub", x, y), apply("sub", y, x)], scaled))
+        return apply(self.rng.choice(("maximum", "minimum")), *self.rng.sample(sides, 2))
 
     def number(self, dtype: DType) -> float:
         return self.rng.choice([0.0, -0.0, 1.0, -1.0, 2.0, 0.5, -2.5, float("inf"), float("-inf"), float("nan")])
@@ -89,6 +97,10 @@ class Writer:
                 parts = [Cast(inner, Access("B", (Index("p"),), dtypes.bool_)), self.literal(inner)]
             if op.arity == 2 and rng.random() < 0.3:
                 parts[1] = self.compared_again(parts[0]) if head == "or" and rng.random() < 0.5 else parts[0]
+            if head in SIGNLESS and dtype in (inner, dtypes.bool_) and inner.is_float and rng.random() < 0.2:
+                parts[0] = self.extremum_of_opposites(inner)
+                if head in ("add", "sub"):
+                    parts[1] = self.literal(inner)
             square = parts[1] if head == "mul" and rng.random() < 0.1 and OPS["sign"].accepts(dtype) else None
             if square is not None:  # what the square of a magnitude derives to
                 magnitude = apply("abs", square)

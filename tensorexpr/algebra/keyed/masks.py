@@ -8,7 +8,8 @@
 
 A mask or a one-hot row is a product at every point; what is chosen is looked for by key, read at its place, or shared by prefixes. A
 product with 0 is NaN where the other factor is not finite. So the points that are not finite are looked for, too: the least and the
-greatest of what the condition compares, among them, tell whether one has a 0. These loops have no turn where all is finite.
+greatest of what the condition compares, among them, tell whether one has a 0. These loops have no turn where all is finite. All is where
+the sums are, if each point is in one: then these are looked at, which are fewer.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def without_masks(program: Program) -> Program:
             for e in sums_evaluated(d.value):
                 chosen = _chosen(e, d.axes, masks) if e not in found else None
                 if chosen is not None:
-                    made, found[e] = _without(e, chosen, d.name, taken)
+                    made, found[e] = _without(e, chosen, d, taken)
                     definitions += made
             d = replace(d, value=bottom_up(d.value, lambda e, found=found: found.get(e, e))) if found else d  # type: ignore[misc]  # mypy has no type for a lambda with a default
         definitions.append(d)
@@ -229,20 +230,27 @@ def _sides(condition: Expr, own: set[str]) -> tuple[str, Expr, Expr] | None:
     return None
 
 
-def _without(e: Reduce, chosen: Chosen, name: str, taken: set[str]) -> tuple[list[Definition], Expr]:
+def _without(e: Reduce, chosen: Chosen, d: Define, taken: set[str]) -> tuple[list[Definition], Expr]:
     """What tells where a product with 0 is NaN, and the sum without its mask."""
     scale, value = chosen.scale, chosen.rest
     if scale is not None and (tensors_read(scale) or not {a.index for a in e.axes}.isdisjoint(free_names(scale))):
         value, scale = apply("mul", value, scale), None
     found: Expr = replace(e, values=(value,), where=conjunction([apply(op, a, b) for op, a, b in chosen.conditions]))
+    first, made, are_finite, beyond = e.axes[0], list[Definition](), list[Expr](), list[Expr]()
+    results = tuple(a for a in d.axes if a.index in free_names(found))
+    summed = None
+    if not e.dtype.is_integer and len(chosen.rests) == 1 and _are_all_chosen(chosen, (*chosen.rests[0][1], *e.axes), d.axes):
+        if points(results) < points((*chosen.rests[0][1], *e.axes)):
+            made.append(Define(fresh_name(f"{d.name}_chosen", taken), results, found))
+            found = summed = Access(made[0].results[0][0], tuple(Index(a.index) for a in results), e.dtype)
     if scale is not None:
         found = apply("mul", found, scale)
     if e.dtype.is_integer:
         return [], found
-    first, made, are_finite, beyond = e.axes[0], list[Definition](), list[Expr](), list[Expr]()
     for rest, around in chosen.rests:
-        largest, turns = fresh_name(f"{name}_largest", taken), fresh_name(f"{name}_turns", taken)
-        size = Reduce(Combiner("max"), (apply("abs", rest),), (*around, *e.axes), None)
+        largest, turns = fresh_name(f"{d.name}_largest", taken), fresh_name(f"{d.name}_turns", taken)
+        looked_at = (rest, (*around, *e.axes)) if summed is None else (summed, results)
+        size = Reduce(Combiner("max"), (apply("abs", looked_at[0]),), looked_at[1], None)
         is_finite = apply("isfinite", Access(largest, (), e.dtype))
         are_finite.append(is_finite)
         made += [Define(largest, (), size), Define(turns, (), apply("where", is_finite, const(0), first.stop))]
@@ -251,12 +259,26 @@ def _without(e: Reduce, chosen: Chosen, name: str, taken: set[str]) -> tuple[lis
         for op, a, b in chosen.conditions:
             for combiner, comparison in (("min", {"eq": "lt", "ge": "lt", "gt": "le"}), ("max", {"eq": "gt", "le": "gt", "lt": "ge"})):
                 if op in comparison:
-                    end = fresh_name(f"{name}_{combiner}", taken)
+                    end = fresh_name(f"{d.name}_{combiner}", taken)
                     made.append(Define(end, around, Reduce(Combiner(combiner), (a,), axes, negate(apply("isfinite", rest)))))
                     beyond.append(apply(comparison[op], Access(end, at, int64), b))
     zero, unchosen = Const(0, e.dtype), reduce(partial(apply, "or"), beyond)
     found = apply("add", found, apply("where", conjunction(are_finite), zero, apply("where", unchosen, Const(nan, e.dtype), zero)))
     return made, found
+
+
+def _are_all_chosen(chosen: Chosen, axes: Sequence[Axis], around: Sequence[Axis]) -> bool:
+    """Whether each point of these axes is in the sum of some result: what it is compared with is an index of results, which takes that
+    value."""
+    if len(chosen.conditions) != 1:
+        return False
+    op, a, b = chosen.conditions[0]
+    axis = next((axis for axis in around if b == Index(axis.index) and axis not in axes), None)
+    if axis is None or tensors_read(a) or not isinstance(axis.stop, Const) or not all(isinstance(own.stop, Const) for own in axes):
+        return False
+    low, high = interval(a, axis_ranges(axes))
+    last = int(axis.stop.value) - 1
+    return {"eq": low >= 0 and high <= last, "le": high <= last, "lt": high < last, "ge": low >= 0, "gt": low > 0}[op]
 
 
 def _product(factors: Sequence[Expr]) -> Expr:

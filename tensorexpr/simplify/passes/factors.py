@@ -5,6 +5,7 @@
     sum(x[i, a] * c[a, b] * x[i, b] for a for b)   -->   sum(x[i, b] * sum(x[i, a] * c[a, b] for a) for b)
     sum(where(t[j], a[j] * b[k], a[j] * c[k]) for k)   -->   a[j] * sum(where(t[j], b[k], c[k]) for k)
     sum(x[k] * (a[j] * b[k] + a[j] * c[k]) for k)      -->   a[j] * sum(x[k] * (b[k] + c[k]) for k)
+    sum(x[k] for k for p in range(3))                  -->   sum(x[k] for k) * 3
 
 The distributive law; a sum of sums is one sum to begin with, which goes through its terms forwards. What depends on no axis leaves
 first, where that makes fewer operations at each point. Then one axis at a time: the axis whose sum, over the factors that depend on it,
@@ -53,6 +54,7 @@ from tensorexpr.simplify.passes.inline import without_literals
 from tensorexpr.simplify.passes.terms import bytes_of_ends, pays_alone
 from tensorexpr.simplify.passes.terms.found import term_of
 from tensorexpr.simplify.rules.floats import FUNCTION
+from tensorexpr.simplify.rules.integers import wrapped
 from tensorexpr.traversal import bound_names, children, free_names, has_points, map_children, put_term, size_names, substitute, walk
 
 GAIN = 1.5
@@ -97,9 +99,13 @@ def _with_factors(node: Expr, axes: tuple[Axis, ...], types: Mapping[str, Tensor
     node = map_children(node, lambda child: _with_factors(child, inner, types, floats, ends))
     exact = node.dtype.is_integer or (floats and node.dtype.is_float and node.dtype.bits >= 32)
     if exact and _is_sum(node):
-        node = _in_memory_order(_ascending(_joined(node)))
-        if all(has_points(a) or _is_open(a) for a in node.axes):
-            return _in_one_order(node, axes, types, ends) or _apart(node, axes, types, ends)
+        node, turns = _without_idle_axes(_in_memory_order(_ascending(_joined(node))))
+        found = node.values[0] if not node.axes else node
+        if node.axes and all(has_points(a) or _is_open(a) for a in node.axes):
+            found = _in_one_order(node, axes, types, ends) or _apart(node, axes, types, ends)
+        return (
+            found if turns == 1 else apply("mul", found, wrapped(turns, node.dtype) if node.dtype.is_integer else Const(turns, node.dtype))
+        )
     if exact and isinstance(node, Apply) and node.op.name in ("add", "sub"):
         return _with_common_factor(node) or node
     return node
@@ -161,6 +167,18 @@ def _joined(node: Reduce) -> Reduce:
     if any(not own.isdisjoint(free_names(bound)) for axis in inner.axes for bound in (axis.start, axis.stop)):
         return node
     return replace(node, axes=(*node.axes, *inner.axes), values=(put_term(node.values[0], inner, inner.values[0]),))
+
+
+def _is_moderate(e: Expr) -> bool:
+    return isinstance(e, Const) and 1e-30 < abs(e.value) < 1e30
+
+
+def _without_idle_axes(node: Reduce) -> tuple[Reduce, int]:
+    """A sum without the axes that nothing depends on, of literal ranges that have points, and how many times it is added up."""
+    used = {n for e in (node.values[0], *(e for a in node.axes for e in (a.start, a.stop))) for n in free_names(e)}
+    idle = [a for a in node.axes if a.index not in used and has_points(a)]
+    turns = prod(int(a.stop.value) - int(a.start.value) for a in idle if isinstance(a.start, Const) and isinstance(a.stop, Const))
+    return (replace(node, axes=tuple(a for a in node.axes if a not in idle)), turns) if idle else (node, 1)
 
 
 def _ascending(node: Reduce) -> Reduce:
@@ -334,11 +352,19 @@ def _factors(value: Expr) -> tuple[list[Expr], list[Expr]]:
         return [*above, Const(-1, value.dtype)], below
     if isinstance(value, Apply) and (value.op.name == "where" or _is_pair(value)):
         (taken, below), (otherwise, below_otherwise) = map(_factors, value.args[-2:])
+        if below != below_otherwise:
+            (taken, below), (otherwise, below_otherwise) = _with_inverses(taken, below), _with_inverses(otherwise, below_otherwise)
         common = [e for e in dict.fromkeys(taken) if e in otherwise and not isinstance(e, Const)]
         if common and below == below_otherwise:
             rest = [_product(_without(own, common)) or Const(1, value.dtype) for own in (taken, otherwise)]
             return [*common, apply(value.op.name, *value.args[:-2], *rest)], below
     return [value], []
+
+
+def _with_inverses(factors: list[Expr], divisors: list[Expr]) -> tuple[list[Expr], list[Expr]]:
+    """The same with literal divisors as factors."""
+    inverses = [Const(1 / e.value, e.dtype) for e in divisors if isinstance(e, Const) and _is_moderate(e)]
+    return ([*factors, *inverses], []) if len(inverses) == len(divisors) else (factors, divisors)
 
 
 def _is_pair(value: Apply) -> bool:

@@ -13,7 +13,7 @@ readers, as to those that do no more themselves: what is made of them reads thes
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from tensorexpr.errors import DefinitionError
 from tensorexpr.ir import (
@@ -79,6 +79,8 @@ MOST_NODES = 200
 """No definition grows beyond this many nodes by inlining."""
 MOST_DEPTH = 60
 """Nor beyond this depth: everything that walks an expression does so by recursion."""
+Among = Callable[[Define], bool]
+"""Whether a definition may be inlined, however cheap it is."""
 
 
 def inline_definitions(program: Program, names: Iterable[str]) -> Program:
@@ -171,18 +173,18 @@ def _inlined(definition: Definition, values: dict[str, Define]) -> Definition:
     return map_expressions(definition, visit)
 
 
-def inline_cheap(program: Program, outside: Mapping[str, TensorType] | None = None) -> Program:
+def inline_cheap(program: Program, outside: Mapping[str, TensorType] | None = None, among: Among | None = None) -> Program:
     """Inlines definitions that cost nothing to compute where they are read: see this module's docstring for the choice.
 
-    Requires: nothing (`outside` are types of further tensors that are read). Ensures: every value is kept, so is every check of an index
-    that is evaluated; no reduction and no expensive operation is computed more often than before.
+    Requires: nothing (`outside` are types of further tensors that are read, `among` says which definitions may go). Ensures: every value is
+    kept, so is every check of an index that is evaluated; no reduction and no expensive operation is computed more often than before.
     """
-    chosen = cheap_names(program, outside)
+    chosen = cheap_names(program, outside, among)
     result = _written_in(program, dict.fromkeys(chosen)) if chosen else program
     types = {**(outside or {}), **result.types}
     copied = ((d.name, _copied(d, types)) for d in result.definitions if isinstance(d, Define))
     copies = {name: tensor for name, tensor in copied if tensor is not None}
-    return with_definitions(result, (_started(_inlined_inside(d, types), copies) for d in result.definitions))
+    return with_definitions(result, (_started(_inlined_inside(d, types, among), copies) for d in result.definitions))
 
 
 def _copied(definition: Define, types: Mapping[str, TensorType]) -> str | None:
@@ -205,16 +207,16 @@ def _started(definition: Definition, copies: Mapping[str, str]) -> Definition:
     return replace(definition, inits=tuple(inits))
 
 
-def _inlined_inside(definition: Definition, types: Mapping[str, TensorType]) -> Definition:
+def _inlined_inside(definition: Definition, types: Mapping[str, TensorType], among: Among | None) -> Definition:
     """A scan with its body inlined by the same choice; anything else as it is."""
     if not isinstance(definition, Scan):
         return definition
     inner = Program((), (), definition.body, definition.nexts)
-    body = inline_cheap(inner, {**types, **dict(definition.states)}).definitions
+    body = inline_cheap(inner, {**types, **dict(definition.states)}, among).definitions
     return definition if body is inner.definitions else replace(definition, body=body)
 
 
-def cheap_names(program: Program, outside: Mapping[str, TensorType] | None = None) -> tuple[str, ...]:
+def cheap_names(program: Program, outside: Mapping[str, TensorType] | None = None, among: Among | None = None) -> tuple[str, ...]:
     """The definitions that `inline_cheap` inlines, in order."""
     sites, fixed = places_read(program)
     types, checked, ranges = {**(outside or {}), **program.types}, Checked(), ranges_of(program.definitions)
@@ -228,10 +230,12 @@ def cheap_names(program: Program, outside: Mapping[str, TensorType] | None = Non
     for definition in program.definitions:
         if not isinstance(definition, Define) or definition.name in fixed or definition.name not in sites:
             continue
+        if among is not None and not among(definition):
+            continue
         places = sites[definition.name]
         loads = len(_elements(definition)) + more.get(id(definition), 0)
         around = (
-            repeats(definition, types) or (_is_element(definition.value) and _are_elements(places)) or _fans_out(definition, places, types)
+            repeats(definition, types) or (is_element(definition.value) and _are_elements(places)) or _fans_out(definition, places, types)
         )
         if not _worth_inlining(definition, places, loads) and not (around and _few_each(places)):
             continue
@@ -241,7 +245,7 @@ def cheap_names(program: Program, outside: Mapping[str, TensorType] | None = Non
             reader = id(place.reader)
             before = grown.get(reader) or extent_of(place.reader)
             grown[reader] = (before[0] + nodes, before[1] if reader in grown else before[1] + depth)
-        if not _renames_only(definition) and any(n > MOST_NODES or d > MOST_DEPTH for n, d in grown.values()):
+        if not renames_only(definition) and any(n > MOST_NODES or d > MOST_DEPTH for n, d in grown.values()):
             continue
         kept = checked_axes(definition, types, checked)
         if unchecked(definition, places, kept, ranges) is not None:
@@ -370,7 +374,7 @@ def _worth_inlining(definition: Define, places: list[Place], loads: int) -> bool
         if _reads_few(definition, places):
             return True
         return len(places) == 1 and any(joins(definition, places[0]) for joins in (_is_part, _is_summed_away, _sums_in_order))
-    if _renames_only(definition) or (_rearranges(definition) and all(_in_order(definition, place) for place in places)):
+    if renames_only(definition) or (_rearranges(definition) and all(_in_order(definition, place) for place in places)):
         return True
     cost = sum(node.op.cost for node in walk(definition.value) if isinstance(node, Apply))
     own = sum(isinstance(node, Access) and _is_along(node, definition) for node in walk(definition.value))
@@ -439,7 +443,7 @@ def _points(axes: tuple[Axis, ...]) -> int | None:
     return count
 
 
-def _renames_only(definition: Define) -> bool:
+def renames_only(definition: Define) -> bool:
     """Whether the value is a literal, an index or one element of a tensor."""
     value = definition.value
     while isinstance(value, Cast) or (isinstance(value, Apply) and value.op.name == "stop_gradient"):
@@ -478,7 +482,7 @@ def _sums_in_order(definition: Define, place: Place) -> bool:
 
 def repeats(definition: Define, types: Mapping[str, TensorType]) -> bool:
     """Whether a definition only says which elements of far smaller tensors stand where."""
-    return _is_element(definition.value) and _is_larger(definition, types, FAR_LARGER)
+    return is_element(definition.value) and _is_larger(definition, types, FAR_LARGER)
 
 
 def _fans_out(definition: Define, places: list[Place], types: Mapping[str, TensorType]) -> bool:
@@ -502,14 +506,14 @@ def _few_each(places: list[Place]) -> bool:
 
 def _are_elements(places: list[Place]) -> bool:
     """Whether all readers only say which elements stand where, too."""
-    return all(isinstance(p.reader, Define) and _is_element(p.reader.value) for p in places)
+    return all(isinstance(p.reader, Define) and is_element(p.reader.value) for p in places)
 
 
-def _is_element(value: Expr) -> bool:
+def is_element(value: Expr) -> bool:
     """Whether a value is an element of a tensor at a place known before, or one or a literal by conditions on indices."""
     if isinstance(value, Apply) and value.op.name == "where":
         condition, *values = value.args
-        return not tensors_read(condition) and any(map(_is_element, values)) and all(isinstance(v, Const) or _is_element(v) for v in values)
+        return not tensors_read(condition) and any(map(is_element, values)) and all(isinstance(v, Const) or is_element(v) for v in values)
     return isinstance(value, Access) and tensors_read(value) == (value.tensor,)
 
 

@@ -174,6 +174,46 @@ def square_of_magnitude(expr: Expr) -> Expr | None:
     return apply("mul", inner[0], inner[0]) if inner is not None and expr.args[0] == expr.args[1] else None
 
 
+def magnitude_of_opposites(expr: Expr) -> Expr | None:
+    """abs(x) for maximum(x, -x), and -abs(x) for minimum(x, -x), which may be another zero; also of a difference, or with a literal."""
+    if not isinstance(expr, Apply) or expr.op.name not in ("maximum", "minimum") or not expr.dtype.is_float:
+        return None
+    if not _are_opposite(*expr.args):
+        return None
+    found = apply("abs", expr.args[1] if operands_of(expr.args[0], "neg") else expr.args[0])
+    return found if expr.op.name == "maximum" else apply("neg", found)
+
+
+def _are_opposite(one: Expr, other: Expr) -> bool:
+    """Whether one of two numbers is the other with another sign, bit for bit."""
+    for a, b in ((one, other), (other, one)):
+        if operands_of(b, "neg") == (a,):
+            return True
+    for name in ("mul", "div"):
+        left, right = operands_of(one, name), operands_of(other, name)
+        if left is not None and right is not None and left[0] == right[0] and isinstance(left[1], Const) and isinstance(right[1], Const):
+            return bool(left[1].value == -right[1].value != 0)
+    left, right = operands_of(one, "sub"), operands_of(other, "sub")
+    return left is not None and right is not None and left == right[::-1]
+
+
+@on("exp", "exp2", "cos", "abs", "eq", "ne", "lt", "le", "gt", "ge", "add", "sub")
+def hidden_sign_of_zero(expr: Expr) -> Expr | None:
+    """exp(minimum(x, -x)) -> exp(-abs(x));  maximum(x, -x) < y -> abs(x) < y;  maximum(x, -x) + c -> abs(x) + c, c a literal other than 0
+
+    And whatever else is the same for both zeros.
+    """
+    assert isinstance(expr, Apply)
+    if expr.op.name in ("add", "sub") and not (isinstance(expr.args[1], Const) and expr.args[1].value != 0):
+        return None
+    found = []
+    for arg in expr.args:
+        negated = operands_of(arg, "neg")
+        magnitude = magnitude_of_opposites(arg if negated is None else negated[0])
+        found.append(arg if magnitude is None else magnitude if negated is None else apply("neg", magnitude))
+    return None if all(a is b for a, b in zip(found, expr.args, strict=True)) else Apply(expr.op, tuple(found))
+
+
 @on("pow")
 def small_power(expr: Expr) -> Expr | None:
     """x ** 0 -> 1;  x ** 1 -> x;  x ** 2 -> x * x"""
@@ -212,6 +252,7 @@ FLOAT_RULES = (
     negate_product,
     magnitude,
     square_of_magnitude,
+    hidden_sign_of_zero,
     small_power,
     add_itself,
     round_twice,

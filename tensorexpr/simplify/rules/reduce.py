@@ -8,6 +8,7 @@ from tensorexpr.ops import cast_value
 from tensorexpr.records import replace
 from tensorexpr.rewrite import on
 from tensorexpr.simplify.rules.common import is_value, literal, operands_of
+from tensorexpr.simplify.rules.floats import magnitude_of_opposites
 from tensorexpr.simplify.rules.integers import wrapped
 from tensorexpr.traversal import free_names
 
@@ -152,26 +153,29 @@ def cast_of_sum(expr: Expr) -> Expr | None:
 
 @on("reduce")
 def sum_of_distances(expr: Expr) -> Expr | None:
-    """sum(maximum(x - y, y - x)) -> sum(abs(x - y));  sum(where(x > y, x - y, y - x)) -> sum(abs(x - y)): a sum hides the sign of a zero"""
+    """sum(maximum(x - y, y - x)) -> sum(abs(x - y));  sum(maximum(x, -x)) -> sum(abs(x)): a sum hides the sign of a zero"""
     assert isinstance(expr, Reduce)
-    value = expr.values[0]
-    if expr.combiner.name != "sum" or not expr.combiner.is_builtin or not isinstance(value, Apply) or not value.dtype.is_float:
-        return None
-    if value.op.name not in ("maximum", "where"):
-        return None
-    taken, otherwise = value.args[-2:]
-    one, other = operands_of(taken, "sub"), operands_of(otherwise, "sub")
-    if one is None or other is None or one != other[::-1]:
-        return None
-    if value.op.name == "where":
-        condition = value.args[0]
-        name, sides = (condition.op.name, condition.args) if isinstance(condition, Apply) else ("", ())
-        greater = sides if name in ("gt", "ge") else sides[::-1] if name in ("lt", "le") else ()
-        if tuple(greater) != tuple(one):
-            return None
-    return replace(expr, values=(apply("abs", taken),))
+    found = magnitude_of_opposites(expr.values[0])
+    return replace(expr, values=(found,)) if found is not None and expr.combiner.name == "sum" and expr.combiner.is_builtin else None
 
 
+@on("reduce")
+def sum_of_sides(expr: Expr) -> Expr | None:
+    """sum(where(x > y, x - y, y - x)) -> sum(abs(x - y)); where x == y the derivative of the one is that of a side, of the other 0"""
+    assert isinstance(expr, Reduce)
+    sides = operands_of(expr.values[0], "where")
+    if sides is None or not isinstance(sides[0], Apply):
+        return None
+    name, compared = sides[0].op.name, sides[0].args
+    greater = compared if name in ("gt", "ge") else compared[::-1] if name in ("lt", "le") else ()
+    one, other = (operands_of(side, "sub") for side in sides[1:])
+    if one is None or other is None or one != other[::-1] or one != tuple(greater) or not expr.dtype.is_float:
+        return None
+    return replace(expr, values=(apply("abs", sides[1]),)) if expr.combiner.name == "sum" and expr.combiner.is_builtin else None
+
+
+SIDE_RULES = (sum_of_sides,)
+"""Rules that keep every value and not every derivative."""
 CAST_RULES = (cast_of_sum,)
 """Rules for casts of reductions to integers."""
 REDUCE_RULES = (
