@@ -33,7 +33,7 @@ CASES = [
     Case("exprel", kernels.exprel, SMALL, None, lambda x: np.expm1(x) / np.where(x == 0, 1, x) + (x == 0)),
     Case("cosm1", kernels.cosm1, SMALL, None, lambda x: -2 * np.sin(x / 2) ** 2),
     Case("exp10", kernels.exp10, X, "lambda x: 10**x"),
-    Case("ldexp", kernels.ldexp, ((5,), Data((5,), (-9, 9))), "torch.ldexp", np.ldexp),
+    Case("ldexp", kernels.ldexp, ((5,), Data((5,), (-9, 9))), None, np.ldexp),
     Case("ldexp of real numbers", kernels.ldexp, ((5,), (5,)), "torch.ldexp"),
     Case("ldexp of much", kernels.ldexp, (Data((4,), np.array([1e-300, 1e300, 1.0, 0.0])), Data((4,), np.array([1100, -1200, 3000, 9]))),
          None, lambda x, n: np.array([np.ldexp(1e-300, 1100), np.ldexp(1e300, -1200), np.inf, 0.0]), differentiable=False, float32=None),
