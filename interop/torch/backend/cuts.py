@@ -65,7 +65,8 @@ def _cuts(held: Sequence[int], passed: Sequence[int], given: Sequence[int]) -> t
     """How many nodes there are in front of each cut, so that the part that needs most memory needs little.
 
     Behind so many nodes so much is `held` still of what was saved, is `passed` on to later ones, and has been `given` as results. A part
-    stands beside what is held at its beginning and all that is given by its end. Of cuts that are as good, those where less is passed on.
+    stands beside what is held at its beginning and all that is given by its end. What else a program needs for itself is not known here,
+    and more of a long one: so that less stands there on average counts, too.
     """
     places = _places(held, passed, given)
     most = [max(passed[a : b + 1]) for a, b in pairwise(places)]
@@ -75,16 +76,20 @@ def _cuts(held: Sequence[int], passed: Sequence[int], given: Sequence[int]) -> t
         for j, end in enumerate(places[i + 1 :], i + 1):
             inside = max(inside, most[j - 1])
             needs[i, j] = held[begin] + given[end] + max(inside, passed[begin] + passed[end])
-    last = len(places) - 1
+    last, count = len(places) - 1, places[-1]
     best: dict[int, tuple[int, int, tuple[int, ...]]] = {0: (0, 0, ())}
     found = []
     for part in range(PARTS):
         best = {
-            j: min((max(best[i][0], needs[i, j]), best[i][1] + passed[places[j]], (*best[i][2], places[j])) for i in best if i < j)
+            j: min(
+                (max(best[i][0], needs[i, j]), best[i][1] + needs[i, j] * (places[j] - places[i]), (*best[i][2], places[j]))
+                for i in best
+                if i < j
+            )
             for j in range(part + 1, last + 1)
         }
         if last in best:
-            found.append((best[last][0] + part * _EACH, best[last][2][:-1]))
+            found.append((best[last][0] + best[last][1] // count + part * _EACH, best[last][2][:-1]))
     return min(found, key=lambda way: way[0])[1]
 
 
