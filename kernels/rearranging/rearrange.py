@@ -327,17 +327,18 @@ def reshape(x: te.Tensor, *, shape: Any) -> te.Tensor:
     array([[1, 2, 3],
            [4, 5, 6]])
     """
-    if not is_int(shape) and not isinstance(shape, (tuple, list)):
+    given = (shape,) if is_int(shape) else shape
+    if not isinstance(given, (tuple, list)):
         raise bad(f"shape: expected a tuple of extents, got {shape!r}")
-    extents = list((shape,) if is_int(shape) else shape)
+    extents = list(given)
     if any(is_int(e) and e < -1 for e in extents) or sum(is_int(e) and e == -1 for e in extents) > 1:
         raise bad(f"shape: expected extents of at least 0, and at most one -1, got {shape!r}")
     missing = next((d for d, e in enumerate(extents) if is_int(e) and e == -1), None)
-    total, given = product(x.shape), product([e for d, e in enumerate(extents) if d != missing])
-    if known(total, given) and (total != given if missing is None else given == 0 or total % given):
+    total, rest = product(x.shape), product([e for d, e in enumerate(extents) if d != missing])
+    if known(total, rest) and (total != rest if missing is None else rest == 0 or total % rest):
         raise bad(f"shape: expected extents for the {total} elements of {x.name}, got {shape!r}")
     if missing is not None:
-        extents[missing] = total // given
+        extents[missing] = total // rest
     return _reshaped(x, tuple(extents))
 
 
