@@ -108,7 +108,7 @@ def choices(survey: Survey, facts: Facts, most: float = inf) -> list[Choice]:
     for tile in islice(sunk, count):
         found.append(_sized(survey, facts, tile, min(HOPELESS * first, most)))
         first = min(first, found[-1].time)
-        if first <= enough or (len(found) >= LEAST_SKELETONS and first >= HOPELESS * most):
+        if first <= enough:
             break
     found.sort(key=lambda c: c.time)
     if survey.small or first >= HOPELESS * most:
