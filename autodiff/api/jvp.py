@@ -11,7 +11,6 @@ from tensorexpr.autodiff.api.gradient import Gradient
 from tensorexpr.autodiff.api.units import Graph, Unit, units_of, with_rules
 from tensorexpr.autodiff.local.overrides import Override, Rule
 from tensorexpr.autodiff.local.workspace import Workspace, plain_axes
-from tensorexpr.autodiff.scan.bodies import live
 from tensorexpr.autodiff.sweep.forward import Forward
 from tensorexpr.autodiff.sweep.reverse import reverse
 from tensorexpr.errors import DifferentiationError, user_location
@@ -19,6 +18,7 @@ from tensorexpr.hints import checked, described
 from tensorexpr.ir import Const, Define, Definition, Index, Input, Program, apply, conjunction
 from tensorexpr.language import Tensor, lift
 from tensorexpr.records import replace
+from tensorexpr.simplify.passes.definitions import remove_dead_definitions
 
 
 def jvp(output: Tensor | Sequence[Tensor], wrt: Tensor | Sequence[Tensor], tangents: Tensor | Sequence[Tensor]) -> Any:
@@ -75,7 +75,8 @@ def _transposed(unit: Unit, graph: Graph) -> Rule:
         seeds = list(zip(results, (tangent for _, tangent in sent), strict=True))
         transposed = reverse(program, seeds, [head.key], labels=workspace.labels, taken=workspace.taken, steps=workspace.steps)
         (name,) = transposed.program.outputs
-        for definition in live(transposed.program.definitions, [name]):
+        # Adjoints of states that do not depend on the head read the head, which is none of this program: nobody needs them.
+        for definition in remove_dead_definitions(replace(transposed.program, outputs=(name,))).definitions:
             workspace.add(definition)
         return name
 

@@ -106,6 +106,24 @@ def test_many_heads_of_ops_and_of_a_rule():
     np.testing.assert_allclose(te.jvp(ruled)(v, many), 5 * v * many)
 
 
+def test_forward_mode_by_a_rule_with_a_scan_of_which_one_state_depends_on_the_head():
+    def rule(output, inputs, head):
+        (a,) = inputs
+        start = te.compute((), lambda: te.cast(0, F64)), te.compute((), lambda: te.cast(1, F64))
+
+        def step(t, states):
+            s, p = states
+            return te.compute((), lambda: s[()] * 0.5 + head[t] * a[t] * p[()]), te.compute((), lambda: p[()] * 0.9 + a[t])
+
+        sums, _ = te.scan(step, start, 4, name=("sums", "weights"))
+        return [te.compute((4,), lambda i: sums[i])]
+
+    ruled = te.op(gradient=rule)(lambda a: te.compute((4,), lambda i: a[i] ** 2))
+    v, d = RNG.standard_normal(4), RNG.standard_normal(4)
+    rows = np.stack([te.vjp(ruled)(v, e) for e in np.eye(4)]).reshape(4, 4)
+    np.testing.assert_allclose(te.jvp(ruled)(v, d), rows @ d)
+
+
 def test_directions_that_do_not_fit():
     y = OUTPUTS["matmul"]
     with pytest.raises(te.DifferentiationError) as caught:
