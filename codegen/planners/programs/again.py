@@ -16,13 +16,14 @@ from __future__ import annotations
 
 from math import prod
 
+from tensorexpr.codegen.nest.batches import MOST_EACH
 from tensorexpr.codegen.planners.programs.rows import are_near, bytes_between, define_of, members_along, plan_rows
-from tensorexpr.codegen.schedule.analysis.state import program_facts
-from tensorexpr.codegen.schedule.analysis.work import arithmetic, has_reduction, lengths
+from tensorexpr.codegen.schedule.analysis.state import accesses_of, program_facts
+from tensorexpr.codegen.schedule.analysis.work import arithmetic, has_reduction, length, lengths
 from tensorexpr.codegen.schedule.legal.placement import part_of
 from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.errors import ScheduleError
-from tensorexpr.ir import Const, Define, Expr
+from tensorexpr.ir import Const, Define, Expr, Index
 
 FAR_LARGER = 4
 """How many times larger a term is than the result of each reduction that reads it."""
@@ -37,7 +38,8 @@ def plan_again(s: Planned, shapes: dict[str, tuple[Expr, ...]]) -> set[str]:
     of rows; the names of those whose loops are made."""
     large = _large(s)
     readers = _readers(s, large)
-    if len(readers) < 2 or are_near(s, large):
+    over_batch = _are_over_batch(s, readers, large)
+    if len(readers) < 2 or (over_batch and are_near(s, large)):
         return set()
     home = max(readers, key=lambda name: len(_led(s, name) - large))
     led = _led(s, home)
@@ -54,7 +56,7 @@ def plan_again(s: Planned, shapes: dict[str, tuple[Expr, ...]]) -> set[str]:
             copies = s[name].clone(*cone)
             large |= set(copies)
             shapes.update((n, s.state.program.types[n].shape) for n in copies)
-        made = plan_rows(s, shapes)
+        made = plan_rows(s, shapes, over_batch and between <= MOST_EACH * prod(_first(s, large)))
         if all(s.state.stage(n).place is not None and part_of(s.state, n).is_local for n in large if n in s.state.table):
             return made
     except ScheduleError:
@@ -97,6 +99,22 @@ def _readers(s: Planned, large: set[str]) -> list[str]:
     facts = program_facts(s.state.program)
     found = {r for n in large for r in facts.readers.get(n, ()) if r not in large and _is_reader(s, r, n)}
     return sorted(found, key=lambda n: facts.numbers[n])
+
+
+def _are_over_batch(s: Planned, readers: list[str], large: set[str]) -> bool:
+    """Whether each element of the first axis is apart from others: all that reads large terms does so at its own."""
+    program = s.state.program
+    return len(_first(s, large)) == 1 and all(
+        access.indices[:1] == (Index(define_of(s, r).axes[0].index),)
+        for r in readers
+        for access in accesses_of(program, r)
+        if access.tensor in large
+    )
+
+
+def _first(s: Planned, large: set[str]) -> set[int]:
+    """The extents of the first axes of definitions."""
+    return {length(define_of(s, n).axes[0]) for n in large}
 
 
 def _led(s: Planned, name: str) -> set[str]:

@@ -61,12 +61,13 @@ class Chain:
     refused: frozenset[str] = frozenset()
 
 
-def plan_rows(s: Planned, shapes: dict[str, tuple[Expr, ...]]) -> set[str]:
-    """Computes chains of definitions in blocks of rows of the contraction that they lead to; the names of those whose loops are made."""
+def plan_rows(s: Planned, shapes: dict[str, tuple[Expr, ...]], batched: bool = True) -> set[str]:
+    """Computes chains of definitions in blocks of rows of the contraction that they lead to; the names of those whose loops are made. What
+    is read elsewhere, too, and near over one batch stays out of blocks, unless what lies between is not `batched`."""
     planned: set[str] = set()
     for definition in reversed(s.state.program.definitions):
         chains = _chains(s, definition)
-        if any(are_near(s, chain.kept) for chain in chains if chain.kept):
+        if batched and any(are_near(s, chain.kept) for chain in chains if chain.kept):
             continue
         paying = [(chain, rows) for chain in chains for rows in _rows(s, chain) if _pays(s, chain, rows)]
         if not chains or not s.decisions.wanted(f"{chains[0].root}: in blocks of rows", bool(paying)):
