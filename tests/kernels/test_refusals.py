@@ -38,6 +38,11 @@ O, O1 = te.placeholder((te.dim("n"), 4), name="x"), te.placeholder((te.dim("n"),
         # elementwise
         (lambda: kernels.clamp(X), "clamp: expected min or max or both, got neither"),
         (lambda: kernels.logit(X, eps=0.7), "logit: expected an eps between 0 and 0.5, got 0.7"),
+        (lambda: kernels.polymul(te.placeholder((0,), name="p"), U), "polymul: expected at least one coefficient of each, got 0 and 3"),
+        (lambda: kernels.mode(te.placeholder((0,), name="e")), "mode: expected at least one element on axis 0 of x, got shape (0,)"),
+        (lambda: kernels.insert(U, X, obj=1), "insert: expected values of at most 1 axes, got 2"),
+        (lambda: kernels.insert(U, O1, obj=1), "insert: expected a known number of slices of values, got n"),
+        (lambda: kernels.histc(U, min="0", max=1), "histc: expected numbers for the ends of the range, got '0' and 1"),
         # axes
         (lambda: kernels.sum(X, axis=2), "sum: expected an axis of x between -2 and 1, got 2"),
         (lambda: kernels.sum(X, axis=(0, -2)), "sum: expected different axes of x, got (0, -2)"),

@@ -53,7 +53,7 @@ from tensorexpr.simplify.passes.definitions import with_definitions
 from tensorexpr.simplify.passes.inline import without_literals
 from tensorexpr.simplify.passes.terms import bytes_of_ends, pays_alone
 from tensorexpr.simplify.passes.terms.found import term_of
-from tensorexpr.simplify.rules.floats import FUNCTION
+from tensorexpr.simplify.rules.floats import FUNCTION, absorb_literal, divide_literals
 from tensorexpr.simplify.rules.integers import wrapped
 from tensorexpr.traversal import bound_names, children, free_names, has_points, map_children, put_term, size_names, substitute, walk
 
@@ -103,9 +103,11 @@ def _with_factors(node: Expr, axes: tuple[Axis, ...], types: Mapping[str, Tensor
         found = node.values[0] if not node.axes else node
         if node.axes and all(has_points(a) or _is_open(a) for a in node.axes):
             found = _in_one_order(node, axes, types, ends) or _apart(node, axes, types, ends)
-        return (
-            found if turns == 1 else apply("mul", found, wrapped(turns, node.dtype) if node.dtype.is_integer else Const(turns, node.dtype))
-        )
+        if turns == 1:
+            return found
+        node = apply("mul", found, wrapped(turns, node.dtype) if node.dtype.is_integer else Const(turns, node.dtype))
+    if exact and isinstance(node, Apply) and node.dtype.is_float and node.op.name in ("mul", "div"):
+        return (absorb_literal if node.op.name == "mul" else divide_literals)(node) or node
     if exact and isinstance(node, Apply) and node.op.name in ("add", "sub"):
         return _with_common_factor(node) or node
     return node
