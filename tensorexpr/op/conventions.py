@@ -92,23 +92,24 @@ def apart(values: Sequence[Any], tensors: int, required: int, named: bool, lacki
     that may be left out where static arguments have to be given (`lacking` of them).
     """
     given, spare = list(values), values[required:]
-    if len(given) <= tensors and not named and not any(map(_is_shape, spare)) and not (lacking and not all(map(_is_tensor, spare))):
+    if len(given) <= tensors and not named and not any(map(_is_shape, spare)) and not (lacking and not all(map(is_tensor, spare))):
         return given, []
-    found = sum(map(_is_tensor, given))
+    found = sum(map(is_tensor, given))
     if found < required:  # numbers in the places of tensors; an axis stands in front of a tensor
-        ahead = [k for k, value in enumerate(given[:-1]) if type(value) is int and any(map(_is_tensor, given[k + 1 :]))][:lacking]
+        ahead = [k for k, value in enumerate(given[:-1]) if type(value) is int and any(map(is_tensor, given[k + 1 :]))][:lacking]
         places = [value for k, value in enumerate(given) if k not in ahead]
         return places[:tensors], [given[k] for k in ahead] + places[tensors:]
     places = []
     behind: list[Any] = []
     for value in given:
-        (places if _is_tensor(value) and len(places) < tensors else behind).append(value)
+        (places if is_tensor(value) and len(places) < tensors else behind).append(value)
     return places, behind
 
 
-def _is_tensor(value: Any) -> bool:
+def is_tensor(value: Any) -> bool:
+    """Whether a value is an array, a tensor or several of them by its look, or an argument that is left out."""
     if isinstance(value, (list, tuple)):  # None is an extent that is not said, as in pools
-        return any(one is not None and _is_tensor(one) for one in value)
+        return any(one is not None and is_tensor(one) for one in value)
     return value is None or hasattr(value, "shape") or hasattr(type(value), "__tensor__")
 
 

@@ -9,15 +9,17 @@ from typing import Any, NamedTuple
 
 from tensorexpr.errors import DefinitionError, Location, user_location
 from tensorexpr.hints import suggestion
-from tensorexpr.op.conventions import apart, fixed, is_number, is_plain, numbers_of, own_name
+from tensorexpr.op.conventions import apart, fixed, is_number, is_plain, is_tensor, numbers_of, own_name
 from tensorexpr.op.specs import argument_error
 
 RESERVED = ("out",)
 """Names that a call of an op keeps for itself."""
 SEVERAL = ("tensors",)
 """The one parameter of an op that takes any number of tensors: a tuple of them, or each by itself where none can be meant as an axis."""
-MASKS = ("where",)
+BY_NAME = ("where", "weights", "prepend", "append")
 """Tensors that may be left out and are given by name: by position a number is the next static argument."""
+IN_FRONT = "obj"
+"""The static argument that NumPy has in front of the last tensor."""
 REQUIRED = inspect.Parameter.empty
 """The default of a static argument that has none."""
 
@@ -99,7 +101,10 @@ class Bound:
         if self.static and self.rest is None and self.derived is None:
             covered = any(name in keywords for name in self.parameters[: len(given)])
             lacking = sum(default is REQUIRED and name not in keywords for name, default in static.items())
-            places = len(self.parameters) - sum(name in MASKS for name in self.optional)
+            found = sum(value is not None and is_tensor(value) for value in given)
+            places = max(min(len(self.parameters), found), len(self.parameters) - sum(name in BY_NAME for name in self.optional))
+            if static.get(IN_FRONT) is REQUIRED and len(given) > 2 and not is_tensor(given[1]) and IN_FRONT not in keywords:
+                given = [given[0], *given[2:3], given[1], *given[3:]]
             tensors, behind = apart(given, places, len(self.parameters) - len(self.optional), covered, lacking)
             names = zip(static.items(), behind, strict=False)
             behind = [numbers_of(value) if default is REQUIRED else value for (_, default), value in names] + behind[len(static) :]

@@ -158,3 +158,20 @@ def test_running_extremes_of_bools():
     for op, numpy in ((kernels.cummax, np.maximum), (kernels.cummin, np.minimum)):
         values, _ = op(x)
         np.testing.assert_array_equal(values, numpy.accumulate(x, 1))
+
+
+def test_numbers_by_position_are_what_numpy_takes_them_for():
+    x, v = np.arange(6.0).reshape(2, 3), np.arange(1.0, 7.0)
+    weights = np.array([1.0, 2.0, 3.0])
+    for name, given in (
+        ("average", (x, 0)), ("average", (x, 1, weights)), ("average", (v,)), ("diff", (v, 2)), ("diff", (x, 1, 0)),
+        ("insert", (v, 1, 2)), ("insert", (v, 2, 7.0)), ("insert", (v, 1, np.array([8.0, 9.0]))), ("insert", (x, 1, 7.0, 1)),
+        ("insert", (v, (1, 3), np.array([8.0, 9.0]))), ("histogram", (v, 3)), ("sum", (x, None)), ("sum", (x, 1)),
+    ):  # fmt: skip
+        found, wanted = getattr(kernels, name)(*given), getattr(np, name)(*given)
+        for a, b in zip(found, wanted, strict=True) if isinstance(wanted, tuple) else [(found, wanted)]:
+            np.testing.assert_allclose(a, b, rtol=1e-13, err_msg=name)
+    np.testing.assert_array_equal(kernels.sum(x, None, True), x.sum(None, keepdims=True))
+    np.testing.assert_array_equal(kernels.average(x, x), np.average(x, weights=x))
+    np.testing.assert_array_equal(kernels.diff(v, v[:1], v[1:2]), np.diff(v, prepend=v[:1], append=v[1:2]))
+    np.testing.assert_array_equal(kernels.insert(v, v[:2], obj=1), np.insert(v, 1, v[:2]))
