@@ -84,8 +84,9 @@ def as_if_large(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(auto_gpu_scatters, "PARTS", ((4, (2, 2)),))
         monkeypatch.setattr(digits, "MANY_POINTS", 4)
         monkeypatch.setattr(digits, "MOST_BITS", 2)
-        monkeypatch.setattr(digits, "LEAST_CHUNK", 1)
-        monkeypatch.setattr(digits, "CHUNKS", (2, 5))
+        monkeypatch.setattr(digits, "OWN", 2)
+        monkeypatch.setattr(digits, "MOST_CHUNKS", 3)
+        monkeypatch.setattr(digits, "SCANNERS", 1 << 4)
 
 
 @needs_compiler
