@@ -101,7 +101,8 @@ class Bound:
         if self.static and self.rest is None and self.derived is None:
             covered = any(name in keywords for name in self.parameters[: len(given)])
             lacking = sum(default is REQUIRED and name not in keywords for name, default in static.items())
-            found = sum(value is not None and is_tensor(value) for value in given)
+            fits = len(given) <= len(self.parameters)  # None may stand for a tensor
+            found = sum(is_tensor(value) and (fits or value is not None) for value in given)
             places = max(min(len(self.parameters), found), len(self.parameters) - sum(name in BY_NAME for name in self.optional))
             if static.get(IN_FRONT) is REQUIRED and len(given) > 2 and not is_tensor(given[1]) and IN_FRONT not in keywords:
                 given = [given[0], *given[2:3], given[1], *given[3:]]

@@ -172,6 +172,8 @@ def test_numbers_by_position_are_what_numpy_takes_them_for():
         for a, b in zip(found, wanted, strict=True) if isinstance(wanted, tuple) else [(found, wanted)]:
             np.testing.assert_allclose(a, b, rtol=1e-13, err_msg=name)
     np.testing.assert_array_equal(kernels.sum(x, None, True), x.sum(None, keepdims=True))
+    np.testing.assert_array_equal(kernels.average(x, None, axis=1), x.mean(1))
+    np.testing.assert_array_equal(kernels.diff(x, None, x[:, :1], n=1), np.diff(x, append=x[:, :1]))
     np.testing.assert_array_equal(kernels.average(x, x), np.average(x, weights=x))
     np.testing.assert_array_equal(kernels.diff(v, v[:1], v[1:2]), np.diff(v, prepend=v[:1], append=v[1:2]))
     np.testing.assert_array_equal(kernels.insert(v, v[:2], obj=1), np.insert(v, 1, v[:2]))
