@@ -16,7 +16,7 @@ BESIDE := tests/peers $(addprefix tests/,benchmarks/test_gpu.py autodiff/test_mo
   contract/test_language.py runtime/test_laws.py)
 THIRDS := $(addprefix tests/,autodiff/test_pieces.py autodiff/test_ragged.py autodiff/test_scans.py autodiff/test_segments.py \
   codegen/auto/test_search.py codegen/auto/test_tiles.py contract/test_gradient.py fuzz/test_fuzz.py kernels/test_laws.py)
-CUDA   := $(addprefix tests/codegen/cuda/test_,blocks.py groups.py operations.py parts.py products.py row_blocks.py rows.py sorting.py turned.py)
+CUDA   := $(addprefix tests/codegen/cuda/test_,blocks.py groups.py operations.py parts.py products.py row_blocks.py rows.py sorting.py triangles.py turned.py)
 LATER  := $(addprefix tests/,algebra/test_supports.py autodiff/test_budget.py autodiff/test_turns.py benchmarks/test_run.py \
   benchmarks/test_workloads.py codegen/auto/test_open.py codegen/llvm/test_fences.py examples graph/test_open_sizes.py kernels/test_empty.py \
   kernels/test_rearrange.py kernels/test_run_time_sizes.py runtime/test_versions.py)
