@@ -29,7 +29,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tensorexpr import errors
-from tensorexpr.errors import ArgumentError, CacheWarning, Location, user_location
+from tensorexpr.building.environment import number_of
+from tensorexpr.errors import CacheWarning, Location, user_location
 from tensorexpr_runtime.places import ForeignPlaceError, make_own, own, read_own
 
 log = logging.getLogger("tensorexpr.cache")
@@ -97,12 +98,8 @@ def warn_once(place: str, message: str) -> None:
 
 def bound() -> int:
     """The most bytes that the folder may hold. Raises `ArgumentError` where the environment does not name a number of MiB."""
-    text = os.environ.get(_SIZE, "").strip()
-    if not text:
-        return _DEFAULT_SIZE << 20
-    if not (text.isascii() and text.isdecimal()):
-        raise ArgumentError(f"{_SIZE}: expected a number of MiB, got {text!r}")
-    return int(text) << 20
+    said = number_of(_SIZE, "a number of MiB")
+    return (_DEFAULT_SIZE if said is None else said) << 20
 
 
 def digest(*parts: str | bytes) -> str:

@@ -12,13 +12,13 @@ There are no versions of functions whose schedule was tuned for open sizes, nor 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from tensorexpr.building.environment import number_of
 from tensorexpr.building.fallback import strict
 from tensorexpr.codegen.compiled.arguments import Layout, Signature, address
 from tensorexpr.codegen.llvm.process.call import empty
@@ -27,7 +27,7 @@ from tensorexpr.codegen.memo import Memo
 from tensorexpr.codegen.target import host_target
 from tensorexpr.codegen.tuning.lookup import record_for
 from tensorexpr.constants.freezing import with_sizes
-from tensorexpr.errors import ArgumentError, TensorExprError, user_location
+from tensorexpr.errors import TensorExprError
 from tensorexpr.interpret import extent_value
 from tensorexpr.ir import Program
 
@@ -136,13 +136,5 @@ class Versions:
 
 def _most() -> int:
     """How many versions a function may have."""
-    text = os.environ.get(_VARIABLE, "").strip()
-    if not text:
-        return MOST
-    if not text.isdecimal():
-        raise ArgumentError(
-            f"expected {_VARIABLE} to be a number of versions, got {text!r}",
-            location=user_location(),
-            hint=f"{_VARIABLE}=0 has functions of open sizes built once, for all sizes",
-        )
-    return int(text)
+    said = number_of(_VARIABLE, "a number of versions", hint=f"{_VARIABLE}=0 has functions of open sizes built once, for all sizes")
+    return MOST if said is None else said

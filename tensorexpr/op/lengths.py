@@ -12,14 +12,14 @@ ask for.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from tensorexpr.building.environment import number_of
 from tensorexpr.building.fallback import strict
-from tensorexpr.errors import ArgumentError, InternalError, TensorExprError, user_location
+from tensorexpr.errors import InternalError, TensorExprError
 from tensorexpr.language import dim
 from tensorexpr.language.core.scalar import standing_for_numbers
 from tensorexpr.records import record
@@ -226,13 +226,5 @@ def _results(ready: Ready, shapes: Shapes) -> object:
 
 def _most() -> int:
     """How many choices of extents are compiled for themselves; 0: all of them."""
-    text = os.environ.get(_VARIABLE, "").strip()
-    if not text:
-        return LENGTHS
-    if not text.isdecimal():
-        raise ArgumentError(
-            f"expected {_VARIABLE} to be a number of lengths, got {text!r}",
-            location=user_location(),
-            hint=f"{_VARIABLE}=0 has ops compiled for each choice of extents",
-        )
-    return int(text)
+    said = number_of(_VARIABLE, "a number of lengths", hint=f"{_VARIABLE}=0 has ops compiled for each choice of extents")
+    return LENGTHS if said is None else said

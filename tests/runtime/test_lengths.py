@@ -207,7 +207,7 @@ def test_nothing_is_opened_where_the_environment_says_so(monkeypatch):
         f(floats(n, 3))
     assert len(traced) == 12
     monkeypatch.setenv("TENSOREXPR_LENGTHS", "few")
-    with pytest.raises(te.ArgumentError, match="expected TENSOREXPR_LENGTHS to be a number of lengths, got 'few'"):
+    with pytest.raises(te.ArgumentError, match="TENSOREXPR_LENGTHS: expected a number of lengths, got 'few'"):
         f(floats(20, 3))
 
 

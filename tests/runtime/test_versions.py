@@ -116,7 +116,7 @@ def test_the_number_of_versions_may_be_set(monkeypatch):
     np.testing.assert_array_equal(function(x)[0], x.T * 2)
     assert function.at(n=300, m=300) is function
     monkeypatch.setenv("TENSOREXPR_VERSIONS", "few")
-    with pytest.raises(te.ArgumentError, match="expected TENSOREXPR_VERSIONS to be a number of versions, got 'few'"):
+    with pytest.raises(te.ArgumentError, match="TENSOREXPR_VERSIONS: expected a number of versions, got 'few'"):
         function(RNG.standard_normal((301, 300)))
 
 

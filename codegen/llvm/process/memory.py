@@ -12,8 +12,8 @@ from __future__ import annotations
 import ctypes
 import os
 
+from tensorexpr.building.environment import number_of
 from tensorexpr.codegen.llvm.process.jit import NativeModule
-from tensorexpr.errors import ArgumentError
 
 _VARIABLE = "TENSOREXPR_MEMORY_POOL"
 _MOST, _SHARE = 512 << 20, 16
@@ -71,12 +71,10 @@ class Memory:
 
 def default_bound() -> int:
     """The bytes that may be kept. Raises `ArgumentError` where the environment does not name a number of MiB."""
-    text = os.environ.get(_VARIABLE, "").strip()
-    if not text:
-        try:
-            return min(_MOST, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // _SHARE)
-        except (AttributeError, ValueError, OSError):
-            return _MOST
-    if not (text.isascii() and text.isdecimal()):
-        raise ArgumentError(f"{_VARIABLE}: expected a number of MiB, got {text!r}")
-    return int(text) << 20
+    said = number_of(_VARIABLE, "a number of MiB")
+    if said is not None:
+        return said << 20
+    try:
+        return min(_MOST, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // _SHARE)
+    except (AttributeError, ValueError, OSError):
+        return _MOST

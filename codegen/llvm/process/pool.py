@@ -12,12 +12,12 @@ import os
 import threading
 from collections.abc import Callable
 
+from tensorexpr.building.environment import number_of
 from tensorexpr.codegen.llvm.process.compilers import linking
 from tensorexpr.codegen.llvm.process.interrupts import LOOK, is_pending, python_addresses
 from tensorexpr.codegen.llvm.process.jit import NativeModule
 from tensorexpr.codegen.llvm.runtime.pool_text import LIMIT, pool_routines
 from tensorexpr.codegen.llvm.text.machine import host
-from tensorexpr.errors import ArgumentError
 
 _PLAIN = ctypes.CFUNCTYPE(None)
 _VARIABLE = "TENSOREXPR_NUM_THREADS"
@@ -105,11 +105,9 @@ def raise_pending() -> None:
 
 def default_threads() -> int:
     """The number of threads that the environment asks for. Raises `ArgumentError` where that is not a positive integer."""
-    text = os.environ.get(_VARIABLE, "").strip()
-    if text:
-        if not (text.isascii() and text.isdecimal()) or int(text) < 1:
-            raise ArgumentError(f"{_VARIABLE}: expected a positive integer, got {text!r}")
-        return int(text)
+    said = number_of(_VARIABLE, "a positive integer", least=1)
+    if said is not None:
+        return said
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
