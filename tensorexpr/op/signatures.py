@@ -83,6 +83,15 @@ class Bound:
     def _term(self) -> str:
         return f"{self.name}{self.__signature__}"
 
+    def _tensors_among(self, given: Sequence[Any]) -> int:
+        """How many of the values by position are tensors. None is one that is left out, where a tensor follows or the others all fit,
+        and where there would be more static arguments than the op has; else it is a static argument."""
+        last = max((k for k, value in enumerate(given) if value is not None and is_tensor(value)), default=0)
+        nones = [k for k, value in enumerate(given) if value is None]
+        sure = sum(value is not None and is_tensor(value) for value in given) + sum(k < last for k in nones)
+        fits = len(given) <= len(self.parameters) or len(given) - sure > len(self.static)
+        return sure + sum(k > last for k in nones) if fits else sure
+
     def bind(
         self, arguments: Sequence[Any], keywords: Mapping[str, Any], also: Sequence[str] = ("out",)
     ) -> tuple[list[Any], dict[str, Any]]:
@@ -101,8 +110,7 @@ class Bound:
         if self.static and self.rest is None and self.derived is None:
             covered = any(name in keywords for name in self.parameters[: len(given)])
             lacking = sum(default is REQUIRED and name not in keywords for name, default in static.items())
-            fits = len(given) <= len(self.parameters)  # None may stand for a tensor
-            found = sum(is_tensor(value) and (fits or value is not None) for value in given)
+            found = self._tensors_among(given)
             places = max(min(len(self.parameters), found), len(self.parameters) - sum(name in BY_NAME for name in self.optional))
             if static.get(IN_FRONT) is REQUIRED and len(given) > 2 and not is_tensor(given[1]) and IN_FRONT not in keywords:
                 given = [given[0], *given[2:3], given[1], *given[3:]]

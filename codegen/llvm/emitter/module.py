@@ -314,7 +314,8 @@ class ModuleEmitter:
             self.module.declare("llvm.smin.i64", "i64 (i64, i64)")
             self.module.helper("te.together", lambda: TOGETHER)
         else:
-            self.module.declarations["te.together"] = "declare hidden void @te.together(ptr, i64, i64)"
+            # Not `hidden`: its address is taken, and the linker may place the two objects anywhere; so it is read from the offset table.
+            self.module.declarations["te.together"] = "declare void @te.together(ptr, i64, i64)"
             self.module.beside["te.together"] = TOGETHER.replace("internal", "hidden", 1)
         self._call_pool(b, symbol, "te.together", table, total, literal(max(1, round(_CHUNK_WORK / WEIGHT)), "i64"))
 

@@ -16,6 +16,7 @@ import pytest
 import tensorexpr as te
 from tensorexpr.building import collecting
 from tensorexpr.building.collecting import collecting_less
+from tensorexpr.codegen.bundle.elf_object import read_object
 from tensorexpr.codegen.compile import build_program
 from tensorexpr.codegen.llvm.emitter import module
 from tensorexpr.codegen.llvm.process import background, native, units
@@ -98,6 +99,27 @@ def test_squares_are_turned_by_a_function_that_is_there_once(in_units: None, dty
         value = drawn > 0 if dtype == "bool" else drawn.astype(dtype)
         np.testing.assert_array_equal(te.build(s)(value), value.T)
     assert len(set.intersection(*(set(code.others) for code in codes))) == 1
+
+
+def test_objects_may_be_loaded_at_any_distance(in_units: None) -> None:
+    """Objects name one another only by calls, for which the linker makes jumps, and by places in the offset table: never by a distance
+    of 32 bits, since a large process has no room for them side by side."""
+    x, w = te.placeholder((2,), name="x"), te.placeholder((4096,), name="w")
+    y = te.compute((4096,), lambda i: te.exp(w[i]) * x[0])
+    z = te.compute((4096,), lambda i: te.sum(lambda k: x[1] * w[k], i // 64))
+    function = te.build((y, z), [x, w])
+    assert any(kernel.together for kernel in function.nest.kernels)
+    named = set()
+    for image in native.nest_code(function.nest).images:
+        found = read_object(image)
+        for section in found.sections.values():
+            for relocation in section.relocations:
+                symbol = found.symbols[relocation.symbol]
+                if symbol.section is None:
+                    named.add((symbol.name, relocation.kind))
+    calls, slots = {4}, {9, 41, 42}  # R_X86_64_PLT32; R_X86_64_GOTPCREL, GOTPCRELX, REX_GOTPCRELX
+    assert {kind for _, kind in named} <= calls | slots
+    assert {kind for name, kind in named if name == "te.together"} <= slots and "te.together" in dict(named)
 
 
 def test_many_calls_have_functions_of_some(in_units: None, monkeypatch: pytest.MonkeyPatch) -> None:
