@@ -92,6 +92,8 @@ class GpuFunction(CompiledFunction):
         self._wanted = [(p, p.dtype.numpy, len(p.shape)) for p in signature.inputs]
         self.constants = {c.name: c.data for c in nest.constants}
         self._reports = any(launch.reports for launch in code.source.launches)
+        self._captured: list[Any] = []
+        """Memory that graphs work in, as long as there is the function, whose kernels they run."""
 
     def remade(self, again: Callable[[], GpuCode]) -> GpuFunction:
         """The function, which from now on does not hold its stages but makes them once more when someone looks at them."""
@@ -119,24 +121,30 @@ class GpuFunction(CompiledFunction):
             return self._computed_there(arrays, out, context)
 
     def _computed_there(self, arrays: Sequence[Any], out: Sequence[Any] | None, context: Context | None) -> list[Any]:
-        found = [self._input(*wanted, a) for wanted, a in zip(self._wanted, self._counted(arrays), strict=True)]
+        own: list[Any] = []  # memory of this call alone
+        found = [self._input(*wanted, a, own) for wanted, a in zip(self._wanted, self._counted(arrays), strict=True)]
         layout = self._arguments.layout(tuple([tuple(array.shape) for array, _ in found]))
-        results, returned = self._results(out, layout, found)
+        results, views, returned = self._results(out, layout, found)
         workspace, block = 0, None
         if layout.workspace:
             given = self.block(layout.workspace) if context is None else context.memory(layout.workspace, self.block)
+            own.append(given)
             block = self._device.array(given)
             if block is None:
                 raise self._error(f"workspace: expected an array on {self._device.name}, got a {type(given).__name__}")
             workspace = self._device.address(block)
             workspace += -workspace % WORKSPACE_ALIGNMENT if context is not None else 0
         pending = self._enter([address for _, address in found], [self._device.address(array) for array in results], layout, workspace)
-        if out is None:
-            return returned if pending is None else [self._device.checked(array, pending) for array in returned]
-        for target, result in zip(returned, results, strict=True):
-            if target is not result:
-                target[...] = result
-        return returned
+        if out is not None:
+            for view, result in zip(views, results, strict=True):
+                if view is not result:
+                    own.append(result)
+                    view[...] = result
+        if own and self._device.capturing(self._kernels.stream()):
+            self._captured.append(own)
+        if out is not None or pending is None:
+            return returned
+        return [self._device.checked(array, pending) for array in returned]
 
     def _counted(self, arrays: Sequence[Any]) -> Sequence[Any]:
         inputs = self.signature.inputs
@@ -145,12 +153,12 @@ class GpuFunction(CompiledFunction):
             raise self._error(f"expected {len(inputs)} argument{'' if len(inputs) == 1 else 's'} ({names}), got {len(arrays)}")
         return arrays
 
-    def _input(self, parameter: Parameter, dtype: np.dtype, rank: int, value: Any) -> tuple[Any, int]:
-        """An argument as an array that a kernel takes, and where it begins."""
+    def _input(self, parameter: Parameter, dtype: np.dtype, rank: int, value: Any, own: list[Any]) -> tuple[Any, int]:
+        """An argument as an array that a kernel takes, and where it begins; one that was made for that goes to `own`."""
         device = self._device
-        array = device.array(value)
+        given = array = device.array(value)
         if array is None and isinstance(value, bool | int | float) and not rank:
-            array = device.upload(self._arguments._from_scalar(parameter, dtype, value))
+            array = device.scalar(self._arguments._from_scalar(parameter, dtype, value))
         if array is None:
             there = f"an array on {device.name}"
             hint = "cupy.asarray(...) copies one there" if isinstance(value, np.ndarray) else None
@@ -169,16 +177,18 @@ class GpuFunction(CompiledFunction):
         if address % ALIGNMENT:
             array = device.copy(array)
             address = device.address(array)
+        if array is not given:
+            own.append(array)
         return array, address
 
-    def _results(self, out: Sequence[Any] | None, layout: Layout, inputs: list[tuple[Any, int]]) -> tuple[list[Any], list[Any]]:
-        """Arrays to compute into, and arrays to return; None in `out` is a new one."""
+    def _results(self, out: Sequence[Any] | None, layout: Layout, inputs: list[tuple[Any, int]]) -> tuple[list[Any], list[Any], list[Any]]:
+        """Arrays to compute into, arrays of the device that are to hold it in the end, and what to return; None in `out` is a new one."""
         device = self._device
         if out is None:
             made = [device.empty(shape, type_) for shape, type_ in layout.outputs]
-            return made, made
+            return made, made, made
         targets = [device.empty(*made) if t is None else t for t, made in zip(out, layout.outputs, strict=True)]
-        direct = []
+        direct, views = [], []
         taken = [(start, start + array.nbytes) for array, start in inputs]
         for parameter, (shape, type_), target in zip(self.signature.outputs, layout.outputs, targets, strict=True):
             label = "out" if self.signature.single else f"out {parameter.name}"
@@ -199,7 +209,8 @@ class GpuFunction(CompiledFunction):
             taken.append((low, high))
             fits = array.flags.c_contiguous and low % ALIGNMENT == 0
             direct.append(array if fits else device.empty(shape, type_))
-        return direct, targets
+            views.append(array)
+        return direct, views, targets
 
     def _check_place(self, label: str, array: Any) -> None:
         place, name = self._device.place(array), self._device.name

@@ -118,6 +118,6 @@ def on_stream(device: torch.device) -> Iterator[None]:
     import cupy  # noqa: PLC0415 -- half a second, and an extra
 
     stream = torch.cuda.current_stream(device)
-    external: Any = getattr(cupy.cuda.Stream, "from_external", None)
+    external: Any = getattr(cupy.cuda.Stream, "from_external", None) if hasattr(stream, "__cuda_stream__") else None
     with cupy.cuda.Device(device.index), external(stream) if external else cupy.cuda.ExternalStream(stream.cuda_stream):
         yield

@@ -7,8 +7,8 @@ copy), makes arrays for results and workspace, and launches. CuPy holds the arra
 A device has one context for all threads, which a thread that has done nothing on it has not made its own: each call makes the function's
 device the current one, and puts back the one that was. Arrays of another GPU are refused.
 
-A call waits for nothing: what checks find is read behind it (`reports`). With `out`, and a function that needs no workspace, it allocates
-nothing either, so that it can stand in the capture of a CUDA graph; else workspace and results come from CuPy's pool.
+A call waits for nothing: what checks find is read behind it (`reports`). Workspace and results come from CuPy's pool, which gives memory
+out again in the order of a stream. A graph runs later, in no such order: memory of calls that are captured stays theirs.
 
 `TENSOREXPR_CUDA=host` chooses the CPU, for tests and for looking into a kernel without a GPU; arrays are then NumPy's.
 """
@@ -21,7 +21,7 @@ import os
 import struct
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cache
 from math import prod
 from operator import itemgetter
@@ -32,6 +32,7 @@ import numpy as np
 from tensorexpr.codegen.auto.gpus import GpuFacts, facts_of
 from tensorexpr.codegen.cuda.emitter.source import Launch, Source
 from tensorexpr.codegen.cuda.host import HostKernels
+from tensorexpr.codegen.cuda.launch.captures import Captures
 from tensorexpr.codegen.cuda.launch.reports import CupyPort, Ledger, Pending, Say, checked_class
 from tensorexpr.codegen.cuda.launch.run import Ready
 from tensorexpr.codegen.cuda.nvidia.nvrtc import Compiled, version
@@ -107,7 +108,15 @@ class Device(Protocol):
         ...
 
     def upload(self, array: np.ndarray) -> Any:
-        """A copy of an array of NumPy's."""
+        """A copy of an array of NumPy's, there for all streams. Raises `TargetError` where the current stream is captured."""
+        ...
+
+    def scalar(self, value: np.ndarray) -> Any:
+        """An array of one element, there for the current stream; a graph that is captured writes it anew."""
+        ...
+
+    def capturing(self, stream: int) -> bool:
+        """Whether a stream is captured into a graph."""
         ...
 
     def address(self, array: Any) -> int:
@@ -192,6 +201,12 @@ class HostDevice:
     def upload(self, array: np.ndarray) -> Any:
         return self.copy(array)
 
+    def scalar(self, value: np.ndarray) -> Any:
+        return self.copy(value)
+
+    def capturing(self, stream: int) -> bool:
+        return False
+
     def address(self, array: Any) -> int:
         return int(array.ctypes.data)
 
@@ -255,6 +270,7 @@ class CupyDevice:
             raise TargetError(f"expected the driver of the GPU that CuPy finds, {name}, to be loaded, got none") from None
         self._driver.cuLaunchKernel.argtypes = _LAUNCH  # numbers go as they are
         self._driver.cuFuncSetAttribute.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
+        self._captures = Captures(self._driver, cupy.cuda.runtime)
         device = cupy.cuda.Device()
         self.arch: str | None = code_for(device.compute_capability)
         self.number = int(device.id)
@@ -296,7 +312,8 @@ class CupyDevice:
         before = runtime.getDevice()
         if before != self.number or not getattr(self._of_thread, "known", False):
             runtime.setDevice(self.number)
-            runtime.free(0)  # does nothing but make the context of the device that of the thread
+            with self._captures.beside():
+                runtime.free(0)  # does nothing but make the context of the device that of the thread
             self._of_thread.known = True
         try:
             yield
@@ -317,10 +334,29 @@ class CupyDevice:
         return self._cupy.empty(shape, dtype)
 
     def upload(self, array: np.ndarray) -> Any:
-        if array.dtype.kind != "V":
-            return self._cupy.asarray(np.ascontiguousarray(array)).reshape(array.shape)
-        # Types that NumPy does not have itself, such as bfloat16: CuPy 14 has arrays of them, but does not take them from NumPy everywhere.
-        return self.upload(array.view(f"u{array.dtype.itemsize}")).view(array.dtype)
+        if array.dtype.kind == "V":
+            # No type of NumPy's own, such as bfloat16: CuPy 14 has arrays of it, but does not take it from NumPy everywhere.
+            return self.upload(array.view(f"u{array.dtype.itemsize}")).view(array.dtype)
+        stream = self._cupy.cuda.get_current_stream()
+        if self.capturing(int(stream.ptr)):
+            raise TargetError(
+                "expected arrays that lie on the GPU while a stream is captured, got one of NumPy's to be copied there",
+                location=user_location(),
+                hint="cupy.asarray(...) before the capture; a first call of the same kind compiles, and uploads constants",
+            )
+        made = self._cupy.asarray(np.ascontiguousarray(array)).reshape(array.shape)
+        stream.synchronize()  # the copy is one of the current stream, and others may read the array next
+        return made
+
+    def scalar(self, value: np.ndarray) -> Any:
+        if value.dtype.kind == "V":
+            return self.scalar(value.view(f"u{value.dtype.itemsize}")).view(value.dtype)
+        made = self._cupy.empty(value.shape, value.dtype)
+        made.fill(value.item())  # by a kernel that has it as an argument: memory of the host may hold something else when a graph runs
+        return made
+
+    def capturing(self, stream: int) -> bool:
+        return self._captures.taking(stream)
 
     def address(self, array: Any) -> int:
         return int(array.data.ptr)
@@ -333,10 +369,16 @@ class CupyDevice:
         """The reports of this device."""
         with self._lock:
             if self._ledger is None:
-                self._ledger = Ledger(CupyPort(self._cupy))
+                self._ledger = Ledger(CupyPort(self._cupy, self._captures))
                 self._checked = checked_class(self._cupy.ndarray)
-                atexit.register(self._ledger.farewell)
+                atexit.register(self._farewell)
             return self._ledger
+
+    def _farewell(self) -> None:
+        """Says of this device, whichever is current when the process ends, what nobody asked for."""
+        assert self._ledger is not None
+        with suppress(Exception), self.entered():  # the device may be gone by then
+            self._ledger.farewell()
 
     def report(self, stream: int) -> Report:
         return _ReadLater(self._ledger or self._reports(), stream)

@@ -9,13 +9,14 @@ extent. Behind the kernels of a call these are copied to memory of the host, an 
 - when the process ends, where an error that nobody asked for becomes a warning.
 
 An error is raised once by whoever asks first, and again by every use of the results it spoils. While a stream is captured into a graph
-nothing is asked of events: such a call has its place in memory for good, each replay of the graph writes to it, and it is read whenever
-others are.
+nothing is asked in its calls: such a call has its place in memory for good, each replay of the graph writes to it, and it is read whenever
+others are. What is asked in calls on other streams meanwhile does not disturb the capture (`captures`).
 """
 
 from __future__ import annotations
 
 import threading
+import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -24,6 +25,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from tensorexpr.codegen.cuda.launch.captures import Captures
 from tensorexpr.errors import TargetError
 
 SLOTS = 256
@@ -31,6 +33,8 @@ SLOTS = 256
 WORDS = 4
 """Of eight bytes in a slot, one of which keeps slots apart from each other's lines."""
 BYTES = 24
+_COPY = 1e-3
+"""Seconds in which a copy of a report that has begun to arrive is there."""
 Say = Callable[[int, int, int], Exception]
 """Makes the error of a check, an index and an extent."""
 
@@ -195,7 +199,8 @@ class Ledger:
         """The error of a replay of a graph, forgotten with that."""
         for captured in self._captured:
             if self._port.host[captured.slot, 0]:
-                self._port.finish()  # the words behind the first may be under way
+                # The words behind the first may be under way. The device is not waited for: another stream may be captured now.
+                time.sleep(_COPY)
                 check, index, extent = (int(n) for n in self._port.host[captured.slot, :3])
                 self._port.host[captured.slot] = 0
                 return captured.say(check - 1, index, extent)
@@ -210,8 +215,8 @@ class Ledger:
 class CupyPort:
     """Memory and events by way of CuPy, on its current device."""
 
-    def __init__(self, cupy: Any, slots: int = SLOTS) -> None:
-        self._runtime, self._event = cupy.cuda.runtime, cupy.cuda.Event
+    def __init__(self, cupy: Any, captures: Captures, slots: int = SLOTS) -> None:
+        self._runtime, self._event, self._captures = cupy.cuda.runtime, cupy.cuda.Event, captures
         self._device = cupy.empty((slots, WORDS), np.int64)
         self._pinned = cupy.cuda.alloc_pinned_memory(8 * slots * WORDS)
         self.host = np.frombuffer(self._pinned, np.int64, slots * WORDS).reshape(slots, WORDS)
@@ -235,14 +240,15 @@ class CupyPort:
         self._runtime.eventRecord(event.ptr, stream)
 
     def done(self, slot: int) -> bool:
-        return bool(self._events[slot].done)
+        with self._captures.beside():
+            return bool(self._events[slot].done)
 
     def wait(self, slot: int) -> None:
-        self._events[slot].synchronize()
+        with self._captures.beside():
+            self._events[slot].synchronize()
 
     def capturing(self, stream: int) -> bool:
-        # The default stream of old is never captured, and to ask it while another one is would end that capture.
-        return stream > 1 and bool(self._runtime.streamIsCapturing(stream))
+        return self._captures.taking(stream)
 
     def finish(self) -> None:
         self._runtime.deviceSynchronize()

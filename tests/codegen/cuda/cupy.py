@@ -2,11 +2,15 @@
 
 What CUDA promises is all that it keeps. Streams that do not block have nothing to do with each other nor with the default stream, so what
 one of them was given may be done long before, or long behind, what another one was given earlier. A capture takes the work of its stream,
-and nothing may be waited for while it lasts. New memory holds what no test expects."""
+and the device may not be waited for while it lasts; nor may streams, events and memory, where it is one of mode "global" and the thread has
+not said that it knows that. New memory holds what no test expects, and nobody may write to memory that was given back."""
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -15,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from tensorexpr.codegen.cuda.host import HostKernels
+from tensorexpr.codegen.cuda.launch.captures import Captures
 from tensorexpr.codegen.cuda.launch.device import CupyDevice, HostDevice
 
 Work = Callable[[], None]
@@ -24,8 +29,8 @@ class Stream:
     """What was given to it and is not done yet, or captured."""
 
     all: dict[int, Stream]
-    memory: list[np.ndarray]
-    """What was ever handed out: CuPy gives memory back in the order of its stream, behind the work that was given before."""
+    given_back: list[np.ndarray]
+    """Memory that nobody holds any more. CuPy takes it back in the order of its stream, behind the work that was given before."""
     at_once = False
     """Whether work is done as it comes."""
     _of_thread = threading.local()
@@ -35,6 +40,7 @@ class Stream:
         self.ptr = 16 * len(Stream.all) if ptr is None else ptr
         self.queue: list[Work] = []
         self.captured: list[Work] | None = None
+        self.mode = Runtime.streamCaptureModeRelaxed
         Stream.all[self.ptr] = self
 
     @classmethod
@@ -55,16 +61,20 @@ class Stream:
             return
         self.queue.append(work)
         if self.at_once:
-            self.synchronize()
+            self.run()
 
-    def synchronize(self) -> None:
-        no_capture()
+    def run(self) -> None:
         while self.queue:
             self.queue.pop(0)()
 
-    def begin_capture(self) -> None:
+    def synchronize(self) -> None:
+        assert self.captured is None, "a stream that is captured cannot be waited for"
+        no_capture_of_all()
+        self.run()
+
+    def begin_capture(self, mode: int | None = None) -> None:
         assert self.ptr, "the default stream cannot be captured"
-        self.captured = []
+        self.captured, self.mode = [], Runtime.streamCaptureModeRelaxed if mode is None else mode
 
     def end_capture(self) -> SimpleNamespace:
         work, self.captured = self.captured, None
@@ -72,8 +82,28 @@ class Stream:
         return SimpleNamespace(launch=lambda stream: [stream.put(one) for one in work])
 
 
-def no_capture() -> None:
-    assert all(stream.captured is None for stream in Stream.all.values()), "nothing is waited for in a capture"
+_relaxed = threading.local()
+
+
+def no_capture(mode: int | None = None) -> None:
+    captured = [stream for stream in Stream.all.values() if stream.captured is not None and mode in (None, stream.mode)]
+    assert not captured, "a capture ends by this"
+
+
+def no_capture_of_all() -> None:
+    """Nothing of what threads may not ask for while a stream is captured for all of them."""
+    if getattr(_relaxed, "mode", Runtime.streamCaptureModeGlobal) != Runtime.streamCaptureModeRelaxed:
+        no_capture(Runtime.streamCaptureModeGlobal)
+
+
+class Driver:
+    """What is asked of the driver itself."""
+
+    def cuThreadExchangeStreamCaptureMode(self, place: Any) -> int:
+        mode = ctypes.cast(place, ctypes.POINTER(ctypes.c_int))
+        before, _relaxed.mode = getattr(_relaxed, "mode", Runtime.streamCaptureModeGlobal), mode[0]
+        mode[0] = before
+        return 0
 
 
 class Memory(np.ndarray):
@@ -86,7 +116,7 @@ class Memory(np.ndarray):
 class Array(np.ndarray):
     """An array whose elements the current stream writes, and which the host reads by `get`."""
 
-    data: Any = property(lambda self: np.ndarray(self.nbytes, np.uint8, np.ndarray.data.__get__(self)).view(Memory))
+    data: Any = property(lambda self: bytes_at(self.ctypes.data, self.nbytes, self).view(Memory))
 
     def get(self) -> np.ndarray:
         Stream.current().synchronize()
@@ -94,6 +124,9 @@ class Array(np.ndarray):
 
     def __setitem__(self, place: Any, value: Any) -> None:
         Stream.current().put(lambda: np.ndarray.__setitem__(self, place, value))
+
+    def fill(self, value: Any) -> None:
+        Stream.current().put(lambda: np.ndarray.fill(self, value))
 
     def __iadd__(self, value: float) -> Array:
         Stream.current().put(lambda: np.add(np.asarray(self), value, out=np.asarray(self)))
@@ -109,12 +142,29 @@ class Array(np.ndarray):
         return "capsule"
 
 
+class Owner:
+    """Who holds memory: all views of it are of him."""
+
+    def __init__(self, memory: np.ndarray) -> None:
+        self.__array_interface__ = memory.__array_interface__
+
+
 def empty(shape: Any, dtype: Any = np.float32) -> Array:
-    no_capture()
-    made = HostDevice().empty(tuple(np.atleast_1d(shape)), np.dtype(dtype))
-    Stream.memory.append(made)
-    made.view(np.uint8)[...] = 77
-    return made.view(Array)
+    no_capture_of_all()
+    shape = shape if isinstance(shape, tuple) else tuple(np.atleast_1d(shape))
+    memory = HostDevice().empty((int(np.prod(shape)) * np.dtype(dtype).itemsize,), np.dtype(np.uint8))
+    memory[...] = 77
+    owner, stream = Owner(memory), Stream.current()
+    weakref.finalize(owner, give_back, memory, stream)
+    return np.asarray(owner).view(dtype).reshape(shape).view(Array)
+
+
+def give_back(memory: np.ndarray, stream: Stream) -> None:
+    def work() -> None:
+        memory[...] = 99
+        Stream.given_back.append(memory)
+
+    stream.queue.append(work)
 
 
 def filled(shape: Any, dtype: Any, value: Any) -> Array:
@@ -134,7 +184,7 @@ class Event:
 
     @property
     def done(self) -> bool:
-        no_capture()
+        no_capture_of_all()
         return self.passed
 
     def record(self, stream: Stream) -> None:
@@ -143,7 +193,7 @@ class Event:
         stream.put(lambda: setattr(self, "passed", True))
 
     def synchronize(self) -> None:
-        no_capture()
+        no_capture_of_all()
         while not self.passed:
             self.stream.queue.pop(0)()
 
@@ -152,6 +202,7 @@ class Runtime:
     """CUDA's runtime."""
 
     memcpyDeviceToHost = 2
+    streamCaptureModeGlobal, streamCaptureModeThreadLocal, streamCaptureModeRelaxed = range(3)
 
     def getDevice(self) -> int:
         return 0
@@ -164,6 +215,7 @@ class Runtime:
 
     def free(self, address: int) -> None:
         assert address == 0
+        no_capture_of_all()
 
     def memsetAsync(self, address: int, value: int, size: int, stream: int) -> None:
         Stream.all[stream].put(lambda: bytes_at(address, size).fill(value))
@@ -181,13 +233,14 @@ class Runtime:
         return Stream.all[stream].captured is not None
 
     def deviceSynchronize(self) -> None:
+        no_capture()
         for stream in reversed([*Stream.all.values()]):
             stream.synchronize()
 
 
-def bytes_at(address: int, size: int) -> np.ndarray:
+def bytes_at(address: int, size: int, of: object = None) -> np.ndarray:
     interface = {"shape": (size,), "typestr": "|u1", "data": (address, False), "version": 3}
-    return np.asarray(SimpleNamespace(__array_interface__=interface))
+    return np.asarray(SimpleNamespace(__array_interface__=interface, of=of))
 
 
 class Rehearsed(CupyDevice):
@@ -197,6 +250,7 @@ class Rehearsed(CupyDevice):
         self._cupy = cupy
         self.arch, self.number, self.name, self.facts = None, 0, "cuda:0", None
         self._of_thread, self._lock = threading.local(), threading.Lock()
+        self._captures = Captures(Driver(), cupy.cuda.runtime)
         self._ledger = self._checked = None
 
     def load(self, source: Any, compiled: Any) -> Any:
@@ -217,7 +271,7 @@ class Rehearsed(CupyDevice):
 @contextmanager
 def stand_in(at_once: bool) -> Iterator[Any]:
     """CuPy, for a while, with one device."""
-    Stream.all, Stream.memory, Event.all, Stream.at_once = {}, [], {}, at_once
+    Stream.all, Stream.given_back, Event.all, Stream.at_once = {}, [], {}, at_once
     Stream(ptr=0)
 
     def pinned(size: int) -> Memory:
@@ -235,3 +289,6 @@ def stand_in(at_once: bool) -> Iterator[Any]:
         asnumpy=lambda array: array.get(),
         ascontiguousarray=lambda array: filled(array.shape, array.dtype, np.asarray(array)),
     )
+    gc.collect()
+    Runtime().deviceSynchronize()
+    assert all((memory == 99).all() for memory in Stream.given_back), "someone wrote to memory that is no longer his"

@@ -111,6 +111,77 @@ def test_checked_kernels_in_a_graph(cupy: Any) -> None:
     np.testing.assert_array_equal(out.get(), 2 * np.arange(N, dtype=np.float32))
 
 
+def test_calls_beside_the_capture_of_another_stream(cupy: Any) -> None:
+    """As PyTorch captures, so that no thread may ask for an event."""
+    f, x, ids = gather(), cupy.arange(N, dtype=np.float32), cupy.arange(N)
+    out, there = cupy.empty(N, np.float32), cupy.empty(N, np.float32)
+    f(x, ids, out=out)
+    te.synchronize()
+    captured, beside = cupy.cuda.Stream(non_blocking=True), cupy.cuda.Stream(non_blocking=True)
+    with beside:
+        f(x, ids, out=out)
+    captured.begin_capture(cupy.cuda.runtime.streamCaptureModeGlobal)
+    with beside:
+        for _ in range(3):
+            f(x, ids, out=out)
+    thread = threading.Thread(target=lambda: f(x, ids, out=there))
+    thread.start()
+    thread.join()
+    with captured:
+        f(x, ids, out=out)
+        graph = captured.end_capture()
+        out[...] = 0.0
+        graph.launch(captured)
+    te.synchronize()
+    for found in (out, there):
+        np.testing.assert_array_equal(found.get(), 2 * np.arange(N, dtype=np.float32))
+
+
+def test_constants_are_there_for_all_streams(cupy: Any) -> None:
+    x, table = te.placeholder((N,), name="x"), te.constant(np.arange(N, dtype=np.float32), name="table")
+    given, busy = cupy.ones(N, np.float32), cupy.ones((4096, 4096), np.float32)
+    cupy.cuda.runtime.deviceSynchronize()
+    with cupy.cuda.Stream(non_blocking=True):
+        for _ in range(20):
+            busy = busy @ busy * 1e-4
+        f = te.build(te.compute((N,), lambda i: x[i] * table[i], name="y"), [x], target="cuda")
+    with cupy.cuda.Stream(non_blocking=True):
+        np.testing.assert_array_equal(f(given).get(), np.arange(N, dtype=np.float32))
+
+
+def test_a_graph_has_numbers_and_memory_of_its_own(cupy: Any) -> None:
+    """What a call makes for itself: a workspace, copies of what lies apart, numbers."""
+    x, by = te.placeholder((512, 256), name="x"), te.placeholder((), name="by")
+    total = te.compute((256,), lambda j: te.sum(lambda i: x[i, j], 512), name="total")
+    y = te.compute((512, 256), lambda i, j: x[i, j] / total[j] * by[()], name="y")
+    f = te.compile(y, [x, by], target="cuda")
+    given, out = cupy.ones((512, 512), np.float32)[:, ::2], cupy.empty((512, 256), np.float32)
+    f(given, 1.0, out=out)
+    cupy.cuda.runtime.deviceSynchronize()
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        stream.begin_capture()
+        f(given, 512.0, out=out)
+        graph = stream.end_capture()
+        f(given, 3.0)
+        others = [cupy.ones(256 * size, np.float32) for size in (1, 2, 512) for _ in range(40)]
+        graph.launch(stream)
+        np.testing.assert_array_equal(out.get(), np.ones((512, 256), np.float32))
+        assert all((other.get() == 1.0).all() for other in others)
+
+
+def test_arrays_of_the_host_are_refused_in_a_capture(cupy: Any) -> None:
+    x = te.placeholder((N,), name="x")
+    f = te.build(te.compute((N,), lambda i: x[i] * 3.0, name="y"), [x], target="cuda")
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        stream.begin_capture()
+        wrong = "expected arrays that lie on the GPU while a stream is captured, got one of NumPy's to be copied there"
+        with pytest.raises(te.TargetError, match=wrong):
+            f.upload(np.ones(N, np.float32))
+        stream.end_capture()
+
+
 def test_an_array_of_another_gpu_is_refused(cupy: Any) -> None:
     if cupy.cuda.runtime.getDeviceCount() < 2:
         pytest.skip("there is one GPU")

@@ -55,11 +55,16 @@ class Runtime:
 @pytest.fixture
 def cupy(monkeypatch: pytest.MonkeyPatch) -> Any:
     driver = SimpleNamespace(cuLaunchKernel=SimpleNamespace(), cuFuncSetAttribute=SimpleNamespace())
+    driver.cuThreadExchangeStreamCaptureMode = lambda mode: 0
     monkeypatch.setattr(ctypes, "CDLL", lambda name: driver)
     runtime = Runtime()
     return SimpleNamespace(
         ndarray=Array,
-        cuda=SimpleNamespace(runtime=runtime, Device=lambda: SimpleNamespace(id=runtime.getDevice(), compute_capability="90")),
+        cuda=SimpleNamespace(
+            runtime=runtime,
+            Device=lambda: SimpleNamespace(id=runtime.getDevice(), compute_capability="90"),
+            get_current_stream=lambda: SimpleNamespace(ptr=0, synchronize=lambda: None),
+        ),
         asarray=lambda value: ("interface", value),
         from_dlpack=lambda value: ("dlpack", value),
     )
@@ -143,6 +148,15 @@ def test_the_device_of_the_caller_is_put_back(cupy: Any) -> None:
         return seen
 
     assert in_a_thread(elsewhere) == [(1, 1), (2, 2)] * 2
+
+
+def test_what_nobody_asked_for_is_said_of_the_device_that_found_it(cupy: Any) -> None:
+    """When the process ends another one may be current."""
+    device, seen = CupyDevice(cupy), []
+    device._ledger = SimpleNamespace(farewell=lambda: seen.append(cupy.cuda.runtime.getDevice()))  # type: ignore[assignment]
+    cupy.cuda.runtime.setDevice(1)
+    device._farewell()
+    assert seen == [0] and cupy.cuda.runtime.getDevice() == 1
 
 
 def test_dlpack_comes_before_the_interface_without_a_stream(cupy: Any) -> None:
@@ -278,3 +292,16 @@ def test_arrays_of_another_device_are_refused(stand_in: StandIn) -> None:
         with pytest.raises(te.ArgumentError, match=message) as caught:
             f(*given, out=out)
         assert "hint: copy it to host, or compile the function while another is the current device" in str(caught.value)
+
+
+@needs_compiler
+def test_results_go_to_arrays_of_other_libraries_wherever_they_lie(stand_in: StandIn) -> None:
+    """What is computed beside an array that kernels cannot write to is copied by our view of it: the array may have no such words."""
+    x = te.placeholder((6,), name="x")
+    f = te.compile(te.compute((6,), lambda i: x[i] * 2.0, name="y"), [x], target="cuda")
+    memory = np.zeros(40, np.float32)
+    for place in (memory[1:7], memory[8:20:2], memory[20:26]):
+        describes = {"shape": place.shape, "typestr": "<f4", "data": (place.ctypes.data, False), "strides": place.strides, "version": 3}
+        out = SimpleNamespace(__cuda_array_interface__=describes)
+        assert f(np.arange(6, dtype=np.float32), out=out) is out
+        np.testing.assert_array_equal(place, 2 * np.arange(6, dtype=np.float32))

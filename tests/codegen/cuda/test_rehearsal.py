@@ -17,6 +17,10 @@ TESTS = (
     contact.test_the_current_stream_is_launched_on,
     contact.test_checks_do_not_stop_the_stream_and_are_raised,
     contact.test_checked_kernels_in_a_graph,
+    contact.test_calls_beside_the_capture_of_another_stream,
+    contact.test_constants_are_there_for_all_streams,
+    contact.test_a_graph_has_numbers_and_memory_of_its_own,
+    contact.test_arrays_of_the_host_are_refused_in_a_capture,
 )
 
 

@@ -5,6 +5,7 @@ so far. A graph is captured and replayed; what a captured stream may not be aske
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import threading
 import warnings
@@ -19,6 +20,7 @@ import pytest
 import tensorexpr as te
 from tensorexpr.codegen.cuda.host import HostKernels
 from tensorexpr.codegen.cuda.launch import device as devices
+from tensorexpr.codegen.cuda.launch.captures import Captures
 from tensorexpr.codegen.cuda.launch.device import HostDevice, Report, _ReadLater
 from tensorexpr.codegen.cuda.launch.reports import WORDS, CupyPort, Ledger, Pending, checked_class
 from tests.codegen.cuda.device import needs_compiler
@@ -320,6 +322,19 @@ class Runtime:
         return lambda *given: self.asked.append((name, *given)) or 0
 
 
+class Driver:
+    """The driver's own word for how threads mind captures, noted among what the runtime is asked."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime, self._mode = runtime, 0
+
+    def cuThreadExchangeStreamCaptureMode(self, place: Any) -> int:
+        mode = ctypes.cast(place, ctypes.POINTER(ctypes.c_int))
+        self._runtime.asked.append(("mode", mode[0]))
+        self._mode, mode[0] = mode[0], self._mode
+        return 0
+
+
 def test_the_words_of_cupy() -> None:
     """What is asked of CuPy's runtime, argument by argument (its binding of CUDA's functions)."""
     runtime, block = Runtime(), np.zeros((3, WORDS), np.int64)
@@ -336,7 +351,7 @@ def test_the_words_of_cupy() -> None:
     pinned = lambda size: np.full(size, 1, np.uint8).view(Pinned)  # noqa: E731
     cuda = SimpleNamespace(alloc_pinned_memory=pinned, runtime=runtime, Event=Event)
     cupy = SimpleNamespace(cuda=cuda, empty=lambda shape, dtype: SimpleNamespace(data=SimpleNamespace(ptr=1000)))
-    port = CupyPort(cupy, len(block))
+    port = CupyPort(cupy, Captures(Driver(runtime), runtime), len(block))
     assert port.host.shape == block.shape and not port.host.any()
     port.clear(2, 9)
     port.fetch(2, 9)
@@ -345,7 +360,7 @@ def test_the_words_of_cupy() -> None:
     assert not port.done(2) and not port.capturing(0) and not port.capturing(1) and not port.capturing(9)
     assert runtime.asked == [
         ("memsetAsync", 1064, 0, 24, 9), ("memcpyAsync", 5064, 1064, 24, 2, 9), ("eventRecord", 7, 9), ("deviceSynchronize",),
-        ("streamIsCapturing", 9),
+        ("mode", 2), ("mode", 0), ("streamIsCapturing", 9),
     ]  # fmt: skip
 
 
