@@ -49,10 +49,15 @@ class Form:
     calls: tuple[Call, ...] = ()
 
     @cached_property
-    def shown(self) -> LoopNest:
+    def _shown(self) -> dict[int, LoopNest]:
+        return {}
+
+    def shown(self, cores: int) -> LoopNest:
         """The nest without what is decided: loops of one iteration, and of none, stay for words that name them. Local buffers that are too
-        large for a stack have room in the workspace."""
-        return in_memory(simplify_nest(self.nest))
+        large for a stack, or may be, have room in the workspace."""
+        if cores not in self._shown:
+            self._shown[cores] = in_memory(simplify_nest(self.nest), cores=cores)
+        return self._shown[cores]
 
     @cached_property
     def stored(self) -> Mapping[str, None]:
@@ -145,7 +150,7 @@ class Schedule(Offering):
     @property
     def nest(self) -> LoopNest:
         """The loops."""
-        return self.form.shown
+        return self.form.shown(self.target.cores)
 
     @property
     def calls(self) -> tuple[Call, ...]:

@@ -52,7 +52,8 @@ class Buffer(Node):
 
     `memory` is "parameter" (an argument of the entry point), "constant" (data of the program), "workspace" (temporary,
     shared by all kernels of the nest, uninitialized, allocated per call) or "local" (private to one iteration around its
-    `Alloc`: registers where indices are constants after unrolling and vectorizing, else the stack; its shape is constant).
+    `Alloc`: registers where indices are constants after unrolling and vectorizing, else the stack; what has no constant shape is
+    moved to the workspace before code is made of it).
     Of integers that the nest writes itself, `within` may say between which two values (both included) every element is.
     """
 

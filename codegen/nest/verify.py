@@ -1,8 +1,8 @@
 """What every loop nest satisfies, and the check of it.
 
 1. Names: buffers are named once, loop indices are bound where they are used, and none is bound twice on one path.
-2. Buffers: parameters, constants and workspace stand in the head, local ones in an `Alloc` around their uses, with a constant
-   shape. An access or store has one int64 index per axis, or one alone, its position, and the dtype of its buffer; inputs and
+2. Buffers: parameters, constants and workspace stand in the head, local ones in an `Alloc` around their uses, with a shape
+   that sizes say. An access or store has one int64 index per axis, or one alone, its position, and the dtype of its buffer; inputs and
    constants are not written.
 3. Expressions: scalars over indices, sizes and elements; no reduction and no parameter is left. Conditions are bools.
 4. Loops: kinds are known; nests of loops over blocks are outermost in their kernel; around a parallel loop there are serial
@@ -27,7 +27,7 @@ from tensorexpr.ir import Access, Const, Expr, Index, Param, Reduce, Size
 from tensorexpr.ir.nodes import Node
 from tensorexpr.records import replace
 from tensorexpr.text import print_expr
-from tensorexpr.traversal import walk
+from tensorexpr.traversal import free_names, tensors_read, walk
 
 
 def verify_nest(nest: LoopNest) -> LoopNest:
@@ -79,8 +79,8 @@ class _Checker:
             self.fail(f"expected distinct names of buffers, got {buffer.name} twice")
         if buffer.memory not in MEMORIES:
             self.fail(f"expected a memory among {', '.join(MEMORIES)}, got {buffer.memory!r}", buffer.name)
-        if buffer.memory == "local" and not all(isinstance(e, Const) for e in buffer.shape):
-            self.fail("expected a constant shape of a local buffer", buffer.name)
+        if buffer.memory == "local" and any(free_names(e) or tensors_read(e) for e in buffer.shape):
+            self.fail("expected the shape of a local buffer to depend on sizes alone", buffer.name)
         self.buffers[buffer.name] = buffer
 
     def together(self, kernel: Kernel) -> None:

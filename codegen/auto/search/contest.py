@@ -55,7 +55,7 @@ PAID_BACK = 30_000
 """Calls after which a search is to be paid back where all is gained that there is: so much time may it take."""
 MOST_SECONDS = 4.0
 """Seconds that a search may take however much there is to gain: somebody waits."""
-LONGER, MOST_OPEN, TWICE = 2.5, 1.5, 1.8
+LONGER, MOST_OPEN, TWICE = 2.5, 1.5, 1.6
 """How many times longer a unit of effort takes where sizes are open, as intervals decide less (1 to 2.5, on Zen 4), the seconds that a
 search may take there, as how large sizes will be is not known, and how many times more units are expected of a search for two forms."""
 MOST_STATEMENTS = 12

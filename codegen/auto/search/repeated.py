@@ -6,6 +6,7 @@ sum = sum(exp(x[i, k] - m) ...); y[j] = exp(x[i, j] - m) / sum      the exponent
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 
 from tensorexpr.codegen.auto.candidate import Candidate
 from tensorexpr.codegen.auto.operations import costly
@@ -29,7 +30,8 @@ def kept(made: Candidate, at: str) -> Candidate:
             one = made.then("keep", first, term, name)
         except ScheduleError:
             continue
-        if all(bytes_of(s) <= MOST for _, s in walk_nest(one.nest) if isinstance(s, Alloc) and s.buffer.name == name):
+        sizes = [bytes_of(s) for _, s in walk_nest(one.nest) if isinstance(s, Alloc) and s.buffer.name == name]
+        if all(size <= MOST or size == inf for size in sizes):  # rows of open length are seldom longer
             made = one
     return made
 

@@ -7,12 +7,13 @@ may serve all of them, or one of them keep it for the others.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from math import inf, prod
 
 from tensorexpr.codegen.auto.features import LINE
 from tensorexpr.codegen.auto.machine import Facts
 from tensorexpr.codegen.auto.operations import ARITHMETIC, operations_of
+from tensorexpr.codegen.auto.points import typical
 from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.auto.summary import Summary, Touch
 from tensorexpr.codegen.auto.tiles.survey import SHORT_SUM, exponents
@@ -23,8 +24,9 @@ from tensorexpr.codegen.nest.walks import inside
 from tensorexpr.codegen.rewrites.data.keep import shape_of
 from tensorexpr.codegen.rewrites.loops import unroll
 from tensorexpr.codegen.rewrites.paths import walk_block
+from tensorexpr.interpret import extent_value
 from tensorexpr.ir import Apply, Expr
-from tensorexpr.traversal import free_names
+from tensorexpr.traversal import free_names, tensors_read
 
 
 def least(nest: LoopNest, facts: Facts, buffers: Container[str]) -> float:
@@ -76,6 +78,7 @@ def _with_powers(nest: LoopNest) -> LoopNest:
 def _repeated(nest: LoopNest) -> float:
     """Instructions, each times the bytes of an element, of terms that the statement that computes most of them computes as well."""
     found: dict[object, list[float]] = {}
+    sizes = typical(nest)
     for kernel in nest.kernels:
         for value, loops in _values(kernel.body, ()):
             own: dict[object, float] = {}
@@ -85,11 +88,17 @@ def _repeated(nest: LoopNest) -> float:
                 if term in fused:
                     continue
                 names, shape = set(free_names(term)), shape_of(term)
-                often = prod(constant(sub(s.stop, s.start)) or 1 for s in loops if s.index in names)
+                often = prod(_length(s, sizes) for s in loops if s.index in names)
                 own[shape] = own.get(shape, 0.0) + often * term.args[-1].dtype.itemsize * dict(count).get(ARITHMETIC, 0.0)
             for shape, taken in own.items():
                 found.setdefault(shape, []).append(taken)
     return sum(sum(times) - max(times) for times in found.values())
+
+
+def _length(loop: For, sizes: Mapping[str, int]) -> int:
+    """How many iterations a loop has at some sizes; one where that depends on loops around it, or on data."""
+    length = sub(loop.stop, loop.start)
+    return 1 if free_names(length) or tensors_read(length) else max(1, extent_value(length, sizes))
 
 
 def _fused(term: Apply) -> tuple[Expr, ...]:

@@ -125,13 +125,14 @@ def _divides(expr: Apply) -> bool:
 
 
 def axes_of(
-    places: list[tuple[For, ...]], names: set[str], facts: Facts, refused: Callable[[str], Exception]
+    places: list[tuple[For, ...]], names: set[str], facts: Facts, refused: Callable[[str], Exception], sizes: bool = False
 ) -> list[tuple[str, Expr, Expr]]:
-    """The loops inside whose indices a term mentions, outermost first, with the range that all of their copies are in."""
+    """The loops inside whose indices a term mentions, outermost first, with the range that all of their copies are in: from one number to
+    another, or, if `sizes` may say it, the one range that all of them have."""
     inner = list(dict.fromkeys(s.index for loops in places for s in loops if s.index in names))
     found: list[tuple[str, Expr, Expr]] = []
     for index in inner:
-        starts, stops = [], []
+        starts, stops, ranges = [], [], set[tuple[Expr, Expr]]()
         for loops in places:
             here, own = facts, None
             for s in loops:
@@ -140,12 +141,16 @@ def axes_of(
                     break
                 here = here.loop(s.index, s.start, s.stop)
             assert own is not None  # an index is bound where it occurs
+            ranges.add((own.start, own.stop))
             starts.append(min((here.interval(f)[0] for b in here.bounds(own.start, False) for f in b), default=-math.inf))
             stops.append(max((here.interval(f)[1] for b in here.bounds(own.stop, True) for f in b), default=math.inf))
         least, most = min(starts), max(stops)
-        if math.isinf(least) or math.isinf(most):
+        if not math.isinf(least) and not math.isinf(most):
+            found.append((index, const(int(least)), const(max(int(least), int(most)))))
+        elif sizes and len(ranges) == 1 and all(not free_names(e) and not tensors_read(e) for e in next(iter(ranges))):
+            found.append((index, *next(iter(ranges))))
+        else:
             raise refused(f"no constant number of iterations of {index} is known")
-        found.append((index, const(int(least)), const(max(int(least), int(most)))))
     return found
 
 

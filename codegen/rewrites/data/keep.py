@@ -8,7 +8,8 @@
                                                             y[i, j] = e[j] / s[()]
 
 The term is kept for each iteration of the loop and of those inside whose indices it mentions, axes in the order of what it reads. It
-stands for every term behind, up to the end of what the loop is in, that is the same at other indices. Legal where `reaching` finds the term
+stands for every term behind, up to the end of what the loop is in, that is the same at other indices. Sizes may say how many there are
+(`in_memory` has room for them then). Legal where `reaching` finds the term
 again as the value of each load, and the loop has gone through the element. Copies of the loop that have the term at other indices (a rest)
 keep theirs; one where that is not legal stays. Values keep their bits.
 """
@@ -30,7 +31,7 @@ from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.codegen.rewrites.touched.places import apart, touched
 from tensorexpr.codegen.rewrites.touched.reaching import Values
 from tensorexpr.errors import ScheduleError
-from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, const
+from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Index, const, counted
 from tensorexpr.records import replace
 from tensorexpr.regions import affine_of
 from tensorexpr.text import print_expr
@@ -119,7 +120,7 @@ class _Kept:
         self.facts = Facts.at(nest, path)
         places = list(places_of((self.loop,), term))
         names = {*free_names(term), self.loop.index}
-        self.axes = [_exact(places, axis) for axis in axes_of(places, names, self.facts, self.refused)]
+        self.axes = [_exact(places, axis) for axis in axes_of(places, names, self.facts, self.refused, sizes=True)]
         self.axes.sort(key=lambda axis: _place_of(term, axis[0]))
         self.indices = {index: sub(Index(index), start) for index, start, _ in self.axes}
         end = len(path)
@@ -143,7 +144,7 @@ class _Kept:
         block = tuple(self.reading(s, self.path[len(self.home) :] if at == 0 else None) for at, s in enumerate(block))
         if not self.loads:
             raise self.refused("nothing behind computes it again")
-        shape = tuple(const(length_of(start, stop)) for _, start, stop in self.axes)
+        shape = tuple(_extent(start, stop) for _, start, stop in self.axes)
         made = _from(home, self.home, (Alloc(Buffer(self.name, self.term.dtype, shape, "local"), block),))
         self.check(made)
         return made
@@ -215,6 +216,12 @@ def _exact(places: Iterable[tuple[For, ...]], axis: tuple[str, Expr, Expr]) -> t
         if constant(sub(last, first)) is not None and inner.isdisjoint((*free_names(first), *free_names(last))):
             return index, first, last
     return index, start, stop
+
+
+def _extent(start: Expr, stop: Expr) -> Expr:
+    """How many elements are kept along an axis."""
+    length = sub(stop, start)
+    return counted(length) if constant(length) is None else const(length_of(start, stop))
 
 
 def _place_of(term: Expr, index: str) -> int:

@@ -9,11 +9,15 @@ import tensorexpr as te
 from tensorexpr.codegen.auto.points import TYPICAL, typical
 from tensorexpr.codegen.auto.search import contest
 from tensorexpr.codegen.nest.parse import parse_nest
+from tensorexpr.codegen.nest.walks import stores_in
 from tensorexpr.codegen.nest_proofs import prove
 from tensorexpr.codegen.plain import plain_nest
 from tensorexpr.codegen.rewrites.loops import partition, split
 from tensorexpr.codegen.stages import SEARCH
+from tensorexpr.interpret import extent_value
+from tensorexpr.ir import product
 from tensorexpr.parse import parse_program
+from tensorexpr.text import print_expr
 from tests.codegen.llvm.nests import run
 
 RNG = np.random.default_rng(20)
@@ -64,6 +68,27 @@ def test_one_nest_for_all_sizes(make, monkeypatch):
     for extents in EXTENTS:
         given = floats(*extents)
         np.testing.assert_array_equal(found(given), CASES[make](given))
+
+
+def weights(x):
+    top = te.compute((x.shape[0],), lambda i: te.max(lambda k: x[i, k], x.shape[1]), name="top")
+    scale = te.compute((x.shape[0],), lambda i: te.sum(lambda k: te.exp(x[i, k] - top[i]), x.shape[1]), name="scale")
+    return te.compute(x.shape, lambda i, k: te.exp(x[i, k] - top[i]) / scale[i], name="weights")
+
+
+@pytest.mark.parametrize("cores", [1, 3])
+def test_rows_of_open_length_are_kept_once_for_a_core(cores):
+    x = te.placeholder((te.dim("n"), te.dim("m")), name="x")
+    made = te.autoschedule(weights(x)).form.shown(cores)
+    (kept,) = [b for b in made.workspace if b.name.endswith("kept")]
+    assert extent_value(product(kept.shape), {"n": 1000, "m": 77}) == cores * 77
+    assert not [s for kernel in made.kernels for s in stores_in(kernel.body) if s.buffer == "weights" and "exp(" in print_expr(s.value)]
+    assert prove(made).is_clean
+    for extents in EXTENTS:
+        given = floats(*extents)
+        row = np.exp(given - given.max(1, keepdims=True)) if given.size else given
+        sizes = {"n": extents[0], "m": extents[1]}
+        np.testing.assert_allclose(run(made, {"x": given}, sizes)["weights"], row / row.sum(1, keepdims=True), rtol=1e-5)
 
 
 def test_a_form_for_large_sizes_and_one_for_all_others_are_rebuilt_from_their_calls():

@@ -212,7 +212,7 @@ def streamed(nest: LoopNest, rng: random.Random) -> LoopNest | None:
 
 
 def kept_in_memory(nest: LoopNest, rng: random.Random) -> LoopNest | None:
-    return in_memory(nest, rng.choice((0, 8, 32)))
+    return in_memory(nest, rng.choice((0, 8, 32)), rng.choice((1, 3)))
 
 
 def divided(nest: LoopNest, rng: random.Random) -> LoopNest | None:
