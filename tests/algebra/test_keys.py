@@ -13,7 +13,7 @@ from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Define, Program, Scatter
 from tensorexpr.parse import parse_program
 from tensorexpr.simplify import simplify
-from tensorexpr.text import print_program
+from tensorexpr.text import print_expr, print_program
 from tensorexpr.verify import verify
 from tests.random_programs import random_inputs, random_program, random_sizes
 from tests.seeds import share_of
@@ -113,6 +113,59 @@ def test_numbers_that_floats_are_made_are_found_in_lanes_and_once() -> None:
     check(program, found, {"x": x, "h": h})
     for got, want in zip(build_program(program)(x, h), evaluate_program(program, {"x": x, "h": h}).values(), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(("guard", "value"), [("", "h[i, p]"), (" if h[i, q] > 0.0", "exp(h[i, p])")])
+@pytest.mark.parametrize("extent", ["50", "n"])
+def test_neighbours_share_a_number_and_short_axes_are_in_front(guard: str, value: str, extent: str) -> None:
+    """A key has the axes that it depends on, and lanes go along a long one."""
+    text = (
+        f"{'sizes(n)' * (extent == 'n')}\nx: f32[{extent}] = input()\nh: f32[{extent}, 3] = input()\n"
+        f"y: f32[10] = scatter({{maximum(minimum(i64(i32(floor(x[i]))) + p - q, 9), 0): {value} for i in range({extent})"
+        f" for p in range(3) for q in range(2){guard}}})\nreturn y\n"
+    )
+    program = simplify(parse_program(text))
+    found = with_sent_values(program)
+    made = {d.name: [print_expr(a.stop) for a in d.axes] for d in found.definitions if isinstance(d, Define)}
+    assert made["y_key"] == ([extent] if not guard else ["2", extent]), print_program(found)
+    assert made.get("y_sent") == (None if not guard else ["3", "2", extent]), print_program(found)
+    rng = np.random.default_rng(0)
+    for n in (50,) if extent == "50" else (0, 1, 7, 33, 300):
+        arrays = {"x": rng.uniform(-3, 9, n).astype(np.float32), "h": rng.standard_normal((n, 3)).astype(np.float32)}
+        arrays["x"][:3] = np.array([np.nan, np.inf, 3e9])[:n]
+        check(program, found, arrays)
+        (got,) = build_program(program)(*arrays.values())
+        np.testing.assert_allclose(got, evaluate_program(program, arrays)["y"], rtol=1e-5, atol=1e-5)
+
+
+KEPT = {
+    "a guard": "y: f32[10] = scatter({minimum(maximum(i64(i32(x[i64(t[i])] * 4.0)), 0), 9): h[i] for i in range(50) "
+    "if i64(t[i]) >= 0 and i64(t[i]) < 9})\nreturn y\n",
+    "a choice": "y: f32[10] = scatter({where(i64(t[i]) >= 0 and i64(t[i]) < 9, minimum(maximum(i64(i32(x[i64(t[i])] * 4.0)), 0), 9), 0): "
+    "h[i] for i in range(50)})\nreturn y\n",
+    "a choice of numbers": "y: f32[10] = scatter({i64(i32(where(i64(t[i]) >= 0 and i64(t[i]) < 9, 4.0 * x[i64(t[i])], 0.0))): h[i] "
+    "for i in range(50)})\nreturn y\n",
+    "an empty axis": "y: f32[10] = scatter({minimum(maximum(i64(i32(x[i] * 4.0)), 0), 9): h[i + p] "
+    "for i in range(m * 50) for p in range(m)})\nreturn y\n",
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_numbers_read_nothing_that_their_points_do_not_read(name: str) -> None:
+    inputs = "x: f32[9] = input()\nt: i32[50] = input()\nh: f32[50] = input()\n"
+    if name == "an empty axis":
+        inputs = "sizes(m)\nx: f32[m * 50] = input()\nh: f32[m * 51] = input()\n"
+    program = simplify(parse_program(inputs + KEPT[name]))
+    found = with_sent_values(program)
+    assert (found is program) == (name == "an empty axis"), print_program(found)
+    rng = np.random.default_rng(0)
+    arrays = {"x": rng.uniform(0, 2.4, 9).astype(np.float32), "t": rng.integers(-5, 14, 50).astype(np.int32)}
+    arrays["h"] = rng.standard_normal(50).astype(np.float32)
+    if name == "an empty axis":
+        arrays = {"x": rng.uniform(0, 2.4, 50).astype(np.float32), "h": rng.standard_normal(51).astype(np.float32)}
+    check(program, found, arrays)
+    (got,) = build_program(program)(*arrays.values())
+    np.testing.assert_allclose(got, evaluate_program(program, arrays)["y"], rtol=1e-5, atol=1e-5)
 
 
 def test_cheap_values_and_rows_are_sent_as_they_are() -> None:

@@ -14,7 +14,8 @@ Which form a scatter has is decided by what may collide and by how much there is
 Iterations of a *disjoint* axis (`independence`) never touch one element, so its loop may stand anywhere. One such axis, whose
 neighbours are neighbouring elements of the result, has the lanes; the others, or else the blocks of lanes, are the owners:
 outermost, for all cores. Axes that may collide keep their order between them, so every element gets the same bits whatever
-the number of owners. A sum in the value has its lanes along an axis that its reads follow.
+the number of owners. A sum in the value has its lanes along an axis that its reads follow. Short loops inside are copies, which
+share what they compute of a place.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ OWNERS = 64
 POINTS_PER_BLOCK = 1 << 12
 """Points of a block of rows where it is not."""
 ENOUGH_OWNERS = 4
+MOST_COPIES = 8
+"""Copies of what is sent that short loops inside become."""
 FORMS = {
     "own": "rows own their elements where the data keeps them apart",
     "rfactor": "parts have results of their own, added up in their order",
@@ -145,6 +148,7 @@ def plan_scatter(schedule: Planned, scatter: Scatter, shapes: Shapes) -> None:
         schedule.tried(_lanes_in_the_result, schedule, scatter, shapes)
     if schedule.target.cores > 1:
         schedule.tried(_owners_outside, schedule, scatter)
+    schedule.tried(_short_loops_as_copies, schedule, scatter)
 
 
 def _lanes_in_the_result(schedule: Planned, scatter: Scatter, shapes: Shapes) -> None:
@@ -179,6 +183,20 @@ def _lanes_in_a_sum(schedule: Planned, scatter: Scatter, group: Group, shapes: S
         outer, lane = handle.split(max(smooth, key=long.__getitem__), count)
         handle.reorder(*(x for x in handle.loops if x not in (outer, lane)), outer, lane)
         handle.vectorize(lane)
+
+
+def _short_loops_as_copies(schedule: Planned, scatter: Scatter) -> None:
+    """The innermost loops that have few iterations together are copies."""
+    handle, stage = schedule[scatter.name], schedule.state.stage(scatter.name)
+    copies = 1
+    for loop in reversed(handle.loops[1:]):
+        extent = stage.extent(loop)
+        if stage.kind(loop) != "serial" or extent is None or copies * extent > MOST_COPIES:
+            return
+        if stage.group_of(loop) is not None:
+            return
+        copies *= extent
+        handle.unroll(loop)
 
 
 def _owners_outside(schedule: Planned, scatter: Scatter) -> None:

@@ -84,3 +84,23 @@ def test_every_element_gets_the_same_bits_as_in_order(cores, depth):
     given = {name: array.astype("f8") if array.dtype.kind == "f" else array for name, array in row_data(rng, depth).items()}
     s = autoschedule(program, Target("test", vector_bits=512, registers=32, cores=cores))
     assert_means(s, inputs=given)
+
+
+@pytest.mark.parametrize("n", [0, 1, 7, 40, 4200])
+@pytest.mark.parametrize("extent", ["n", "known"])
+@pytest.mark.parametrize("guard", ["", " if w[i, q] > 0.5"])
+def test_short_loops_inside_are_copies(n: int, extent: str, guard: str) -> None:
+    """Four places around one share what is computed of it; what collides keeps its order."""
+    size = "n" if extent == "n" else str(n)
+    text = (
+        f"{'sizes(n)' * (extent == 'n')}\ni0: i32[{size}] = input()\nw: f64[{size}, 2] = input()\n"
+        f"X: f64[30] = scatter({{maximum(minimum(i64(i0[i]) + p * 3 + q, 29), 0): w[i, p] * w[i, q] for i in range({size})"
+        f" for p in range(2) for q in range(2){guard}}})\nreturn X\n"
+    )
+    program = parse_program(text)
+    s = autoschedule(program, WIDE)
+    kinds = dict(loops(lower(s)))
+    assert n == 0 or (kinds["p"], kinds["q"]) == ("unroll", "unroll")
+    rng = np.random.default_rng(n)
+    given = {"i0": rng.integers(-3, 33, n).astype("i4"), "w": rng.random((n, 2))}
+    assert_means(s, inputs=given, exact=False, **({"n": n} if extent == "n" else {}))
