@@ -249,7 +249,9 @@ class Plan(Executed):
             crowded = (rows > 1) & (apart[number] < np.inf)
             places = np.where(crowded, np.minimum(rows, apart[number]) / rows * lines[:, None], np.inf)
             taken = np.maximum(places.min(axis=1, initial=np.inf), 1.0)
-            np.add.at(bytes_[1 + number], node_of, lines * LINE * np.maximum(period / LINE / taken, 1.0))
+            crowding = np.zeros(bytes_[0].shape)  # of the buffer that does most: others have other places, as it happens
+            np.maximum.at(crowding, node_of, lines * LINE * np.maximum(period / LINE / taken - 1.0, 0.0))
+            bytes_[1 + number] = bytes_[0] + crowding
             if number == 0:
                 alike = 1.0 / taken
         return lines[segment], runs[segment], bytes_[:, node_of[segment]], part, alike[segment]

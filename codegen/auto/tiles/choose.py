@@ -184,10 +184,13 @@ def _of_cut(survey: Survey, facts: Facts, cut: Sequence[str]) -> Iterator[Tile]:
             yield Tile((*levels, *whole))
         if not all(level.size for level in whole):
             yield Tile((*levels, *lanes))
+    passing = _passing(survey, cut)
+    if passing:
+        yield Tile((*(Level(name, 1, "unroll") for name in passing), *lanes))
     sums = _streamed(survey, cut)
     if sums:
-        blocks = tuple(Level(name, 1, "serial") for name in cut)
-        yield Tile((*blocks, *(Level(name, 1, "unroll") for name in sums), *lanes))
+        blocks, added = (tuple(Level(name, 1, kind) for name in names) for names, kind in ((cut, "serial"), (sums, "unroll")))
+        yield from (Tile((*blocks, *(Level(name, 1, "unroll") for name in rows), *added, *lanes)) for rows in _copied(survey, cut))
 
 
 def _classes(survey: Survey, cut: Sequence[str]) -> tuple[Level, ...]:
@@ -291,6 +294,18 @@ def _streamed(survey: Survey, cut: Sequence[str]) -> tuple[str, ...]:
     if not inside or any(survey.children[name] for name in survey.children[cut[0]]):
         return ()
     return tuple(inside)
+
+
+def _passing(survey: Survey, cut: Sequence[str]) -> tuple[str, ...]:
+    """A sum outside of the lanes of what is executed most, of which each iteration adds to all of its elements, behind the loops inside of
+    it that load the same in each iteration."""
+    path, loads = survey.busiest.path, [a for a in survey.busiest.loads if a.tensor not in survey.locals]
+    lanes = next((at for at, name in enumerate(path) if name in cut), 0)
+    outer = next((at for at in reversed(range(lanes)) if survey.kind(path[at]) == SUM), None)
+    if outer is None or survey.small:
+        return ()
+    rows = (x for x in path[outer + 1 : lanes] if any(survey.stride(a, x) == 0 != survey.stride(a, path[lanes]) for a in loads))
+    return (*rows, path[outer])
 
 
 # ------------------------------------------------------------------------------------------------------------------- sizes
@@ -427,7 +442,8 @@ class _Room:
         self.copies = [n for n, level in enumerate(tile.levels) if level.kind == "unroll" and level.loop in leaf.path]
         self.lanes = next((n for n, level in enumerate(tile.levels) if level.kind == "vectorize" and level.loop in leaf.path), None)
         self.sums = [n for n in self.copies if survey.kind(tile.levels[n].loop) == DATA]
-        self.streams = any(level.kind == "serial" for level in tile.levels)
+        passing = {tile.levels[n].loop for n in self.copies} & set(_passing(survey, tile.lanes)[-1:])
+        self.streams = bool(passing) or any(level.kind == "serial" for level in tile.levels)
         self.shared: list[list[int]] = []
         self.rows: list[tuple[list[int], list[int]]] = []
         self.broadcast: list[tuple[list[int], list[int]]] = []
@@ -464,6 +480,8 @@ class _Room:
             return False
         if prod(sizes[n] for n in self.asked) * self.window > MOST_COPIES:
             return False
+        if self.streams and self.sums:  # what rows share of a step; their sums are in the first cache
+            return across * (prod(sizes[n] for n in self.copies if n not in self.sums) + 1) < self.facts.registers
         if not self.copies or self.streams:
             return True
         held = prod(sizes[n] for n in self.sums) + sum(prod(sizes[n] for n in own) for own in self.shared)

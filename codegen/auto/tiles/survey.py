@@ -90,6 +90,7 @@ class Survey:
         self.buffers = {b.name: b for b in (*nest.parameters, *nest.workspace, *constants, *self.locals.values())}
 
     def _walk(self, block: Block, around: tuple[For, ...]) -> None:
+        """Enters what stands in a block; copies of a loop may stand in different loops, each of which has it among its children."""
         loads: list[Access] = []
         stores: list[Store] = []
         for s in block:
@@ -102,9 +103,10 @@ class Survey:
         match s:
             case For():
                 parent = around[-1].index if around else None
-                if s.index not in self.loops:
-                    (self.roots if parent is None else self.children[parent]).append(s.index)
-                    self.parents[s.index] = parent
+                beside = self.roots if parent is None else self.children[parent]
+                if s.index not in beside:
+                    beside.append(s.index)
+                self.parents.setdefault(s.index, parent)
                 self.loops.setdefault(s.index, []).append(s)
                 self.children.setdefault(s.index, [])
                 self._walk(s.body, (*around, s))
@@ -308,8 +310,9 @@ class Survey:
 
     def cuts(self) -> list[tuple[str, ...]]:
         """Assignments of lanes, those first whose lanes lie side by side in memory."""
-        found = list(islice((tuple(c) for c in self._cuts(self.roots)), 4 * MOST_CUTS))
-        distances = {cut: self._distance(cut) for cut in dict.fromkeys(found)}
+        found = dict.fromkeys(tuple(dict.fromkeys(c)) for c in islice(self._cuts(self.roots), 4 * MOST_CUTS))
+        once = (c for c in found if all(sum(name in c for name in leaf.path) <= 1 for leaf in self.leaves))
+        distances = {cut: self._distance(cut) for cut in once}
         ordered = sorted(distances, key=distances.__getitem__)
         wide = [cut for cut in ordered if not self._is_narrow(cut)]
         if wide:

@@ -257,6 +257,21 @@ def kernel_0() -> Y:
         assert plan.footprints(plan.extents())[0][0][touch, 0] == pytest.approx(lines, rel=0.01)
 
 
+@pytest.mark.parametrize(("rows", "stays"), [(4, True), (12, False)])
+def test_rows_a_page_apart_of_several_buffers_have_places_of_their_own(rows, stays):
+    """Each step asks again for rows of three buffers: of one, 12 lines come to a place that holds 8; of all, places lie as it happens."""
+    body = """
+for t in range(0, 100):
+    for j in range(0, 16):
+        for i in unroll(range(0, {rows})):
+            Y[i, j] = Y[i, j] + A[i, j] * B[i, j]
+"""
+    shape = f"{rows}, 1024"
+    plan = plan_of(nest_of(body.format(rows=rows), f"Y: {shape}", f"A: {shape}", f"B: {shape}"))
+    again = float(plan.traffic(plan.extents(), (32 << 10, 1 << 20, 1 << 25))[0][0].sum())
+    assert (again <= 3 * rows) == stays
+
+
 def test_loops_that_mostly_do_not_run():
     body = """
 for i in range(0, 40):

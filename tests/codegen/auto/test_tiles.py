@@ -6,6 +6,7 @@ import re
 from functools import cache
 from math import prod
 
+import numpy as np
 import pytest
 
 from tensorexpr.codegen.auto.candidate import Candidate, plain
@@ -254,6 +255,41 @@ def test_kinds_of_loops_and_cuts():
     assert [survey.kind(name) for name in "ijk"] == [DATA, DATA, SUM]
     assert survey.cuts()[0] == ("j",) and set(survey.cuts()) == {("j",), ("k",)}  # lanes along i would store far apart
     assert survey.updated("k") == ("sum",)
+
+
+GOING_BY = """
+main(x, w, y)
+x: parameter(f32[{0}, {1}])
+w: parameter(f32[{1}, {2}])
+y: parameter(f32[{0}, {2}], written)
+
+def kernel_0() -> y:
+    sum: local(f32[{0}, {2}])
+    for i in range(0, {0}):
+        for j in range(0, {2}):
+            sum[i, j] = 0.0
+    for k in range(0, {1}):
+        for i in range(0, {0}):
+            for j in range(0, {2}):
+                sum[i, j] = sum[i, j] + x[i, k] * w[k, j]
+    for i in range(0, {0}):
+        for j in range(0, {2}):
+            y[i, j] = sum[i, j]
+"""
+
+
+@pytest.mark.parametrize("rows, steps, columns", [(4, 64, 1024), (3, 13, 70), (1, 5, 33), (5, 7, 129), (2, 1, 16)])
+def test_copies_of_a_loop_in_different_loops_are_lanes_of_both(rows: int, steps: int, columns: int) -> None:
+    """All elements of a few sums go by in each step: rows and steps are copies, which share what they load."""
+    nest = parse_nest(GOING_BY.format(rows, steps, columns))
+    assert Survey(nest, 0).cuts()[0] == ("j",)
+    made = tiled(Candidate(nest), 0, ZEN_4).nest
+    assert prove(made, quick=True).refuted == ()
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((rows, steps)).astype(np.float32), rng.standard_normal((steps, columns)).astype(np.float32)
+    np.testing.assert_allclose(run(made, {"x": x, "w": w})["y"], x @ w, rtol=1e-4, atol=1e-4)
+    if rows == 4:
+        assert "for i in unroll(range(0, 4)):\n                for k_i in unroll(range(0, 4)):" in str(made)
 
 
 def test_what_data_sends_along_rows_is_sent_row_by_row():
