@@ -112,26 +112,18 @@ class Shards:
             return torch.zeros([min(n, 1) for n in tensor.shape], dtype=tensor.dtype, device=tensor.device)
         wanted = [Shard(one.axis) if isinstance(one, Split) else Replicate() for one in layout]
         local = tensor.redistribute(mesh, wanted).to_local()
-        for axis in dict.fromkeys(one.axis for one in layout if isinstance(one, Split)):
+        split = dict.fromkeys(one.axis for one in layout if isinstance(one, Split))
+        for axis in split:
             local = self._with_halo(plan, position, local, mesh, here, axis)
         if needs is None:
             return torch.zeros([min(n, 1) for n in tensor.shape], dtype=tensor.dtype, device=tensor.device)
-        holds = self._held_with_halos(plan, position, here)
-        for axis, ((begin, end), (first, _)) in enumerate(zip(needs, holds, strict=True)):
-            local = local.narrow(axis, begin - first, end - begin)
+        for axis in range(tensor.ndim):
+            if axis not in split:
+                local = self._with_halo(plan, position, local, mesh, here, axis)
         return local.contiguous()
 
-    def _held_with_halos(self, plan: Plan, position: int, at: tuple[int, ...]) -> list[tuple[int, int]]:
-        """What the device at a place holds of an argument once it has what it needs along split axes."""
-        name = plan.sharding.program.inputs[position].name
-        box, needs = plan.held(position, at), plan.part(at).inputs[name]
-        for one in plan.inputs[position]:
-            if isinstance(one, Split) and needs is not None:
-                box[one.axis] = needs[one.axis]
-        return box
-
     def _with_halo(self, plan: Plan, position: int, local: torch.Tensor, mesh: Any, here: tuple[int, ...], axis: int) -> torch.Tensor:
-        """A block with what the part reads beyond it along an axis: from those who share the rest of the box."""
+        """What the part reads of a block along an axis, and beyond it: from those who share the rest of the box, or from its other end."""
         name = plan.sharding.program.inputs[position].name
         along = [isinstance(one, Split) and one.axis == axis for one in plan.inputs[position]]
         line = [at for at in plan.places() if all(vary or a == b for vary, a, b in zip(along, at, here, strict=True))]

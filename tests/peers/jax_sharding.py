@@ -118,6 +118,14 @@ def test_shard_map(op, name):
         assert trimmed(ours.sharding.spec) == trimmed(lies)
 
 
+@pytest.mark.parametrize(("mesh", "spec"), [(LINE, P()), (MESH, P("d")), (MESH, P())])
+def test_a_part_reads_around_the_end_of_an_axis_that_is_not_split(mesh, spec):
+    x = draw(2, 3)
+    place, mapped = jax.device_put(x, NamedSharding(mesh, spec)), shard_map(kernels.resize, mesh, [spec], shape=(4, 2))
+    close(jax.jit(mapped)(place), jnp.resize(x, (4, 2)))
+    close(jax.jit(jax.grad(loss(mapped)))(place), jax.grad(loss(lambda a: jnp.resize(a, (4, 2))))(x))
+
+
 def test_what_does_not_divide_is_computed_as_it_lies():
     x, w = draw(8, 6), draw(6, 5)
     place = jax.device_put(x, NamedSharding(LINE, P("d")))

@@ -102,6 +102,8 @@ def halos(mesh):
     draw, count = torch.randn, mesh.size()
     compare(kernels.laplacian, [draw(15, 9)], mesh, [[S0]], [S0], received=2 * (count - 1) * 9 * 4)
     compare(ring, [draw(12, 5)], mesh, [[S0]], [S0], received=3 * count * 5 * 4)
+    for lies in (R, S0, S1):  # a part reads around the end of an axis that is not split
+        compare(kernels.resize, [draw(2, 3)], mesh, [[lies]], shape=(4, 2))
     image, weight, bias = draw(2, 3, 16, 8), draw(4, 3, 3, 3), draw(4)
     lies = [[S2], [R], [R]]
     compare(kernels.conv2d, [image, weight, bias], mesh, lies, [S2], received=2 * (count - 1) * 2 * 3 * 8 * 4, padding=1)
