@@ -16,14 +16,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
-from tensorexpr.codegen.lowering.context.arithmetic import ONE, ZERO, add, floordiv, mul, sub
+from tensorexpr.codegen.lowering.context.arithmetic import ONE, ZERO, add, constant, floordiv, mul, sub
 from tensorexpr.codegen.lowering.context.tasks import Names
 from tensorexpr.codegen.nest import Buffer, For, If, Stmt
-from tensorexpr.codegen.nest.walks import expressions_in, statements
+from tensorexpr.codegen.nest.walks import expressions_in, map_expressions, statements
 from tensorexpr.codegen.schedule.analysis.state import Stage, State
 from tensorexpr.ir import Const, Expr, Index, const
 from tensorexpr.records import replace
-from tensorexpr.traversal import free_names, walk
+from tensorexpr.traversal import free_names, substitute, walk
 
 MOST_BYTES = 4 << 20
 """Bytes of all slots up to which there are two for each core."""
@@ -61,6 +61,12 @@ class Slots:
     def _with_slots(self, s: Stmt) -> Stmt:
         if isinstance(s, For) and s.kind == "parallel":
             count, slots = sub(s.stop, s.start), const(self.count)
+            if constant(count) is None:  # every so many-th iteration, which is affine
+                first = add(s.start, self.index)
+                rounds = floordiv(add(sub(s.stop, first), const(self.count - 1)), self.count)
+                names = {s.index: add(first, mul(Index(s.index), slots))}
+                body = map_expressions(s.body, lambda e: substitute(e, names))
+                return For(self.index.name, ZERO, slots, (For(s.index, ZERO, rounds, body),), "parallel")
             first = add(s.start, floordiv(mul(self.index, count), self.count))
             last = add(s.start, floordiv(mul(add(self.index, ONE), count), self.count))
             return For(self.index.name, ZERO, slots, (replace(s, start=first, stop=last, kind="serial"),), "parallel")

@@ -127,7 +127,8 @@ class Placing(ABC):
         found: dict[str, Kept] = {}
         for name, loop in ((name, loop) for (at, loop), names in self.placed.items() if at == root for name in names):
             along = tuple(axis for axis, n in enumerate(self.parts[name].lengths) if n is not None)
-            known = () if stage.place is not None or self.state.target.is_gpu else blocks_in(stage, loop)
+            blocks = {} if stage.place is not None or self.state.target.is_gpu else blocks_in(stage, loop)
+            known = (axis for axis, block in blocks.items() if block.inner is None)  # nothing is computed behind a rest
             if along and self.parts[name].is_local:
                 found[name] = Kept(along, frozenset(known))
         return found
@@ -138,6 +139,14 @@ class Placing(ABC):
         assert point is not None
         inside = {loop: ZERO for index in free_names(point) for loop in scope.stage.leaves(index) if not scope.knows(loop)}
         return scope.with_values(**inside).resolve(point)
+
+    def ragged_stop(self, name: str, point: Expr | None, stop: Expr, axis: Axis, scope: Scope) -> Expr:
+        """Where a block ends of which the last one is shorter: in the form that the consumer's loops run in, or with the axis."""
+        inner = None
+        if isinstance(point, Index):
+            inner = blocks_in(scope.stage, self.stages[name].site.loop)[point.name].inner
+        length = None if inner is None else scope.extent(inner)
+        return minimum(stop, axis.stop) if length is None else add(Index(f"{axis.index} begins"), length)
 
     def computed(self, name: str, scope: Scope) -> Block:
         """A placed definition, at the points that are asked for where the scope stands."""
@@ -152,7 +161,7 @@ class Placing(ABC):
                 first = f"{axis.index} begins"  # no name of an index has a space
                 stop = add(Index(first), const(length))
                 if number in part.ragged:
-                    stop = minimum(stop, axis.stop)  # the last block has fewer panels
+                    stop = self.ragged_stop(name, point, stop, axis, scope)
                 axes[axis.index] = Axis(axis.index, Index(first), stop)
                 given[first] = self.begin(name, number, scope)
             elif point is not None:

@@ -10,7 +10,8 @@ have anyway:
         for block of rows: scores of the block; its maxima; its weights; its sums; its part of the result
 
 A block has as many rows as a part of the second level holds of what lies between. It pays where what lies between is large, and not
-much is done with each byte of it, and where what each block reads again, the other operands, stays in the second level.
+much is done with each byte of it, and where what each block reads again, the other operands, stays in the second level. Where rows are open
+in number and length, so that all of them may be any amount of memory, they run in blocks too, the rest in a shorter one.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from tensorexpr.codegen.schedule.schedule import Planned
 from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Axis, Const, Define, Definition, Expr, Index, integer
 from tensorexpr.records import record
-from tensorexpr.traversal import free_names
+from tensorexpr.traversal import free_names, tensors_read
 
 MOST_MEMBERS = 32
 """Definitions of one chain: what leads to more of them does not stay near anyway."""
@@ -116,7 +117,7 @@ def _chains(s: Planned, root: Definition) -> list[Chain]:
     state = s.state
     if not isinstance(root, Define) or root.name not in state.table:
         return []
-    if state.stage(root.name).place is not None or any(not isinstance(a.stop, Const) for a in root.axes):
+    if state.stage(root.name).place is not None or not all(map(has_known_range, root.axes)):
         return []
     found = []
     least = 1 if is_contraction(state, root.name) else LEAST_ROWS
@@ -188,7 +189,7 @@ def _members(s: Planned, root: Define, row: Axis, refused: Set[str]) -> dict[str
             continue
         stage = state.stage(name)
         plain = stage.place is None and not state.placed_in(name) and not stage.parts.unproved
-        if not plain or not definition.axes or any(not isinstance(a.stop, Const) for a in definition.axes):
+        if not plain or not definition.axes or not all(map(has_known_range, definition.axes)):
             continue
         own = _shared(s, definition, found, extents)
         if row.index in own:
@@ -227,6 +228,8 @@ def _is_last(s: Planned, chain: Chain, place: int) -> bool:
 def _rows(s: Planned, chain: Chain) -> list[int]:
     """Rows that a block may have: as many as are held of what lies between; as many as workspace has room for, where all of it comes from
     the next level, as it would without blocks, but less is read again. Blocks of one length where that is possible."""
+    if is_open(_axis(s, chain.root, chain.row)):
+        return [LEAST_ROWS]
     whole = length(_axis(s, chain.root, chain.row))
     each = [bytes_between(s, m) // (whole * prod(_lengths(s, chain))) for m in chain.members]
     found = []
@@ -239,6 +242,9 @@ def _rows(s: Planned, chain: Chain) -> list[int]:
 
 
 def _pays(s: Planned, chain: Chain, rows: int) -> bool:
+    if is_open(_axis(s, chain.root, chain.row)):
+        large = {m for m in chain.members if open_axes(s, m) > open_axes(s, chain.root)}
+        return bool(large) and large.isdisjoint(chain.kept)  # what is stored whole may as well be made a batch at a time
     between = sum(bytes_between(s, m) for m in chain.members if m not in chain.kept)
     work = sum(total_work(s.state.stage(n).parts) for n in (chain.root, *chain.members))
     if between <= s.target.l2_bytes or work > MOST_WORK * between:
@@ -275,11 +281,12 @@ def _apply(s: Planned, chain: Chain, rows: int, shapes: dict[str, tuple[Expr, ..
         s, chain, rows, shapes
     ):
         return None
-    loops = list(handle.loops[: len(chain.batch) + (rows < whole)])
+    in_rests = is_open(_axis(s, chain.root, chain.row))
+    loops = list(handle.loops[: len(chain.batch) + (rows < whole or in_rests)])
     if not loops:
         return None
-    # Blocks that share rows run one after the other where what they make is kept.
-    apart = len(loops) - 1 if chain.kept and whole % rows else len(loops)
+    # Blocks that share rows run one after the other where what they make is kept; a loop with a rest behind it is none with others.
+    apart = len(loops) - 1 if in_rests or (chain.kept and whole % rows) else len(loops)
     while apart > 1 and (s.state.stage(chain.root).extent(loops[0]) or 0) < ENOUGH_ROWS:
         loops, apart = [handle.fuse(loops[0], loops[1]), *loops[2:]], apart - 1
     for name in reversed(chain.members):
@@ -336,5 +343,20 @@ def _lengths(s: Planned, chain: Chain) -> list[int]:
 
 
 def bytes_between(s: Planned, name: str) -> int:
-    """The bytes of what a definition stores."""
-    return bytes_of(s.state.program.types[name])
+    """The bytes of what a definition stores; of axes of open length about as many as are planned for."""
+    return s.state.program.types[name].dtype.itemsize * prod(map(length, define_of(s, name).axes))
+
+
+def is_open(axis: Axis) -> bool:
+    """Whether the length of an axis is known at a call."""
+    return not isinstance(axis.stop, Const)
+
+
+def open_axes(s: Planned, name: str) -> int:
+    """How many axes of open length a definition has: beside one of more of them, others are small."""
+    return sum(map(is_open, define_of(s, name).axes))
+
+
+def has_known_range(axis: Axis) -> bool:
+    """Whether a number or sizes say how long an axis is, on a CPU."""
+    return not free_names(axis.stop) and not tensors_read(axis.stop)

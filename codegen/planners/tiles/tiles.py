@@ -54,8 +54,9 @@ def apply_plan(
     front: list[str] = []
     if rows is not None:
         front = list(outside)
-        if (schedule.state.stage(name).extent(rows[0]) or 0) > rows[1]:
-            block, loop_of[rows[0]] = handle.split(rows[0], rows[1], "shift")
+        length = schedule.state.stage(name).extent(rows[0])
+        if length is None or length > rows[1]:
+            block, loop_of[rows[0]] = handle.split(rows[0], rows[1], "peel" if length is None else "shift")
             front.append(block)
     vector, row = (loop_of.get(axis, axis) for axis in (chosen.vector, chosen.row))
     columns, lane = _blocks(handle, vector, lanes, chosen.vector in chosen.packed)

@@ -3,16 +3,18 @@
 A definition placed in loop `l` of stage `s` is computed once per iteration of `l`, at the elements that the iteration
 reads. Per axis that is one element, an expression over axes of `s` that are settled in `l`, where every read asks for that
 one; a block of it, where every read asks for the index of an axis of `s` of which `l` is in the outer loop of a split (on a
-CPU), or for the number of a panel of such an axis (`j // 16`, in a copy of blocks) and the block is made of whole panels; a
-window of constant length, where what is read lies between two such forms (`boxes`); else the whole axis. The values live in a
-buffer of the iteration: on the stack where it is small, else in a part of the workspace that the threads do not share. Where
-others read the definition too (it is an output, or a later definition reads it), or the buffer would be large, they live in
-the tensor itself, and then the iterations must make each of its elements exactly once.
+CPU; of an axis of open length what is left is a shorter block), or for the number of a panel of such an axis (`j // 16`, in
+a copy of blocks) and the block is made of whole panels; a window of constant length, where what is read lies between two
+such forms (`boxes`); else the whole axis. The values live in a buffer of the iteration: on the stack where it is small, else
+in a part of the workspace that the threads do not share. Where others read the definition too (it is an output, or a later
+definition reads it), or the buffer would be large, they live in the tensor itself, and then the iterations must make each of
+its elements exactly once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 
 from tensorexpr.codegen.schedule.analysis.boxes import Asked, Begin, Known, Site, Window
 from tensorexpr.codegen.schedule.analysis.state import SERIAL, Split, Stage, State, all_uses, definition_named, program_facts, reads_of
@@ -61,12 +63,14 @@ def settled_axes(stage: Stage, loop: str) -> tuple[str, ...]:
 @record
 class Blocks:
     """How long the block of a data axis is that a loop stands in; whether all are equally long, and begin at multiples of that; whether
-    blocks have that length in every form that the loops run in (a rest is no shorter block by itself)."""
+    blocks have that length in every form that the loops run in (a rest is no shorter block by itself). Of an axis of open length the rest
+    may be a shorter block, in the loop `inner`."""
 
     length: int
     whole: bool
     aligned: bool
     exact: bool
+    inner: str | None = None
 
 
 def blocks_in(stage: Stage, loop: str) -> dict[str, Blocks]:
@@ -83,7 +87,7 @@ def _blocks(stage: Stage, loop: str, open_loops: set[str]) -> Blocks | None:
         return Blocks(1, True, True, True)
     extent = stage.extent(loop)
     if extent is None:
-        return None
+        return _open_blocks(stage, loop, open_loops)
     if not leaves & open_loops:
         return Blocks(extent, True, True, True)
     split = next((r for r in stage.relations if isinstance(r, Split) and r.parent == loop), None)
@@ -100,6 +104,15 @@ def _blocks(stage: Stage, loop: str, open_loops: set[str]) -> Blocks | None:
     if set(stage.leaves(split.inner)) & open_loops:
         return None
     return Blocks(outer.length * split.factor, outer.whole and divides, outer.aligned, exact and not moved)
+
+
+def _open_blocks(stage: Stage, axis: str, open_loops: set[str]) -> Blocks | None:
+    """The blocks of an axis of open length, of whose outer loop an iteration is, with a shorter one at the end."""
+    for r in stage.relations:
+        if isinstance(r, Split) and r.parent == axis and r.tail == "peel" and axis in {a.index for a in stage.parts.axes}:
+            if set(stage.leaves(r.outer)) <= open_loops and not set(stage.leaves(r.inner)) & open_loops:
+                return Blocks(r.factor, True, True, True, r.inner)
+    return None
 
 
 def part_of(state: State, name: str) -> Part:
@@ -164,7 +177,7 @@ def _parts_of(state: State, root: str) -> dict[str, Part]:
 def _site(state: State, consumer: Stage, loop: str, begins: dict[str, Begin]) -> tuple[Site, dict[str, Blocks]]:
     """What is known in a loop of the consumer; the axes that it stands in exact blocks of."""
     blocks = {} if state.target.is_gpu else blocks_in(consumer, loop)
-    ranges = {axis: (block.length, block.whole) for axis, block in blocks.items()}
+    ranges = {axis: (block.length, block.whole) for axis, block in blocks.items() if block.inner is None}
     axes = {a.index: a for a in consumer.parts.axes}
     site = Site(loop, frozenset(settled_axes(consumer, loop)), ranges, axes, frozenset(state.program.sizes), begins)
     return site, {axis: block for axis, block in blocks.items() if block.exact}
@@ -239,6 +252,8 @@ def _in_blocks(
         length = None
         if isinstance(point, Index) and extents[point.name] == extent and blocks[point.name].whole:
             length = blocks[point.name].length
+            if blocks[point.name].inner is not None:
+                ragged.add(axis)
         elif isinstance(point, Apply) and point.op.name == "floordiv" and isinstance(point.args[0], Index):
             length = _panels(extent, extents[point.args[0].name], point.args[1], blocks[point.args[0].name])
             if length is not None and integer(extent) % length:
@@ -264,11 +279,12 @@ def _part(
     windows: frozenset[int] = frozenset(),
 ) -> Part:
     type_ = definition_named(state.program, name).results[0][1]
-    size: int = type_.dtype.itemsize
-    for extent in Part(points, lengths, False, 0).extents(type_.shape):
-        size *= int(extent.value) if isinstance(extent, Const) else SCRATCH_LIMIT
+    extents = Part(points, lengths, False, 0).extents(type_.shape)
+    size: int = type_.dtype.itemsize * prod(int(e.value) if isinstance(e, Const) else SCRATCH_LIMIT for e in extents)
     limit = LOCAL_LIMIT if state.target.is_gpu else SCRATCH_LIMIT
-    is_local = size <= limit and name not in state.program.outputs and not outside_readers(state, name, root)
+    # A block of rows whose length is open takes less than all rows, however long they are.
+    is_block = any(not isinstance(type_.shape[axis], Const) for axis in ragged)
+    is_local = (size <= limit or is_block) and name not in state.program.outputs and not outside_readers(state, name, root)
     return Part(points, lengths, is_local, size, ragged, windows)
 
 
@@ -360,8 +376,10 @@ def _check_stored(state: State, name: str, part: Part, consumer: Stage, refuse: 
     )
     opened = {a for x in consumer.order[: consumer.order.index(place.loop) + 1] for a in consumer.axes_of(x)}
     once = all(
-        n is None or integer(extent) % n == 0 or (isinstance(p, Index) and _in_turn(consumer, place.loop, p.name))
-        for extent, p, n in zip(made.results[0][1].shape, part.points, part.lengths, strict=True)
+        n is None
+        or (integer(extent) % n == 0 if isinstance(extent, Const) else axis in part.ragged)  # what is left of an open length is a block
+        or (isinstance(p, Index) and _in_turn(consumer, place.loop, p.name))
+        for axis, (extent, p, n) in enumerate(zip(made.results[0][1].shape, part.points, part.lengths, strict=True))
     )
     if not aligned or not once or len(set(used)) != len(used) or opened != set(used):
         raise refuse(

@@ -9,6 +9,7 @@ import tensorexpr as te
 from tensorexpr import kernels
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import For
+from tensorexpr.codegen.nest_proofs import prove
 from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.codegen.planners.programs import rows as auto_rows
 from tensorexpr.codegen.schedule import Planned
@@ -39,6 +40,48 @@ def test_a_block_of_an_axis_is_computed_as_long_as_all_blocks_are_but_a_rest(fac
     s["P"].split("i", 3, "shift")
     assert f"P_1: local(f32[{kept}, 7])" in text(s)
     assert_means(s)
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+@pytest.mark.parametrize("kept", [False, True])
+def test_the_last_block_of_an_axis_of_open_length_is_what_is_left(parallel, kept):
+    s = plain(
+        """
+sizes(m, n)
+A: f32[m, 5] = input()
+B: f32[5, n] = input()
+P[i, k]: f32[m, n] = sum(A[i, e] * B[e, k] for e in range(5))
+C[i, j]: f32[m, 6] = sum(P[i, k] * B[j % 5, k] for k in range(n))
+return {}
+""".format("C, P" if kept else "C")
+    )
+    s["C"].split("i", 4, "peel")
+    s["P"].compute_at("C", "i_o")
+    s["P"].split("i", 3, "shift")
+    s["P"].split("k", 8, "shift")
+    if parallel:
+        s["C"].parallel("i_o")
+    assert kept or f"P_1: workspace(f32[{s.target.cores}, 4, n])" in text(s)
+    for m, n in ((0, 3), (1, 1), (3, 0), (4, 7), (7, 9), (33, 17), (3, 33)):
+        nest = assert_means(s, m=m, n=n)
+    assert not prove(nest).refuted
+
+
+def open_attention(b, n, m, channels=16):
+    q, k, v = (te.placeholder((b, 2, rows, channels), name=name) for name, rows in (("q", n), ("k", m), ("v", m)))
+    return kernels.scaled_dot_product_attention(q, k, v), [q, k, v]
+
+
+def test_an_attention_of_open_lengths_keeps_scores_of_a_few_rows_for_a_core():
+    made, inputs = open_attention(te.dim("b"), te.dim("n"), te.dim("m"))
+    found = te.build(made, inputs)
+    found.versions = None
+    small, large = (found.workspace_bytes(b=2, n=rows, m=rows) for rows in (512, 4096))
+    assert large <= 8 * small, "memory grows with the rows, not with their square"
+    for b, n, m in ((0, 3, 4), (1, 0, 3), (1, 1, 1), (3, 7, 33), (1, 33, 7), (2, 300, 17), (2, 16, 300)):
+        fixed, own = open_attention(b, n, m)
+        given = [np.random.default_rng(7).standard_normal(tuple(int(e) for e in x.shape)).astype(np.float32) for x in own]
+        np.testing.assert_allclose(found(*given), te.build(te.schedule(fixed, inputs=own), own)(*given), rtol=1e-4, atol=1e-5)
 
 
 def test_an_axis_that_is_read_at_another_place_as_well_is_computed_whole():
