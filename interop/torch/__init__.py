@@ -12,7 +12,8 @@ Ops take torch tensors themselves (`correlation(a, b, radius=4)`): that is this 
   gradient is compiled for those inputs that want one and those outputs that have one to give.
 - **Graphs**: `torch.compile(fullgraph=True)`, `torch.export` (open extents are compiled as such), `torch.jit.trace`, `make_fx`. The op is
   one node.
-- **Memory**: nothing is copied but tensors that are not contiguous; results are new contiguous tensors of torch's allocator.
+- **Memory**: nothing is copied but tensors that are not contiguous; results are new contiguous tensors, of torch's allocator on a GPU,
+  of memory that we keep on a CPU if they are large (their storage cannot be resized).
 - **Autocast**: nothing is cast unless `autocast=` says so, see `as_torch`.
 
 Errors are `tensorexpr.errors.ArgumentError` and name the argument.

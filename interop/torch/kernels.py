@@ -1,7 +1,7 @@
 """Compiled functions on torch tensors: from data pointer to data pointer, without arrays in between.
 
-Results come from torch's allocator, so that it knows of them and of the stream they are made on, and so does the workspace on a GPU. On a
-CPU that is a block of ours, which calls use again: new memory is cleared page by page, in as much time as many a kernel takes.
+On a GPU results and workspace come from torch's allocator, so that it knows of them and of the stream they are made on. On a CPU large ones
+are blocks of ours, which calls use again: new memory is cleared page by page, in as much time as many a kernel takes.
 What is not contiguous is copied by torch. On a GPU the kernels are launched on torch's current stream of the device of the tensors.
 """
 
@@ -22,6 +22,7 @@ from tensorexpr.codegen.llvm.process.call import empty
 from tensorexpr.codegen.llvm.text.abi import ALIGNMENT
 from tensorexpr.dtypes import dtype
 from tensorexpr.interop.torch.dtypes import TO_TORCH
+from tensorexpr.interop.torch.native import Result
 
 Tensors = Sequence[torch.Tensor]
 Kernel = Callable[[Tensors], tuple[torch.Tensor, ...]]
@@ -53,7 +54,7 @@ def _model(shape: tuple[int, ...], type_: torch.dtype, device: torch.device) -> 
 
 
 def _cpu_kernel(function: CompiledFunction, layout: Layout, models: Sequence[torch.Tensor], device: torch.device) -> Kernel:
-    enter, like = function.entry(layout), torch.empty_like
+    enter, made = function.entry(layout), [Result(model) for model in models]
     space = layout.workspace + ALIGNMENT if layout.workspace else 0
 
     def run(tensors: Tensors) -> tuple[torch.Tensor, ...]:
@@ -64,7 +65,7 @@ def _cpu_kernel(function: CompiledFunction, layout: Layout, models: Sequence[tor
                 tensor = written(tensor.contiguous())
                 copies.append(tensor)
             addresses.append(tensor.data_ptr())
-        results = tuple([like(model) for model in models])
+        results = tuple([result.make() for result in made])
         places = [result.data_ptr() for result in results]
         if space:
             block = workspace(space, device)

@@ -4,6 +4,9 @@ A `NativeCalls` is the chain of signatures of one operator; `run(*tensors)` give
 gone. It is for tensors of the plain types that are not negated (`is_neg`, which DLPack does not tell). That torch shows tensors as they
 are is seen on some when this is first needed; where it does not (a torch without the DLPack exchange) there is no `run`, and all
 calls go the long way.
+
+A `Result` of some size is a block of ours, which torch takes by the same exchange: when torch lets go of it, it is kept for results to
+come, and it leaves no holes in the C library's heap. Its storage cannot be resized.
 """
 
 from __future__ import annotations
@@ -17,10 +20,11 @@ import torch
 
 from tensorexpr.codegen.llvm import NativeModule, host
 from tensorexpr.codegen.llvm.process.call import Plan, words_of, workspace_functions
-from tensorexpr.interop.torch.native_text import ROW, SYMBOLS, VIEW, WORDS, native_routines
+from tensorexpr.codegen.llvm.process.memory import POOLED
+from tensorexpr.interop.torch.native_text import MANAGED, RESULT, ROW, SYMBOLS, VIEW, WORDS, native_routines
 
 _MOST = 16  # signatures that are looked through; others are found by their hash, the long way
-_SLOT = 5  # dltensor_from_py_object_no_sync, in words from the start of DLPack's table
+_WRAPS, _SHOWS = 4, 5  # managed_tensor_to_py_object_no_sync and dltensor_from_py_object_no_sync: words of DLPack's table
 _NAME = b"dlpack_exchange_api"
 _FASTCALL = 0x80
 
@@ -46,8 +50,8 @@ class View(ctypes.Structure):
 
 
 @cache
-def _exchange() -> int:
-    """The address of torch's function that shows a tensor as a DLTensor; 0 where there is none that does as it should."""
+def _table() -> int:
+    """The address of torch's table of the exchange; 0 where there is none that does as it should."""
     capsule = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
     if capsule is None:
         return 0
@@ -56,13 +60,31 @@ def _exchange() -> int:
     table = int(pointer(capsule, _NAME))
     if ctypes.c_uint32.from_address(table).value != 1:  # the major version
         return 0
-    address = ctypes.c_int64.from_address(table + 8 * _SLOT).value
-    return address if address and _shows(address) else 0
+    return table if _word(table, _WRAPS) and _word(table, _SHOWS) and _shows(_word(table, _SHOWS)) else 0
+
+
+def _word(table: int, place: int) -> int:
+    return ctypes.c_int64.from_address(table + 8 * place).value
+
+
+def _exchange() -> int:
+    """The address of torch's function that shows a tensor as a DLTensor; 0 where there is none."""
+    return _word(_table(), _SHOWS) if _table() else 0
+
+
+@cache
+def _view() -> Any:
+    """Torch's function that shows a tensor, as one of Python's."""
+    return _showing(_exchange())
+
+
+def _showing(address: int) -> Any:
+    return ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p)(address)
 
 
 def _shows(address: int) -> bool:
     """Whether tensors are shown as they are."""
-    shows = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p)(address)
+    shows = _showing(address)
     base = torch.zeros(4, 6)
     for tensor in (base, base.t()[2:], torch.zeros((), dtype=torch.float64), torch.zeros(3, dtype=torch.bool), base.requires_grad_()):
         view = View()
@@ -77,10 +99,50 @@ def _shows(address: int) -> bool:
 @cache
 def _module() -> NativeModule:
     imports = {name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in SYMBOLS}
-    imports |= {"te_none": id(None), "te_like": id(torch.empty_like), "te_view": _exchange()}
+    imports |= {"te_none": id(None), "te_like": id(torch.empty_like), "te_view": _exchange(), "te_wrap": _word(_table(), _WRAPS)}
+    imports |= dict(zip(("te_memory_take", "te_memory_give"), workspace_functions(POOLED), strict=True))
     made = NativeModule.compiled(native_routines(host().triple), host(), "registers", imports)
     made.keep_forever()
     return made
+
+
+class Result:
+    """A result like a model (a tensor of the CPU or of no device, which may be without memory): `words` are those of RESULT."""
+
+    def __init__(self, model: torch.Tensor) -> None:
+        size = model.numel() * model.element_size()
+        self._held: tuple[Any, ...] = (model,)
+        word = {"bytes": 0, "model": id(model), "template": 0}
+        if size >= POOLED and _table():
+            like = torch.empty_like(model, device="meta")
+            shape, strides = words_of(like.shape), words_of(like.stride())
+            values = {"version": _word(_table(), 0), "device": 1, "form": model.ndim | _code(model.dtype) << 32}
+            values |= {"shape": ctypes.addressof(shape), "strides": ctypes.addressof(strides)}
+            template = words_of([values.get(name, 0) for name in MANAGED])
+            self._held = model, shape, strides, template
+            word |= {"bytes": size, "template": ctypes.addressof(template)}
+        self.words = [word[name] for name in RESULT]
+
+    def make(self) -> torch.Tensor:
+        """One, of undefined elements. Raises `MemoryError`."""
+        if len(self._held) == 1:
+            return torch.empty_like(self._held[0], device="cpu")
+        row = words_of(self.words)
+        made: torch.Tensor = _result()(ctypes.addressof(row))
+        return made
+
+
+@cache
+def _result() -> Any:
+    return ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p)(_module().address("te_result"))
+
+
+@cache
+def _code(type_: torch.dtype) -> int:
+    """A dtype as a DLTensor has it."""
+    view = View()
+    _view()(torch.empty(1, dtype=type_), ctypes.addressof(view))
+    return int(view.dtype)
 
 
 class NativeCalls:
@@ -107,7 +169,7 @@ class NativeCalls:
         for position, (tensor, used) in enumerate(zip(tensors, read, strict=True)):
             view = View()
             try:
-                ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p)(_exchange())(tensor, ctypes.addressof(view))
+                _view()(tensor, ctypes.addressof(view))
             except RuntimeError:
                 return  # without memory of its own, as inside of `is_grads_batched`: calls like it go the way of Python
             shape = words_of(tuple(tensor.shape))
@@ -118,7 +180,8 @@ class NativeCalls:
             values |= {"shape": ctypes.addressof(shape), "strides": ctypes.addressof(lying)}
             rows += [values[name] for name in ROW]
         row_words, order, pointers = words_of(rows), words_of(plan.order), words_of(plan.constants)
-        made = words_of([id(model) for model in models])  # which are held beside them
+        results = [Result(model) for model in models]
+        made = words_of([word for result in results for word in result.words])
         take, give = workspace_functions(plan.workspace)
         values = {
             "next": 0,
@@ -133,10 +196,10 @@ class NativeCalls:
             "pointers": ctypes.addressof(pointers),
             "order": ctypes.addressof(order),
             "rows": ctypes.addressof(row_words),
-            "models": ctypes.addressof(made),
+            "results": ctypes.addressof(made),
         }
         table = words_of([values[name] for name in WORDS])
-        self._tables.append((table, plan, held, row_words, order, pointers, made, models))
+        self._tables.append((table, plan, held, row_words, order, pointers, made, results))
         # The table is whole before anything leads to it: another thread may be calling.
         if len(self._tables) > 1:
             self._tables[-2][0][WORDS.index("next")] = ctypes.addressof(table)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
+import pickle
+import queue
 import sys
 import threading
 import weakref
@@ -72,6 +75,102 @@ def test_large_workspace_is_kept_for_the_next_call():
         torch.testing.assert_close(found, sums - sums.flip(0))
     finally:
         memory.bound(default_bound())
+
+
+@pytest.fixture
+def pool():
+    """Nothing is kept yet, and much may be."""
+    memory.bound(0)
+    memory.bound(64 << 20)
+    yield memory
+    memory.bound(default_bound())
+
+
+def doubled():
+    return as_torch(te.op(lambda x: te.compute(x.shape, lambda *i: x[i] + x[i])))
+
+
+TYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int8, torch.uint8)
+
+
+@pytest.mark.parametrize("type_", TYPES, ids=str)
+def test_large_results_are_memory_of_ours_and_tensors_like_any_other(pool, type_):
+    plus = doubled()
+    for shape in ((130, 1, 128), (2**15,), (1, 300, 301)):
+        x = torch.ones(shape).to(type_)
+        for found in (plus(x), plus(x), calls(plus, x).run(x)[0]):  # by Python, and without
+            assert found.data_ptr() % 64 == 0 and found.dtype == type_ and found.shape == x.shape and found.is_contiguous()
+            assert (
+                torch.equal(found, x + x)
+                and not found.requires_grad
+                and type(found) is torch.Tensor
+                and found.untyped_storage().nbytes() == x.nbytes
+            )
+        before, view = pool.kept, found.flatten()[1:]
+        del found
+        assert pool.kept == before  # the view needs it
+        del view
+        assert pool.kept >= before + x.nbytes
+    with torch.inference_mode():
+        assert plus(x).is_inference()
+
+
+def test_large_results_are_passed_on_by_whatever_torch_has(pool):
+    x, plus = torch.randn(300, 300), doubled()
+    found = plus(x)
+    torch.testing.assert_close(pickle.loads(pickle.dumps(found)), x + x)
+    torch.testing.assert_close(copy.deepcopy(found), x + x)
+    array = found.numpy()
+    found.add_(1.0)
+    torch.testing.assert_close(torch.from_numpy(array), x + x + 1.0)
+    del found
+    assert pool.kept < x.nbytes and np.isfinite(array).all()
+    shared = plus(x).share_memory_()
+    assert shared.is_shared() and torch.equal(shared, x + x)
+    with pytest.raises(RuntimeError, match="not resizable"):
+        plus(x).resize_(400, 400)
+    leaf = plus(x).requires_grad_()
+    plus(leaf).sum().backward()
+    torch.testing.assert_close(leaf.grad, torch.full_like(x, 2.0))
+
+
+def test_results_that_lie_otherwise_are_memory_of_ours_too(pool):
+    """Those of compiled graphs have the strides that the graph promises."""
+    image = torch.randn(2, 16, 32, 32).to(memory_format=torch.channels_last)
+    for run in (torch.compile(torch.sin, backend="tensorexpr"), torch.compile(torch.sin, backend="tensorexpr", dynamic=True)):
+        for _ in range(3):
+            found = run(image)
+            torch.testing.assert_close(found, image.sin())
+            assert found.stride() == image.stride()
+            before = pool.kept
+            del found
+            assert pool.kept >= before + image.nbytes
+
+
+def test_results_die_in_any_thread(pool):
+    """Threads drop what others made, each its own values, while kernels run."""
+    plus, wrong, line = doubled(), [], queue.SimpleQueue()
+
+    def work(first):
+        for k in range(100):
+            x = torch.full((5000 + 100 * (k % 3),), float(first + k))
+            line.put((plus(x), x))
+            found, given = line.get()
+            if not torch.equal(found, given + given):
+                wrong.append(k)
+
+    threads = [threading.Thread(target=work, args=(1000 * k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong and 0 < pool.kept <= 64 << 20
+
+
+def test_a_result_that_no_memory_holds_is_an_error():
+    x = torch.zeros(1).expand(1 << 45)
+    with pytest.raises(MemoryError):
+        native.Result(x.to("meta")).make()
 
 
 def test_what_does_not_fit_goes_the_long_way():

@@ -3,7 +3,8 @@
 New memory costs as much as many a kernel: the system clears every page of it at first touch. So blocks that come back are kept,
 the latest on top, up to a bound in bytes; those kept longest go when it is passed. A block fits a request that is not much
 smaller. In front of it stand 64 bytes that tell its capacity and what it is made of: pages mapped for it (of the large
-kind, where the system has them to give) or the C library's memory. Blocks are aligned to 64 bytes, a whole vector.
+kind, where the system has them to give) or the C library's memory. Blocks are aligned to 64 bytes, a whole vector. What is not kept goes
+back to the system: blocks of the C library's memory, which leaves holes between those that live longer, are small ones only.
 
 Blocks of mapped pages begin in the middle of a page. Processors compare loads with stores under way by the place in a page alone, and
 a load waits for a store that seems to overlap it. Large arrays of other libraries begin right behind a page's start (16 bytes in the C
@@ -19,8 +20,8 @@ thread, and a child that was forked while it was held does without until it is r
 from __future__ import annotations
 
 SYMBOLS = ("mmap", "munmap", "madvise", "malloc", "free")
-SLOTS = 64
-_MAPPED = 1 << 20  # bytes from which pages are mapped
+SLOTS = 512
+_MAPPED = 128 << 10  # bytes from which pages are mapped
 _PAGE, _LARGE_PAGE = 4096, 2 << 20
 _BEGIN = _PAGE // 2  # where in its page a mapped block begins
 _LIMIT = 1 << 46  # no process has more
@@ -44,6 +45,7 @@ def memory_text(is_linux: bool) -> str:
 
 _TEXT = """
 kept: array(ptr, SLOTS)
+capacities: array(i64, SLOTS)
 kept_count: i64 = 0
 kept_bytes: i64 = 0
 bound: i64 = 0
@@ -71,11 +73,12 @@ def unlock():
 # Takes the block in a slot out of the list, under the lock.
 def remove(slot: i64) -> ptr:
     block = kept.ptr[slot]
-    kept_bytes = kept_bytes - (block - 64).i64
+    kept_bytes = kept_bytes - capacities.i64[slot]
     kept_count = kept_count - 1
     k = slot
     while k < kept_count:
         kept.ptr[k] = kept.ptr[k + 1]
+        capacities.i64[k] = capacities.i64[k + 1]
         k += 1
     return block
 
@@ -93,7 +96,7 @@ def te_memory_take(size: i64) -> ptr:
         k = kept_count
         while k > 0:
             k -= 1
-            capacity = (kept.ptr[k] - 64).i64
+            capacity = capacities.i64[k]
             if capacity >= size and capacity <= most:
                 block = remove(k)
                 unlock()
@@ -117,6 +120,7 @@ def te_memory_give(block: ptr):
         return
     shrink(bound - capacity)
     kept.ptr[kept_count] = block
+    capacities.i64[kept_count] = capacity
     kept_count = kept_count + 1
     kept_bytes = kept_bytes + capacity
     unlock()
@@ -181,11 +185,14 @@ def madvise(address: ptr, size: i64, advice: i32) -> i32: ...
 def new_block(size: i64) -> ptr:
     if size < MAPPED:
         return plain(size)
-    # Begins where a large page does: more is mapped than needed, and both ends go back.
     length = size + AROUND & -4096
-    raw = mmap(None, length + LARGE, 3, 34, -1, 0)
+    around = LARGE if length >= LARGE else 0
+    raw = mmap(None, length + around, 3, 34, -1, 0)
     if i64(raw) == -1:
         return None
+    if around == 0:
+        return described(raw + BEGIN, length - BEGIN, length, raw)
+    # Begins where a large page does: more is mapped than needed, and both ends go back.
     begin = ptr(i64(raw) + 2097151 & -2097152)
     before = i64(begin) - i64(raw)
     if before != 0:

@@ -1,8 +1,8 @@
 """Compiled regions on torch tensors: from data pointers to data pointers.
 
 Where all extents are numbers, a call of tensors that lie as the graph was made for never enters Python between torch and the kernel
-(`interop.torch.native`). All others come here: tensors that lie otherwise are copied, sizes are read from shapes. Results come
-from torch's allocator, with the strides that the graph promises.
+(`interop.torch.native`). All others come here: tensors that lie otherwise are copied, sizes are read from shapes. Results have the strides
+that the graph promises, and, on the CPU, memory of ours if they are large: what was saved for the way back leaves no holes behind.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tensorexpr.codegen.compiled.versions import Entry
 from tensorexpr.codegen.llvm.text.abi import ALIGNMENT
 from tensorexpr.interop.torch.backend.sizes import Memory
 from tensorexpr.interop.torch.kernels import on_stream, workspace
-from tensorexpr.interop.torch.native import NativeCalls
+from tensorexpr.interop.torch.native import NativeCalls, Result
 
 
 class Region:
@@ -95,10 +95,12 @@ class Region:
         return results
 
     def _result(self, memory: Memory, physical: Sequence[int], type_: torch.dtype) -> torch.Tensor:
-        if memory.plain:
-            return torch.empty(physical, dtype=type_, device=self._device)
-        extents = dict(zip(memory.order, physical, strict=True))
-        shape = tuple(extents.get(k, 1) for k in range(len(memory.shape)))
+        shape: Sequence[int] = physical
+        if not memory.plain:
+            extents = dict(zip(memory.order, physical, strict=True))
+            shape = tuple(extents.get(k, 1) for k in range(len(memory.shape)))
+        if self._device.type == "cpu":
+            return Result(torch.empty_strided(shape, memory.strides(shape), dtype=type_, device="meta")).make()
         return torch.empty_strided(shape, memory.strides(shape), dtype=type_, device=self._device)
 
     def _link(self, given: Sequence[torch.Tensor]) -> None:
