@@ -10,6 +10,7 @@ from tensorexpr.codegen.target import host_target
 from tensorexpr.codegen.tuning.lookup import REGROUPED, simplified
 from tensorexpr.errors import OutOfBoundsError
 from tensorexpr.interpret import evaluate_program
+from tensorexpr.ir import Reduce, Scatter
 from tensorexpr.parse import parse_program
 from tensorexpr.simplify import Options, factor_sums, simplify
 from tensorexpr.simplify.passes import factors
@@ -288,3 +289,26 @@ def test_what_leaves_a_sum_that_may_be_empty_does_so_where_it_has_points(value: 
     some = {"w": w, "x": np.arange(1, 4, dtype=np.float32), "c": np.ones(3, np.float32), "at": np.arange(4)}
     wanted = evaluate_program(program, some, {"m": 3})["y"]
     np.testing.assert_array_equal(evaluate_program(apart, some, {"m": 3})["y"], wanted)
+
+
+@pytest.mark.parametrize("factor", ["exp(where(h[e] > 0.0, h[e], h[e] * 0.5))", "h[e]"])
+@pytest.mark.parametrize("size", ["40", "n"])
+def test_a_function_leaves_a_sum_that_is_sent(factor: str, size: str) -> None:
+    """It is computed once for each point that is sent; a factor that is at hand stays in the sum."""
+    text = (
+        f"{'sizes(n)' * (size == 'n')}\nx: f32[{size}, 6] = input()\ny: f32[9, 6] = input()\n"
+        f"h: f32[{size}] = input()\nt: i32[{size}] = input()\n"
+        f"z: f32[9] = scatter({{i64(minimum(maximum(t[e], 0), 8)): sum(where(h[e] > 0.0, x[e, d] * y[3, d] * {factor}, "
+        f"x[e, d] * y[3, d] * {factor} * 0.5) for d in range(6)) for e in range({size})}})\nreturn z\n"
+    )
+    program = parse_program(text)
+    apart = factor_sums(simplify(program), DERIVED)
+    (sent,) = apart.definitions
+    assert isinstance(sent, Scatter) and isinstance(sent.value, Reduce) == (factor == "h[e]"), print_program(apart)
+    rng = np.random.default_rng(1)
+    for n in (40,) if size == "40" else (0, 1, 7, 33, 300):
+        arrays = {"x": rng.standard_normal((n, 6)), "y": rng.standard_normal((9, 6)), "h": rng.standard_normal(n)}
+        given = {name: a.astype(np.float32) for name, a in arrays.items()} | {"t": rng.integers(-2, 11, n).astype(np.int32)}
+        want = evaluate_program(program, given)["z"]
+        np.testing.assert_allclose(evaluate_program(apart, given)["z"], want, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(build_program(apart)(*given.values())[0], want, rtol=1e-5, atol=1e-5)

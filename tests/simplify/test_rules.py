@@ -91,6 +91,8 @@ class Writer:
             elif rng.random() < 0.1 and dtype.is_float and len(there) == 3:  # a function on both sides
                 one, other = rng.choice((("exp", "exp"), ("exp", "tanh")))
                 parts[1:] = [apply(one, there[1]), apply("add", self.leaf(dtype), apply(other, there[2]))]
+                if rng.random() < 0.5:  # multiples of one
+                    parts[1:] = rng.sample([parts[1], apply("mul", parts[1], Const(self.number(dtype), dtype)), apply("neg", parts[1])], 2)
         else:
             parts = [self.expr(inner, depth - 1) for _ in range(op.arity)]
             if op.result == "bool" and op.arity == 2 and rng.random() < 0.2:

@@ -88,7 +88,8 @@ def _factored(definition: Definition, types: Mapping[str, TensorType], floats: b
         return definition
     value = _with_factors(definition.value, definition.axes, types, floats, ends)
     if isinstance(definition, Scatter) and isinstance(definition.value, Reduce) and not isinstance(value, Reduce):
-        return definition  # what is sent is a sum by itself, which is computed before it is added
+        if not any(map(_has_function, _factors(value)[0])):  # what is sent is a sum by itself, which is computed before it is added
+            return definition
     return definition if value is definition.value else replace(definition, value=value)
 
 

@@ -73,8 +73,31 @@ def select_argument(expr: Expr) -> Expr | None:
                 argument = Apply(expr.op, (condition, x.args[0], y.args[0]))
                 both = Apply(x.op, (select_argument(argument) or argument,))
                 taken, otherwise = put_term(sides[0], x, both), put_term(sides[1], y, both)
-                return taken if taken == otherwise else apply("where", condition, taken, otherwise)
+                found = apply("where", condition, taken, otherwise)
+                return taken if taken == otherwise else select_factor(found) or found
     return None
+
+
+@on("where")
+def select_factor(expr: Expr) -> Expr | None:
+    """where(c, x * k, x * m) -> x * where(c, k, m), where x takes a function, k and m are literals (1 where there is none) and c reads a
+    tensor: a sum may then leave out what it does not depend on"""
+    assert isinstance(expr, Apply)
+    condition, *sides = expr.args
+    (x, k), (y, m) = map(_with_literal, sides)
+    if not expr.dtype.is_float or x != y or k == m or reads_nothing(condition) or not _functions(x):
+        return None
+    return apply("mul", x, apply("where", condition, Const(k, x.dtype), Const(m, x.dtype)))
+
+
+def _with_literal(expr: Expr) -> tuple[Expr, float]:
+    """What is multiplied by a literal, and that: 1 where it is multiplied by none."""
+    factors, negated = operands_of(expr, "mul"), operands_of(expr, "neg")
+    if negated is not None:
+        return negated[0], -1.0
+    if factors is not None and isinstance(factors[1], Const):
+        return factors[0], float(factors[1].value)
+    return expr, 1.0
 
 
 def _functions(expr: Expr) -> dict[tuple[str, DType], dict[Apply, None]]:
@@ -257,6 +280,7 @@ FLOAT_RULES = (
     add_itself,
     round_twice,
     select_argument,
+    select_factor,
 )
 
 
