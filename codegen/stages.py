@@ -32,6 +32,8 @@ from tensorexpr.codegen.nest_proofs import Verdict, prove
 from tensorexpr.codegen.pieces import nest_of_pieces, pieces_of
 from tensorexpr.codegen.plain import plain_nest
 from tensorexpr.codegen.planners.gpu.grid import plan_points
+from tensorexpr.codegen.planners.gpu.mma import LINE
+from tensorexpr.codegen.rewrites.kernels.versions import by_lines
 from tensorexpr.codegen.schedule import Planned
 from tensorexpr.codegen.schedule import schedule as plain_schedule
 from tensorexpr.codegen.target import Gpu, Target, host_target
@@ -173,6 +175,8 @@ def _default_schedule(
     if not _is_short(nest, target):
         planned = _plainly(plain(), target)
         return planned, lower(planned, plain=True)
+    if isinstance(target, Gpu) and nest.sizes and any(stage.cached for stage in planned.state.stages):
+        nest = by_lines(nest, lowered(_scheduled(program, replace(target, lines=LINE))), LINE)
     if not searching or planned.origin != ANALYTIC or not (isinstance(target, Gpu) or target == host_target()):
         return planned, nest
     step(f"searched: {names}")

@@ -91,13 +91,15 @@ class Target:
 class Gpu(Target):
     """A GPU: `cores` are its multiprocessors. A loop over lanes is run by the threads of a block, `threads` by default; a block may ask for
     `shared_bytes` of memory, and a thread has up to 255 registers of 32 bits. `arch` is what its code is compiled for;
-    with `precision` "tf32", not "float32", sums of products may round their factors of float32 for tensor cores."""
+    with `precision` "tf32", not "float32", sums of products may round their factors of float32 for tensor cores. Lines of tensors whose
+    length is not known count as multiples of `lines` elements."""
 
     kind: str = "gpu"
     threads: int = 256
     shared_bytes: int = 227 << 10
     arch: str = "sm_90"
     precision: str = "float32"
+    lines: int = 1
 
     def lanes(self, dtype: DType) -> int:
         """Threads of a block, whatever they work on."""

@@ -275,6 +275,7 @@ class _Lowering(Scans):
         return Loops(
             stage, self.names, self.shape, self.read, definition.location, at_root, around, self.shared, hosting, made_in, meet, kept,
             self.state.target.is_gpu and at_root and isinstance(definition, Define),
+            self.state.target.lines if isinstance(self.state.target, Gpu) else 1,
         )  # fmt: skip
 
     def shape(self, tensor: str) -> tuple[Expr, ...]:

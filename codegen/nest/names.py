@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, Kernel, Stmt, Store
+from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, Filled, For, If, Kernel, Stmt, Store
 from tensorexpr.codegen.nest.walks import statements
 from tensorexpr.ir import Access, Expr
 from tensorexpr.language.core.renaming import Renaming
@@ -45,7 +45,8 @@ class NestNames:
                     call = replace(call, operands=operands)
                 return For(index, self.expr(s.start), self.expr(s.stop), self.block(s.body), s.kind, call)
             case If():
-                return replace(s, condition=self.expr(s.condition), then=self.block(s.then), otherwise=self.block(s.otherwise))
+                made = replace(s, condition=self.expr(s.condition), then=self.block(s.then), otherwise=self.block(s.otherwise))
+                return replace(made, tile=self.buffers.get(made.tile, made.tile)) if isinstance(made, Filled) else made
             case Alloc():
                 return Alloc(self.buffer(s.buffer), self.block(s.body))
             case Store():

@@ -12,9 +12,9 @@ from tensorexpr.ir import Apply, Const, Expr, Index
 from tensorexpr.traversal import bottom_up, free_names, tensors_read
 
 
-def with_quotients(body: Block, grid: tuple[For, ...]) -> tuple[Block, dict[str, Expr]]:
+def with_quotients(body: Block, grid: tuple[For, ...]) -> tuple[Block, dict[str, Apply]]:
     """What a block does with names for its quotients by what is the same for all blocks, and what they stand for."""
-    made: dict[Expr, str] = {}
+    made: dict[Apply, str] = {}
     indices = {loop.index for loop in grid}
 
     def visit(e: Expr) -> Expr:

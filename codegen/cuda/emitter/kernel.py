@@ -77,7 +77,7 @@ class Kernel(Statements):
         lines = among(0, len(loops), "  ")
         return self.finished(word, lines, (THREADS, 1, 1), (Const(firsts[-1] * THREADS, dtypes.int64),), True)
 
-    def text(self, word: str, body: Block, grid: tuple[For, ...], behind: bool, quotients: Mapping[str, Expr]) -> tuple[Launch, str]:
+    def text(self, word: str, body: Block, grid: tuple[For, ...], behind: bool, quotients: Mapping[str, Apply]) -> tuple[Launch, str]:
         """The kernel as text, and its launch; `behind` says whether kernels before it have checks, `quotients` what names stand for."""
         self.survey((*body, *(replace(loop, body=()) for loop in grid), *(For(name, e, e, ()) for name, e in quotients.items())))
         self.behind = behind and self.hangs
@@ -107,7 +107,9 @@ class Kernel(Statements):
             lines += self.grid_index(loop, block, "x" if cut else "y")
         for name, e in quotients.items():
             found = self.emitter(frozenset(), lines).value(e)
-            self.scope[name] = Value(self.word(name), dtypes.int64, v.ATOM, found.narrow, found.low, found.high)
+            parts = [self.emitter(frozenset(), []).value(arg) for arg in e.args]
+            low = 0 if all(part.low is not None and part.low >= 0 for part in parts) else found.low
+            self.scope[name] = Value(self.word(name), dtypes.int64, v.ATOM, found.narrow, low, found.high)
             lines.append(f"  const {'int' if found.narrow else 'int64_t'} {self.word(name)} = {found.text};")
         self.team = team
         if team is None:

@@ -5,6 +5,7 @@ lanes are its threads (see `threads`); else an iteration is a thread, 256 to a b
 schedule binds to `block.x` ... `thread.z` are what they say (see `bound`). What stands
 outside of parallel loops runs in one block; a serial loop around parallel ones (the steps of a scan) is run by the host, which
 launches the kernels inside with its index as an argument; but where each of these is a block at most, one block goes round by itself.
+Of a kernel for some sizes alone the host knows when they are.
 Launches on one stream run one after the other, so what one writes the next may read. Inside a thread, loops are loops, unrolled ones are
 marked so, local buffers are arrays in registers where their indices are constants after unrolling.
 
@@ -13,6 +14,7 @@ The text is a small dialect (see `prelude.cuh`) that a C++ compiler also reads, 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 
 from tensorexpr.codegen.cuda.block.bound import grid_of, in_one_block, settled
@@ -23,10 +25,12 @@ from tensorexpr.codegen.cuda.block.threads import team_of
 from tensorexpr.codegen.cuda.emitter.kernel import THREADS, Kernel
 from tensorexpr.codegen.cuda.emitter.source import Launch, Repeat, Source
 from tensorexpr.codegen.cuda.thread.neighbors import with_neighbors
+from tensorexpr.codegen.cuda.thread.packs import multiples_of
 from tensorexpr.codegen.nest import GRID, Alloc, Block, Buffer, For, If, LoopNest, Stmt
 from tensorexpr.codegen.nest import Kernel as Region
 from tensorexpr.errors import InternalError
-from tensorexpr.ir import Const
+from tensorexpr.ir import TRUE, Const, Expr, apply, conjunction, const
+from tensorexpr.traversal import free_names, tensors_read
 
 
 def emit(nest: LoopNest, prefix: str = "") -> Source:
@@ -61,8 +65,13 @@ class _Writer:
         yield launch
         yield from self.plan(kernel.name, tuple(s for s in kernel.body if s not in beside), ())
 
-    def plan(self, name: str, block: Block, outer: tuple[For, ...]) -> Iterator[Launch | Repeat]:
-        """Launches for statements: parallel loops as grids, loops around such by the host, the rest between in one thread."""
+    def plan(self, name: str, block: Block, outer: tuple[For, ...], where: Expr = TRUE) -> Iterator[Launch | Repeat]:
+        """Launches for statements: parallel loops as grids, loops around such by the host, the rest between in one thread; at sizes at
+        which a condition holds."""
+        match block:
+            case (If(otherwise=()) as version,) if not free_names(version.condition) and not any(tensors_read(version.condition)):
+                yield from self.plan(name, version.then, outer, conjunction((where, version.condition)))
+                return
         between: list[Stmt] = []
         for statement in block:
             grid = isinstance(statement, For) and (statement.kind == "parallel" or statement.kind in GRID)
@@ -71,30 +80,33 @@ class _Writer:
                 between.append(statement)
                 continue
             if between:
-                yield self.kernel(name, tuple(between), (), outer)
+                yield self.kernel(name, tuple(between), (), outer, where)
                 between = []
             assert isinstance(statement, For)
             if grid:
                 loops, body = grid_of(statement)
-                yield self.kernel(name, body, loops, outer)
+                yield self.kernel(name, body, loops, outer, where)
             elif (alone := in_one_block(statement, THREADS)) is not None:
-                yield self.kernel(name, (alone,), (), outer)
+                yield self.kernel(name, (alone,), (), outer, where)
             else:
-                inner = tuple(self.plan(name, statement.body, (*outer, statement)))
+                inner = tuple(self.plan(name, statement.body, (*outer, statement), where))
                 yield Repeat(statement.index, statement.start, statement.stop, inner)
         if between:
-            yield self.kernel(name, tuple(between), (), outer)
+            yield self.kernel(name, tuple(between), (), outer, where)
 
-    def kernel(self, name: str, body: Block, grid: tuple[For, ...], outer: tuple[For, ...]) -> Launch:
+    def kernel(self, name: str, body: Block, grid: tuple[For, ...], outer: tuple[For, ...], where: Expr) -> Launch:
         """The text of a kernel, and its launch."""
         writer = Kernel(self.nest, self.buffers, outer)
+        writer.multiples = multiples_of(where)
         word = f"{self.prefix}k{len(self.kernels)}_{_word(name)}"
         body, quotients = with_quotients(body, grid)
         body = settled(body)
         body = with_rows(body, self.buffers, {*self.buffers, *names_in(body)})
         # A loop of the host comes by again.
         behind = self.checked or bool(outer and self.nest.checks)
-        launch, text = writer.text(word, with_neighbors(body, self.buffers), grid, behind, quotients)
+        launch, text = writer.text(word, with_neighbors(body, self.buffers, writer.multiples), grid, behind, quotients)
+        if where != TRUE:
+            launch = dataclasses.replace(launch, iterations=tuple(apply("where", where, n, const(0)) for n in launch.iterations))
         self.checked |= writer.reports
         self.kernels.append(text)
         return launch

@@ -16,7 +16,14 @@ from tensorexpr.codegen.cuda.emitter.products import may_rotate, write_product, 
 from tensorexpr.codegen.cuda.thread import values as v
 from tensorexpr.codegen.cuda.thread.expressions import Emitter, Surroundings, is_narrow, wanted_names
 from tensorexpr.codegen.cuda.thread.operations import RESERVED, stored
-from tensorexpr.codegen.cuda.thread.packs import ALIGNMENT, Packed, copied, copied_or_zero, loaded_or_zero, packed
+from tensorexpr.codegen.cuda.thread.packs import (
+    ALIGNMENT,
+    Packed,
+    copied,
+    copied_or_zero,
+    loaded_or_zero,
+    packed,
+)
 from tensorexpr.codegen.cuda.thread.selects import under_condition
 from tensorexpr.codegen.cuda.thread.values import Value, memory_type
 from tensorexpr.codegen.nest import THREADS, Ahead, Alloc, Block, Buffer, Check, For, If, LoopNest, Stmt, Store
@@ -65,6 +72,8 @@ class Statements:
         """Groups of copies, of the last ones, that barriers here do not wait for: those of iterations to come of the loop `ahead_of`."""
         self.ahead_of = ""
         self.in_group = False
+        self.multiples: dict[Expr, int] = {}
+        """Extents that are multiples of numbers, where the kernel is for such alone."""
         self.swizzled: frozenset[str] = frozenset()
         """Tiles that products of warpgroups read: all products of the kernel are such."""
         self.under_product = False
@@ -164,9 +173,9 @@ class Statements:
                 before.append(f"const {memory_type(store.value.dtype)} {name} = {text};")
                 chosen = f"{place} = {emitter.value(test).inside(v.OR)} ? {name} : {place};"
                 lines += [margin + line for line in (*before, chosen)]
-            case If() if self.copies_here() and (filled := copied_or_zero(s, self.buffers, self.rows())) is not None:
+            case If() if self.copies_here() and (filled := copied_or_zero(s, self.buffers, self.rows(), self.multiples)) is not None:
                 self.copy(*filled, lines, margin, s.condition)
-            case If() if (loaded := loaded_or_zero(s, self.buffers)) is not None:
+            case If() if (loaded := loaded_or_zero(s, self.buffers, self.multiples)) is not None:
                 self.load(*loaded, s.condition, lines, margin)
             case If():
                 condition = self.emitter(wanted_names((s.condition,)), before).value(s.condition)
@@ -464,10 +473,10 @@ class Statements:
         narrow = start.narrow and stop.narrow and v.fits(low, None if high is None else high + 1)
         name = self.word(s.index)
         self.scope[s.index] = Value(name, dtypes.int64, v.ATOM, narrow, low, high)
-        if s.kind == "vectorize" and self.copies_here() and (copy := copied(s, self.buffers, self.rows())) is not None:
+        if s.kind == "vectorize" and self.copies_here() and (copy := copied(s, self.buffers, self.rows(), self.multiples)) is not None:
             self.copy(*copy, lines, margin)
             return
-        found = packed(s, self.buffers, iter(self.temporary, None)) if s.kind == "vectorize" else None
+        found = packed(s, self.buffers, iter(self.temporary, None), self.multiples) if s.kind == "vectorize" else None
         if found is not None:
             self.pack(s, found, lines, margin)
             return

@@ -84,7 +84,7 @@ def value(e: Expr, scalars: Mapping[str, int]) -> int:
         case Apply() if e.op.name == "where":
             return value(e.args[1] if value(e.args[0], scalars) else e.args[2], scalars)
         case Apply():
-            return int(e.op.evaluate(*(np.int64(value(a, scalars)) for a in e.args)))
+            return int(e.op.evaluate(*((np.bool_ if a.dtype.is_bool else np.int64)(value(a, scalars)) for a in e.args)))
         case Cast():
             return int(cast_value(np.int64(value(e.arg, scalars)), e.dtype))
     raise InternalError(f"cuda: expected an expression over sizes and indices, got {type(e).__name__}", term=e)

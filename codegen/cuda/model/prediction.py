@@ -148,7 +148,7 @@ def _counted(
     operations = 0.0
     for number, block in enumerate(kernel.blocks):
         times = blocks * sum(w * run.executed[number] for run, w in zip(runs, weights, strict=True))
-        for use in (use_of(i.opcode) for i in block) if times else ():
+        for use in (use_of(kernel.opcode(i)) for i in block) if times else ():
             operations += times * use.operations
             for pipe, n in use.counts:
                 if pipe == "tensor":

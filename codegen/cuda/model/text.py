@@ -21,6 +21,8 @@ ARENA_ALIGNMENT = 1024
 
 MOST_PREDICATED = 6
 """Instructions behind a branch that the assembler gives a predicate in its place: loads with their arithmetic, as seen in machine code."""
+_FROM_BELOW = ("add", "sub", "mul", "mad", "shl", "and", "or", "xor", "not", "mov", "selp", "neg", "cvt")
+"""Instructions whose results depend in their lower half on the lower halves of what they read alone."""
 _ALONE = ("bra", "ret", "exit", "bar", "call", "cp", "shfl", "vote", "mma", "wgmma", "ldmatrix", "atom", "red", "fence", "membar")
 
 
@@ -90,6 +92,35 @@ class Kernel:
                 found.add(register)
                 wanted += [r for i in made.get(register, ()) for r in i.read if not i.opcode.startswith("ld.")]
         return frozenset(found)
+
+    @cached_property
+    def halves(self) -> frozenset[str]:
+        """Registers of 64 bits of which the lower half alone is asked for, as of addresses in shared memory: no other is made."""
+        made: dict[str, list[Instruction]] = {}
+        left: list[str] = []
+        for block in self.blocks:
+            for i in block:
+                for register in i.written:
+                    made.setdefault(register, []).append(i)
+                places = {base for base, _ in i.addresses} if "shared" in i.words and i.words[0] in ("ld", "st") else set()
+                left += [] if _is_from_below(i) else [r for r in i.read if r not in places]
+        whole: set[str] = set()
+        while left:
+            register = left.pop()
+            if register not in whole:
+                whole.add(register)
+                left += [r for i in made.get(register, ()) if _is_from_below(i) and not i.opcode.endswith("32.u64") for r in i.read]
+        return frozenset(r for r, by in made.items() if r not in whole and all(map(_is_from_below, by)))
+
+    def opcode(self, i: Instruction) -> str:
+        """What the assembler makes of an instruction: where the lower half of its result alone is asked for, one of 32 bits."""
+        if not i.opcode.endswith("64") or not i.written or not self.halves.issuperset(i.written) or i.words[0] == "cvt":
+            return "mov.b32" if i.opcode == "cvt.s64.s32" and self.halves.issuperset(i.written) else i.opcode
+        return f"{i.opcode[:-2]}32"
+
+
+def _is_from_below(i: Instruction) -> bool:
+    return i.words[0] in _FROM_BELOW and (i.words[0] != "cvt" or all(w[:1] in "su" for w in i.words[-2:]))
 
 
 def kernels_of(ptx: str) -> dict[str, Kernel]:

@@ -31,22 +31,22 @@ LEAST_LANES = 32
 """Lanes from which on a loop is run by the threads of a block."""
 
 
-def with_neighbors(block: Block, buffers: Mapping[str, Buffer]) -> Block:
-    """The statements, with loops over neighbors inside of those over lanes where they are packs."""
+def with_neighbors(block: Block, buffers: Mapping[str, Buffer], multiples: Mapping[Expr, int]) -> Block:
+    """The statements, with loops over neighbors inside of those over lanes where they are packs, some extents being `multiples`."""
     found: list[Stmt] = []
     for s in block:
         match s:
             case For():
-                made = _exchanged(s, buffers)
-                found.append(replace(s, body=with_neighbors(s.body, buffers)) if made is None else made)
+                made = _exchanged(s, buffers, multiples)
+                found.append(replace(s, body=with_neighbors(s.body, buffers, multiples)) if made is None else made)
             case Alloc():
-                found.append(replace(s, body=with_neighbors(s.body, {**buffers, s.buffer.name: s.buffer})))
+                found.append(replace(s, body=with_neighbors(s.body, {**buffers, s.buffer.name: s.buffer}, multiples)))
             case _:
-                found.append(with_blocks(s, lambda body: with_neighbors(body, buffers)))
+                found.append(with_blocks(s, lambda body: with_neighbors(body, buffers, multiples)))
     return tuple(found)
 
 
-def _exchanged(s: For, buffers: Mapping[str, Buffer]) -> For | None:
+def _exchanged(s: For, buffers: Mapping[str, Buffer], multiples: Mapping[Expr, int]) -> For | None:
     """A loop over neighbors around one over lanes the other way round; None where that is not to be, or gains nothing."""
     lanes = s.body[0] if len(s.body) == 1 else None
     if s.kind != "unroll" or not isinstance(lanes, For) or lanes.kind != "vectorize" or not (_is_from_zero(s) and _is_from_zero(lanes)):
@@ -58,7 +58,7 @@ def _exchanged(s: For, buffers: Mapping[str, Buffer]) -> For | None:
     if stores is None or any(s.index in free_names(c) for c in conditions):
         return None
     accesses = [*((t.buffer, t.indices) for t in stores), *((a.tensor, a.indices) for a in _reads(stores))]
-    if not any(is_pack(name, indices, s.index, length, buffers) for name, indices in accesses):
+    if not any(is_pack(name, indices, s.index, length, buffers, multiples) for name, indices in accesses):
         return None
     written, read = {t.buffer for t in stores}, {a.tensor for a in _reads(stores)}
     for name, indices in accesses:

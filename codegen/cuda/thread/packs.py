@@ -8,11 +8,12 @@ from arguments that begin at multiples of sixteen bytes (`ALIGNMENT`), which eve
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 from tensorexpr.codegen.cuda.thread.expressions import row_major
 from tensorexpr.codegen.nest import Buffer, For, If, Store
 from tensorexpr.integers import Affine
-from tensorexpr.ir import Access, Apply, Const, Expr, Index, const, integer
+from tensorexpr.ir import Access, Apply, Const, Expr, Index, conjuncts, const, integer
 from tensorexpr.records import record, replace
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import bottom_up, children, free_names, tensors_read
@@ -21,6 +22,7 @@ ALIGNMENT = 16
 """Bytes of the widest access, of which every argument's address is a multiple."""
 ALONE = (4, 8)
 """Bytes of an element that may be copied asynchronously by itself."""
+_NONE: Mapping[Expr, int] = MappingProxyType({})
 
 
 @record
@@ -42,7 +44,7 @@ class Packed:
     stores: tuple[Pack, ...]
 
 
-def packed(loop: For, buffers: dict[str, Buffer], fresh: Iterator[str]) -> Packed | None:
+def packed(loop: For, buffers: dict[str, Buffer], fresh: Iterator[str], multiples: Mapping[Expr, int] = _NONE) -> Packed | None:
     """The loop with packs; None where nothing in it can be one."""
     lanes = integer(loop.stop)
     if not isinstance(loop.start, Const) or loop.start.value != 0 or lanes not in (2, 4, 8, 16):
@@ -58,7 +60,7 @@ def packed(loop: For, buffers: dict[str, Buffer], fresh: Iterator[str]) -> Packe
         for access in _always(store.value):
             if access.tensor in arrays:
                 return None
-            if access not in loads and is_pack(access.tensor, access.indices, loop.index, lanes, buffers):
+            if access not in loads and is_pack(access.tensor, access.indices, loop.index, lanes, buffers, multiples):
                 loads[access] = Pack(access.tensor, _first(access.indices, loop.index), next(fresh))
         if any(name in arrays for name in tensors_read(store.value)):
             return None
@@ -75,7 +77,7 @@ def packed(loop: For, buffers: dict[str, Buffer], fresh: Iterator[str]) -> Packe
     kept: list[Pack] = []
     body = []
     for store in stores:
-        if is_pack(store.buffer, store.indices, loop.index, lanes, buffers):
+        if is_pack(store.buffer, store.indices, loop.index, lanes, buffers, multiples):
             kept.append(Pack(store.buffer, _first(store.indices, loop.index), next(fresh)))
             body.append(Store(kept[-1].name, (lane,), moved(store.value)))
         else:
@@ -92,9 +94,11 @@ def _always(e: Expr) -> Iterator[Access]:
         yield from _always(child)
 
 
-def copied(loop: For, buffers: dict[str, Buffer], shared: dict[str, int]) -> tuple[Store, Access, int] | None:
+def copied(
+    loop: For, buffers: dict[str, Buffer], shared: dict[str, int], multiples: Mapping[Expr, int] = _NONE
+) -> tuple[Store, Access, int] | None:
     """The first store of a loop that copies neighbors (or one element) to shared memory as they are, what it reads, and how many bytes
-    that is: as many as one asynchronous copy takes. `shared` gives how far apart the rows of a buffer lie."""
+    that is: as many as one asynchronous copy takes. `shared` gives how far apart the rows of a buffer lie, `multiples` as in `is_pack`."""
     lanes = int(loop.stop.value)  # type: ignore[attr-defined]  # loops over lanes stop at literals
     (store,) = loop.body if len(loop.body) == 1 else (None,)
     if not isinstance(store, Store) or store.buffer not in shared or not isinstance(store.value, Access):
@@ -108,18 +112,20 @@ def copied(loop: For, buffers: dict[str, Buffer], shared: dict[str, int]) -> tup
             return None
         if any(loop.index in free_names(i) for i in store.indices[:-1]):
             return None
-        if not is_pack(value.tensor, value.indices, loop.index, lanes, buffers):
+        if not is_pack(value.tensor, value.indices, loop.index, lanes, buffers, multiples):
             return None
     first = replace(value, indices=_first(value.indices, loop.index))
     return Store(store.buffer, _first(store.indices, loop.index), first), first, size
 
 
-def copied_or_zero(s: If, buffers: dict[str, Buffer], shared: dict[str, int]) -> tuple[Store, Access, int] | None:
+def copied_or_zero(
+    s: If, buffers: dict[str, Buffer], shared: dict[str, int], multiples: Mapping[Expr, int] = _NONE
+) -> tuple[Store, Access, int] | None:
     """The same of a condition under which neighbors are copied, where zeros are stored in their place else: such a copy fills up itself."""
     (then,), (otherwise,) = (block if len(block) == 1 else (None,) for block in (s.then, s.otherwise))
     if not isinstance(then, For) or then.kind != "vectorize" or not isinstance(otherwise, For | Store):
         return None
-    found = copied(then, buffers, shared)
+    found = copied(then, buffers, shared, multiples)
     (zero,) = otherwise.body if isinstance(otherwise, For) and len(otherwise.body) == 1 else (otherwise,)
     if found is None or not isinstance(zero, Store) or zero.value != Const(0, zero.value.dtype) or zero.buffer != found[0].buffer:
         return None
@@ -129,7 +135,7 @@ def copied_or_zero(s: If, buffers: dict[str, Buffer], shared: dict[str, int]) ->
     return found if _first(zero.indices, lane) == found[0].indices else None
 
 
-def loaded_or_zero(s: If, buffers: Mapping[str, Buffer]) -> tuple[Store, Access, str, int] | None:
+def loaded_or_zero(s: If, buffers: Mapping[str, Buffer], multiples: Mapping[Expr, int] = _NONE) -> tuple[Store, Access, str, int] | None:
     """The store of a condition under which neighbors (or one element) are loaded into the thread, and zeros taken in their place else: it,
     what it reads first, the loop over the neighbors (none: "") and how many they are. Which they are says no data."""
     (then,), (otherwise,) = (block if len(block) == 1 else (None,) for block in (s.then, s.otherwise))
@@ -145,19 +151,29 @@ def loaded_or_zero(s: If, buffers: Mapping[str, Buffer]) -> tuple[Store, Access,
         return None
     if kinds[0] != "local" or kinds[1] == "local":
         return None
-    if any(map(tensors_read, read.indices)) or not (lanes == 1 or is_pack(read.tensor, read.indices, lane, lanes, buffers)):
+    if any(map(tensors_read, read.indices)) or not (lanes == 1 or is_pack(read.tensor, read.indices, lane, lanes, buffers, multiples)):
         return None
     return store, replace(read, indices=_first(read.indices, lane)), lane, lanes
 
 
-def is_pack(name: str, indices: tuple[Expr, ...], lane: str, lanes: int, buffers: Mapping[str, Buffer]) -> bool:
-    """Whether the lanes ask for neighboring elements from an aligned place on."""
+def is_pack(
+    name: str, indices: tuple[Expr, ...], lane: str, lanes: int, buffers: Mapping[str, Buffer], multiples: Mapping[Expr, int] = _NONE
+) -> bool:
+    """Whether the lanes ask for neighboring elements from an aligned place on, where some extents are multiples of numbers."""
     buffer = buffers[name]
     if buffer.memory == "local" or buffer.dtype.itemsize * lanes > ALIGNMENT:
         return False
-    position = row_major(indices, buffer.shape)
+    in_row = indices and multiples.get(buffer.shape[-1], 1) % lanes == 0 and not any(lane in free_names(i) for i in indices[:-1])
+    position = indices[-1] if in_row else row_major(indices, buffer.shape)  # rows begin at such places
     form = None if position is None else affine_of(position)
     return form is not None and _from_aligned(form, lane, lanes)
+
+
+def multiples_of(condition: Expr) -> dict[Expr, int]:
+    """What a condition says are multiples, and of what."""
+    tests = [c for c in conjuncts(condition) if isinstance(c, Apply) and c.op.name == "eq" and c.args[1] == const(0)]
+    found = [t.args[0] for t in tests if isinstance(t.args[0], Apply) and t.args[0].op.name == "mod"]
+    return {e.args[0]: integer(e.args[1]) for e in found if isinstance(e.args[1], Const)}
 
 
 def _from_aligned(form: Affine, lane: str, lanes: int) -> bool:

@@ -82,19 +82,21 @@ def _unmarked(s: Stmt) -> Stmt:
     return If(made.condition, made.then, made.otherwise) if isinstance(made, Ends | Rest) else made
 
 
-def with_tiles(loop: For, sources: tuple[Source, ...], fresh: Callable[[str], str], shared: int = DECLARED) -> Block:
-    """The loop with the parts of some tensors copied in each iteration; a block of a GPU may ask for so many `shared` bytes."""
+def with_tiles(loop: For, sources: tuple[Source, ...], fresh: Callable[[str], str], shared: int = DECLARED, lines: int = 1) -> Block:
+    """The loop with the parts of some tensors copied in each iteration; a block of a GPU may ask for so many `shared` bytes. Sizes that are
+    the length of lines are multiples of `lines`."""
     lanes = max((lanes_of(s) for s in loops_in(loop.body) if s.kind == "vectorize"), default=1)
     alone = lanes >= TEAM and sums_of(loop.body) >= SUMS_ALONE
     room = max(DECLARED - OTHER, shared // (1 if alone else BLOCKS) - SYSTEM)
     made: list[_Tile] = []
     body, numbers = with_names(loop.body, fresh) if lanes >= TEAM else (loop.body, {})
+    multiples = {source.shape[-1].name: lines for source in sources if isinstance(source.shape[-1], Size)}
     boxes = [(source, box_of(body, source, LARGEST_ALONE if alone else LARGEST)) for source in sources]
     dropped, limits = limits_of(body, frozenset(source.buffer for source, box in boxes if box is not None))
     for source, box in boxes:
         sizes = tuple(dict.fromkeys(n.name for r in reads_of(body, source.buffer, {}, True) for n in walk(r.access) if isinstance(n, Size)))
         if box is not None:
-            made.append(_Tile(source, box, limits.get(source.buffer, ()), sizes, lanes, fresh, loop.index, room // 2))
+            made.append(_Tile(source, box, limits.get(source.buffer, ()), sizes, lanes, fresh, loop.index, room // 2, multiples))
     body = _in_place(body, {source.buffer: source.panel for source, box in boxes if box is None and source.panel is not None})
     if not made:
         return (replace(loop, body=filled(body, {})),)
@@ -156,9 +158,10 @@ class _Tile:
         fresh: Callable[[str], str],
         loop: str,
         most: int,
+        multiples: Mapping[str, int],
     ) -> None:
         self.source, self.box, self.limits, self.sizes, self.lanes, self.loop = source, box, limits, sizes, lanes, loop
-        self.pack = self._pack()
+        self.pack = self._pack(multiples)
         size = prod(box.extents) * box.dtype.itemsize
         together = self.pack * box.dtype.itemsize
         straight = source.order[-1] == len(source.order) - 1 and together in (PACK, *ALONE)
@@ -182,17 +185,19 @@ class _Tile:
         extents += [self.box.extents[axis] for axis in self.source.order]
         self.buffer = Buffer(self.name, self.box.dtype, tuple(const(n) for n in extents), "local")
 
-    def _pack(self) -> int:
+    def _pack(self, multiples: Mapping[str, int]) -> int:
         """How many elements side by side may be loaded at once: the box and every row of the tensor begin at multiples of them. What cannot
         be copied by itself goes in smaller packs, too."""
         size, last = self.box.dtype.itemsize, self.source.shape[-1]
         ends = [self.box.start(-1), *(limit.stop for limit in self.limits if limit.axis == len(self.source.shape) - 1)]
-        if not isinstance(last, Const):
+        if not isinstance(last, Const | Size):
             return 1
-        own = [int(last.value)] if self.source.panel is None else self.source.panel.pack_ends()
+        length = multiples[last.name] if isinstance(last, Size) else int(last.value)
+        own = [length] if self.source.panel is None else self.source.panel.pack_ends()
         if own is None:
             return 1
-        steps = [*own, self.box.extents[-1], *(n for end in ends for n in (end.constant, *(f for _, f in end.terms)))]
+        factors = [f * (multiples.get(atom, 1) if isinstance(atom, str) else 1) for end in ends for atom, f in end.terms]
+        steps = [*own, self.box.extents[-1], *(end.constant for end in ends), *factors]
         packs = [PACK // size, *(n // size for n in reversed(ALONE) if size < min(ALONE))]
         return next((count for count in packs if all(n % count == 0 for n in steps)), 1)
 

@@ -52,7 +52,8 @@ class Loops(Reductions):
     In the loops `hosting` definitions are computed that others read, at every point; `made_in` says in which loop a definition is
     computed that nothing reads before, `kept` of which tensors a block is there; `may_meet` tells whether two iterations over some
     axes may touch one element. With `at_root` nothing is around the stage but the serial loops `around`, over steps of scans: its loops may
-    be parallel. A block of a GPU may ask for so many bytes of `shared` memory."""
+    be parallel. A block of a GPU may ask for so many bytes of `shared` memory, and have
+    lines of open length that are multiples of `lines`."""
 
     def __init__(
         self,
@@ -69,8 +70,10 @@ class Loops(Reductions):
         may_meet: Callable[[tuple[str, ...]], bool] = lambda axes: False,
         kept: Mapping[str, Kept] | None = None,
         grid: bool = False,
+        lines: int = 1,
     ) -> None:
         self.stage = stage
+        self.lines = lines
         self.hosting = hosting
         self.made_in = made_in or {}
         self.kept = kept or {}
@@ -343,7 +346,7 @@ class Loops(Reductions):
 
     def with_copies(self, loop: str, nest: For, sources: tuple[Source, ...]) -> Block:
         """The loop, with copies of what it reads where these are asked for."""
-        return with_tiles(nest, sources, self.names.fresh, self.shared) if sources else (nest,)
+        return with_tiles(nest, sources, self.names.fresh, self.shared, self.lines) if sources else (nest,)
 
     def copies_pay(self, loop: str, rest: tuple[str, ...], scope: Scope) -> bool:
         """Whether reductions start further in: a loop around them is copied out here, where their bounds get simpler by it.

@@ -124,7 +124,8 @@ def timed_tiles(s: Planned, name: str, views: list[View], shapes: Shapes) -> lis
     if dtype is None or (group.guard and not (all(map(_is_simple, group.guard)) and reads_within(group, stage.parts.axes, shapes))):
         return []
     lines = [shapes[r.access.tensor][-1] for view in views for r in view.operands]
-    held = dtype.bits == 16 and not all(isinstance(n, Const) and integer(n) % LINE == 0 for n in lines)
+    length = s.target.lines if isinstance(s.target, Gpu) else 1
+    held = dtype.bits == 16 and any((integer(n) if isinstance(n, Const) else length) % LINE for n in lines)
     ranked = [found for view in views for found in _ranked(s, view, dtype, MOST_HELD if held else MOST_SUMS)]
     return sorted(ranked, key=lambda pair: pair[0])
 

@@ -13,15 +13,18 @@ buffers of the second have names of their own.
 
 from __future__ import annotations
 
-from tensorexpr.codegen.nest import Alloc, For, If, LoopNest
+from functools import partial, reduce
+
+from tensorexpr.codegen.nest import Alloc, Buffer, For, If, LoopNest
 from tensorexpr.codegen.nest.names import NestNames
+from tensorexpr.codegen.nest.walks import expressions_of, statements, stores_in
 from tensorexpr.codegen.rewrites.names import taken_names
 from tensorexpr.codegen.rewrites.paths import walk_nest
 from tensorexpr.codegen.rewrites.refusals import refuse
 from tensorexpr.hints import suggestion
-from tensorexpr.ir import Size, apply, conjunction, const
+from tensorexpr.ir import Access, Size, apply, conjunction, const
 from tensorexpr.records import replace
-from tensorexpr.traversal import fresh_name, negate
+from tensorexpr.traversal import fresh_name, negate, walk
 
 
 def assume(nest: LoopNest, *least: tuple[str, int]) -> LoopNest:
@@ -84,22 +87,7 @@ def either(nest: LoopNest) -> LoopNest:
     if any(kernel.together for kernel in (*large.kernels, *nest.kernels)):
         raise refuse("expected kernels that run one after the other, got one whose loops run together")
     holds = conjunction([apply("ge", Size(name), const(size)) for name, size in large.least])
-    taken = taken_names(large)
-    every = taken | taken_names(nest)
-    locals_ = [s.buffer.name for _, s in walk_nest(nest) if isinstance(s, Alloc)]
-    own = [*locals_, *(b.name for b in nest.workspace)]
-    shared = [*(b.name for b in nest.parameters), *(c.name for c in nest.constants)]
-    names = {name: name for name in shared}
-    for name in own:
-        if name not in names:
-            names[name] = fresh_name(name, every) if name in taken else name
-            every.add(names[name])
-    indices = {}
-    for _, s in walk_nest(nest):
-        if isinstance(s, For) and s.index in taken and s.index not in indices:
-            indices[s.index] = fresh_name(s.index, every)
-            every.add(indices[s.index])
-    rename = NestNames(names, indices, 0)
+    rename = _apart(nest, large, ())
     kernels = [replace(kernel, body=(If(holds, kernel.body),)) for kernel in large.kernels]
     kernels += [replace(kernel, body=(If(negate(holds), rename.block(kernel.body)),)) for kernel in nest.kernels]
     return replace(
@@ -109,3 +97,49 @@ def either(nest: LoopNest) -> LoopNest:
         least=(),
         rest=None,
     )
+
+
+def by_lines(nest: LoopNest, whole: LoopNest, length: int) -> LoopNest:
+    """A nest for all sizes, and in place of kernels of it those of `whole` at calls where lines of what they touch are multiples of so many
+    elements: of tensors whose last extent is a size. The first nest where the two differ in more than the loops of kernels.
+
+        kernel_0:                            kernel_0:
+            for i in range(0, n): ...   -->      if n % 8 == 0: for i_o in ...
+                                             kernel_0:
+                                                 if n % 8 != 0: for i in range(0, n): ...
+    """
+    first, second = (([(k.name, k.together) for k in one.kernels], one.workspace, one.checks) for one in (nest, whole))
+    if first != second:
+        return nest
+    last = {b.name: b.shape[-1] for b in (*nest.parameters, *nest.workspace) if b.shape and isinstance(b.shape[-1], Size)}
+    rename, kernels = _apart(nest, whole, nest.workspace), []
+    for kernel, other in zip(nest.kernels, whole.kernels, strict=True):
+        touched = {s.buffer for s in stores_in(other.body)}
+        touched |= {n.tensor for s in statements(other.body) for e in expressions_of(s) for n in walk(e) if isinstance(n, Access)}
+        lengths = dict.fromkeys(size for name, size in last.items() if name in touched)
+        if kernel.together or not lengths or str(replace(nest, kernels=(kernel,))) == str(replace(whole, kernels=(other,))):
+            kernels.append(kernel)
+            continue
+        rests = [apply("mod", size, const(length)) for size in lengths]
+        holds, fails = (reduce(partial(apply, join), [apply(op, e, const(0)) for e in rests]) for join, op in (("and", "eq"), ("or", "ne")))
+        kernels.append(replace(other, body=(If(holds, other.body),)))
+        kernels.append(replace(kernel, body=(If(fails, rename.block(kernel.body)),)))
+    return replace(nest, kernels=tuple(kernels))
+
+
+def _apart(nest: LoopNest, other: LoopNest, shared: tuple[Buffer, ...]) -> NestNames:
+    """Names for a nest beside another one of the same parameters and `shared` buffers: its loops and all other buffers have their own."""
+    taken = taken_names(other)
+    every = taken | taken_names(nest)
+    locals_ = [s.buffer.name for _, s in walk_nest(nest) if isinstance(s, Alloc)]
+    names = {name: name for name in (*(b.name for b in (*nest.parameters, *shared)), *(c.name for c in nest.constants))}
+    for name in (*locals_, *(b.name for b in nest.workspace)):
+        if name not in names:
+            names[name] = fresh_name(name, every) if name in taken else name
+            every.add(names[name])
+    indices = {}
+    for _, s in walk_nest(nest):
+        if isinstance(s, For) and s.index in taken and s.index not in indices:
+            indices[s.index] = fresh_name(s.index, every)
+            every.add(indices[s.index])
+    return NestNames(names, indices, 0)

@@ -269,7 +269,8 @@ def test_expressions_of_a_plan_are_worked_out_as_the_host_does():
         if not depth or random.random() < 0.1:
             return [i, j, const(int(random.integers(-9, 10)))][random.integers(3)]
         if random.random() < 0.2:
-            test = apply(str(random.choice(["eq", "ne", "lt", "le", "gt", "ge"])), made(depth - 1), made(depth - 1))
+            tests = [apply(str(random.choice(["eq", "ne", "lt", "le", "gt", "ge"])), made(depth - 1), made(depth - 1)) for _ in range(2)]
+            test = tests[0] if random.random() < 0.5 else apply(str(random.choice(["and", "or"])), *tests)
             return apply("where", test, made(depth - 1), made(depth - 1))
         name = str(random.choice(["add", "sub", "mul", "floordiv", "mod", "minimum", "maximum", "neg"]))
         return apply(name, *(made(depth - 1) for _ in range(1 if name == "neg" else 2)))

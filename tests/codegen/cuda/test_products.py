@@ -12,11 +12,13 @@ import tensorexpr as te
 from tensorexpr import dtypes
 from tensorexpr.codegen.auto.search.memory import lowered as lower
 from tensorexpr.codegen.cuda.emitter.nest import emit
+from tensorexpr.codegen.cuda.launch.run import launches, value
 from tensorexpr.codegen.cuda.nvidia import nvrtc
 from tensorexpr.codegen.lowering.program import lower_state
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.planners import autoschedule
+from tensorexpr.codegen.rewrites.kernels.versions import by_lines
 from tensorexpr.codegen.schedule import Planned, schedule
 from tensorexpr.codegen.schedule.decisions import Choices, Decisions
 from tensorexpr.codegen.target import H200
@@ -139,6 +141,62 @@ def test_open_extents_have_tiles_too(dtype, word):
         kind = dtypes.dtype(dtype).numpy
         (got,) = made({"a": first.astype(kind), "b": second.astype(kind)}, dict(zip("mkn", sizes, strict=True))).values()
         np.testing.assert_array_equal(got.astype(np.float64), (first @ second).astype(kind).astype(np.float64))
+
+
+LINES = 8
+OPEN = {
+    "plain": """
+sizes(m, k, n)
+A: DTYPE[m, k] = input()
+B: DTYPE[k, n] = input()
+C[i, j]: f32[m, n] = sum(f32(A[i, q]) * f32(B[q, j]) for q in range(k))
+return C
+""",
+    "across": """
+sizes(m, k, n)
+A: DTYPE[k, m] = input()
+B: DTYPE[n, k] = input()
+C[i, j]: DTYPE[m, n] = sum(A[q, i] * B[j, q] for q in range(k))
+return C
+""",
+    "batch": """
+sizes(m, k, n)
+A: DTYPE[3, m, k] = input()
+B: DTYPE[3, k, n] = input()
+b: DTYPE[n] = input()
+C[s, i, j]: f32[3, m, n] = sum(f32(A[s, i, q]) * f32(B[s, q, j]) for q in range(k))
+D[s, i, j]: DTYPE[3, m, n] = DTYPE(maximum(C[s, i, j] + f32(b[j]), 0.0))
+return D
+""",
+}
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [*(("plain", kind) for kind in ("bf16", "f32", "f64", "tf32", "warpgroups")), ("across", "bf16"), ("across", "f32"), ("batch", "f16")],
+)
+def test_lines_of_open_length_are_copied_in_packs_where_they_are_as_long(name, kind):
+    """Such calls have kernels of their own; others those for any size."""
+    dtype = {"tf32": "f32", "warpgroups": "bf16"}.get(kind, kind)
+    target = SMALL_TF32 if kind == "tf32" else replace(SMALL, arch="sm_90a") if kind == "warpgroups" else SMALL
+    text = OPEN[name].replace("DTYPE(", "(" if dtype == "f32" else f"{dtype}(").replace("DTYPE", dtype)
+    text = text.replace("f32(", "(") if dtype in ("f32", "f64") else text
+    text = text.replace("f32[", "f64[") if dtype == "f64" else text
+    program = parse_program(text)
+    first, second = (lower(autoschedule(program, replace(target, lines=lines))) for lines in (1, LINES))
+    made = Program(verify_nest(by_lines(first, second, LINES)))
+    assert len(made.source.launches) > len(first.kernels)
+    rng = np.random.default_rng(0)
+    for sizes in ((72, 40, 136), (16, 0, 24), (34, 33, 65), (3, 24, 16), (5, 8, 7)):
+        known = dict(zip("mkn", sizes, strict=True))
+        shapes = {i.name: tuple(value(e, known) for e in i.type.shape) for i in program.inputs}
+        inputs = {i.name: rng.integers(-2, 3, shapes[i.name]).astype(i.type.dtype.numpy) for i in program.inputs}
+        a, b, *bias = (inputs[i.name].astype(np.float64) for i in program.inputs)
+        want = a.T @ b.T if name == "across" else np.maximum(a @ b + bias[0], 0) if bias else a @ b
+        (got,) = made(inputs, known).values()
+        np.testing.assert_array_equal(got, want.astype(got.dtype))
+        assert len(list(launches(made.source.plan, known))) <= len(first.kernels)
 
 
 @needs_compiler

@@ -8,14 +8,17 @@ import pytest
 
 from tensorexpr.codegen.auto.machine import ZEN_4
 from tensorexpr.codegen.auto.search.forms import in_two_forms
+from tensorexpr.codegen.nest import If
 from tensorexpr.codegen.nest_proofs import prove
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.kernels import assume, either, otherwise
+from tensorexpr.codegen.rewrites.kernels.versions import by_lines
 from tensorexpr.codegen.rewrites.loops import parallel, partition, reorder, split, vectorize
 from tensorexpr.errors import ScheduleError
 from tensorexpr.parse import parse_program
 from tensorexpr.records import replace
 from tensorexpr.simplify import simplify
+from tensorexpr.text import print_expr
 from tests.codegen.rewrites.law import Kept
 
 ROWS = """
@@ -47,6 +50,19 @@ def test_what_is_known_of_sizes_is_known_to_rewrites():
         nest = reorder(split(assume(kept.nest, ("m", least)), "j_1", 16, "shift"), "j_1_o", "j_1_i")
         assert ("j_1_i < m" in str(nest)) == guarded
         kept.check(either(otherwise(nest)))
+
+
+def test_lines_of_some_length_have_kernels_of_their_own():
+    kept = Kept.of_text(ROWS, *SIZES)
+    other = parallel(kept.nest, "i")
+    nest = kept.check(by_lines(kept.nest, other, 8))
+    tests = [print_expr(k.body[0].condition) if isinstance(k.body[0], If) else "" for k in nest.kernels]
+    assert tests[:2] == ["m % 8 == 0 and n % 8 == 0", "m % 8 != 0 or n % 8 != 0"]
+    assert prove(nest).is_clean
+    again = by_lines(kept.nest, kept.nest, 8)
+    assert str(again) == str(kept.nest)  # kernels that are the same are one
+    apart = replace(other, kernels=other.kernels[:1])
+    assert by_lines(kept.nest, apart, 8) is kept.nest
 
 
 def test_refusals():
