@@ -150,17 +150,15 @@ class Uniform:
 def _with_halo(block: Any, axis: int, before: int, behind: int, names: Sequence[str], count: int) -> Any:
     """A block with the ends of its neighbors; the first and the last device are neighbors, and one alone is its own."""
     length = block.shape[axis]
-    name = tuple(names) if len(names) > 1 else (*names, None)[0]
+    if not names:
+        return jnp.take(block, np.arange(-before, length + behind) % length, axis)
+    name = tuple(names) if len(names) > 1 else names[0]
     cut = functools.partial(jax.lax.slice_in_dim, block, axis=axis)
     parts = [block]
-
-    def sent(end: Any, step: int) -> Any:
-        return end if name is None else jax.lax.ppermute(end, name, [(k, (k + step) % count) for k in range(count)])
-
     if before:
-        parts.insert(0, sent(cut(length - before, length), 1))
+        parts.insert(0, jax.lax.ppermute(cut(length - before, length), name, [(k, (k + 1) % count) for k in range(count)]))
     if behind:
-        parts.append(sent(cut(0, behind), -1))
+        parts.append(jax.lax.ppermute(cut(0, behind), name, [((k + 1) % count, k) for k in range(count)]))
     return jnp.concatenate(parts, axis)
 
 

@@ -204,7 +204,7 @@ def _inside(need: tuple[int, int], hold: tuple[int, int]) -> bool:
 
 def _pieces(need: tuple[int, int], hold: tuple[int, int], extent: int) -> Iterator[tuple[int, int, int]]:
     """The intervals of what is held that are needed, each with the place that it has in what is needed."""
-    for turn in (-1, 0, 1):
+    for turn in range((need[0] - hold[1]) // extent, (need[1] - hold[0]) // extent + 1) if extent else ():
         begin, end = max(need[0], hold[0] + turn * extent), min(need[1], hold[1] + turn * extent)
         if begin < end:
             yield begin - turn * extent, end - turn * extent, begin

@@ -37,6 +37,12 @@ def draw(*shape):
     return jnp.asarray(np.random.default_rng(shape).standard_normal(shape), jnp.float32)
 
 
+@te.op
+def around_often(x, w):
+    (n,), (m,) = x.shape, w.shape
+    return te.compute((n,), lambda i: x[i] * w[(3 * i + 1) % m])
+
+
 def padded(x, w):
     return as_jax(kernels.conv2d)(x, w, padding=1)
 
@@ -124,6 +130,14 @@ def test_a_part_reads_around_the_end_of_an_axis_that_is_not_split(mesh, spec):
     place, mapped = jax.device_put(x, NamedSharding(mesh, spec)), shard_map(kernels.resize, mesh, [spec], shape=(4, 2))
     close(jax.jit(mapped)(place), jnp.resize(x, (4, 2)))
     close(jax.jit(jax.grad(loss(mapped)))(place), jax.grad(loss(lambda a: jnp.resize(a, (4, 2))))(x))
+
+
+@pytest.mark.parametrize(("given", "spec"), [(P("d"), P()), (P("d"), P("m")), (P("m"), P("d"))])
+def test_a_part_reads_what_is_several_times_around(given, spec):
+    x, w = draw(4), draw(2)
+    shards = [jax.device_put(a, NamedSharding(MESH, s)) for a, s in ((x, given), (w, spec))]
+    close(jax.jit(shard_map(around_often, MESH, [given, spec]))(*shards), as_jax(around_often)(x, w))
+    close(jax.jit(as_jax(around_often))(*shards), as_jax(around_often)(x, w))
 
 
 def test_what_does_not_divide_is_computed_as_it_lies():

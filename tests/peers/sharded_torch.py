@@ -28,6 +28,12 @@ def ring(x):
 
 
 @te.op
+def around_often(x, w):
+    (n,), (m,) = x.shape, w.shape
+    return te.compute((n,), lambda i: x[i] * w[(3 * i + 1) % m])
+
+
+@te.op
 def scaled_mean(x, w):
     """A mean, so that a part has to know the extent of the whole, and a position in it."""
     n, m = x.shape
@@ -102,12 +108,18 @@ def halos(mesh):
     draw, count = torch.randn, mesh.size()
     compare(kernels.laplacian, [draw(15, 9)], mesh, [[S0]], [S0], received=2 * (count - 1) * 9 * 4)
     compare(ring, [draw(12, 5)], mesh, [[S0]], [S0], received=3 * count * 5 * 4)
-    for lies in (R, S0, S1):  # a part reads around the end of an axis that is not split
-        compare(kernels.resize, [draw(2, 3)], mesh, [[lies]], shape=(4, 2))
     image, weight, bias = draw(2, 3, 16, 8), draw(4, 3, 3, 3), draw(4)
     lies = [[S2], [R], [R]]
     compare(kernels.conv2d, [image, weight, bias], mesh, lies, [S2], received=2 * (count - 1) * 2 * 3 * 8 * 4, padding=1)
     compare(kernels.conv2d, [image, weight, bias], mesh, lies, [S2], received=(count - 1) * 2 * 3 * 8 * 4, padding=1, stride=2)
+
+
+def around(mesh):
+    """A part reads around the end of an axis that is not split, and several times around."""
+    for lies in (R, S0, S1):
+        compare(kernels.resize, [torch.randn(2, 3)], mesh, [[lies]], shape=(4, 2))
+    for lies in (R, S0):
+        compare(around_often, [torch.randn(4), torch.randn(2)], mesh, [[S0], [lies]])
 
 
 def tables(mesh):
@@ -212,7 +224,9 @@ def least(mesh):
         assert cost_of(sharding, counts, plan.choice, layouts) == min(costs)
 
 
-CASES = {f.__name__: f for f in (products, dispatched, halos, tables, tensor_parallel, data_parallel, two_dimensions, both_kinds, least)}
+CASES = {
+    f.__name__: f for f in (products, dispatched, halos, around, tables, tensor_parallel, data_parallel, two_dimensions, both_kinds, least)
+}
 
 
 def main() -> None:

@@ -14,8 +14,8 @@ pytest.importorskip("torch", reason="PyTorch is not installed (make test-peers i
 @pytest.mark.parametrize(
     "count, cases",
     [
-        (2, ("products", "dispatched", "halos", "tables", "tensor_parallel", "data_parallel", "least")),
-        (4, ("two_dimensions", "both_kinds")),
+        (2, ("products", "dispatched", "halos", "around", "tables", "tensor_parallel", "data_parallel", "least")),
+        (4, ("around", "two_dimensions", "both_kinds")),
     ],
 )
 def test_shards_compute_what_one_device_does(count, cases, tmp_path):
