@@ -262,8 +262,9 @@ class Graph:
         ordered = [*(tensor for unit in units.values() for tensor in unit.inputs), *roots]
         program = program_of(ordered, keys=True)
         known = tensors_of(ordered)
-        labels = {key: tensor.name for key, tensor in known.items()}
-        labels |= {name: name.rpartition("__")[0] or name for d in program.definitions for name in local_names(d)}
+        inner = (name for d in program.definitions for name in (*(n for n, _ in d.results), *local_names(d)))
+        labels = {name: name.rpartition("__")[0] or name for name in inner}  # no tensor has those of a scan that nothing reads
+        labels |= {key: tensor.name for key, tensor in known.items()}
         return cls(program, known, labels, {t.key: unit for t, unit in units.items()} | _inner_units(known.values()))
 
     def insert(

@@ -353,3 +353,20 @@ return A, B, C, D, E, F, G, H, I, J
         "H: around nothing: i < 2", "I: pieces that could be one", "I: one selection twice", "J: in vain 13 times of 16",
     ):  # fmt: skip
         assert any(smell.startswith(kind) for smell in found), (kind, found)
+
+
+@pytest.mark.parametrize("name", [None, "state"])
+def test_states_that_nothing_reads_have_names_of_their_own(name):
+    """Names are the same in each process, so compiled code is found again: keys of tensors are not."""
+    x = te.placeholder((9, 4), name="x")
+    start = te.compute((4,), lambda i: te.cast(1, x.dtype))
+
+    def step(t, s):
+        return te.compute((4,), lambda i: s[0][i] * te.exp(x[t, i])), te.compute((4,), lambda i: s[1][i] + s[0][i])
+
+    _, total = te.scan(step, (start, start), 9, **({} if name is None else {"name": (name, "total")}))
+    first = te.gradient(te.compute((), lambda: te.sum(lambda i: total[8, i], 4)), [x])
+    second = te.gradient(te.compute((), lambda: te.sum(lambda t, i: te.square(first[0][t, i]), (9, 4))), [x])
+    for outputs in (first, second):
+        text = str(te.program_of(list(outputs)))
+        assert "__" not in text and "back" in text

@@ -121,8 +121,9 @@ def _add_siblings(results: Sequence[tuple[str, TensorType]], table: dict[str, Te
     assert known.definition is not None
     for component, (name, type_) in enumerate(results):
         if name not in table:
+            key = known.definition.results[component][0]
             table[name] = Tensor(
-                name, type_.shape, type_.dtype, key=known.definition.results[component][0], definition=known.definition,
+                name_of(key) if name == key else name, type_.shape, type_.dtype, key=key, definition=known.definition,
                 component=component, sources=known.sources, frames=known.frames, location=known.location,
             )  # fmt: skip
             table[name].ruled = known.ruled
