@@ -19,7 +19,7 @@ from collections.abc import Iterator
 
 from tensorexpr.codegen.cuda.block.bound import grid_of, in_one_block, settled
 from tensorexpr.codegen.cuda.block.held import with_rows
-from tensorexpr.codegen.cuda.block.quotients import with_quotients
+from tensorexpr.codegen.cuda.block.quotients import with_numbers, with_quotients
 from tensorexpr.codegen.cuda.block.shuffles import names_in
 from tensorexpr.codegen.cuda.block.threads import team_of
 from tensorexpr.codegen.cuda.emitter.kernel import THREADS, Kernel
@@ -99,7 +99,7 @@ class _Writer:
         writer = Kernel(self.nest, self.buffers, outer)
         writer.multiples = multiples_of(where)
         word = f"{self.prefix}k{len(self.kernels)}_{_word(name)}"
-        body, quotients = with_quotients(body, grid)
+        body, quotients = with_quotients(with_numbers(body, self.buffers), grid)
         body = settled(body)
         body = with_rows(body, self.buffers, {*self.buffers, *names_in(body)})
         # A loop of the host comes by again.

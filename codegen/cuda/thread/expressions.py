@@ -242,6 +242,8 @@ def row_major(indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Expr | None
     if not indices:
         return const(0)
     position = indices[0]
+    if len(indices) == 1:  # the position itself, of tensors of more axes
+        return position
     for i, extent in zip(indices[1:], shape[1:], strict=True):
         if not isinstance(extent, Const):
             return None

@@ -194,6 +194,10 @@ def divide(x: Value, y: Value, modulo: bool) -> Value:
         elif x.low is not None and x.low >= 0:
             low, high = 0, x.high
     narrow = x.narrow and y.narrow and fits(low, high)
+    if not narrow and x.low is not None and y.low is not None and min(x.low, y.low) >= 0:  # no sign to look at
+        word = "te_mod" if modulo else "te_floordiv"
+        high = (None if y.high is None else max(0, y.high - 1)) if modulo else x.high
+        return _combined(f"(int64_t){word}<uint64_t>({x.text}, {y.text})", PREFIX, x, y, 0, high, False)
     left, right = (x, y) if narrow else (widened(x), widened(y))
     word = ("te_mod" if modulo else "te_floordiv") + ("" if narrow else "<int64_t>")
     return _combined(f"{word}({left.text}, {right.text})", ATOM, x, y, low, high, narrow)

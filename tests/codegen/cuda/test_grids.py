@@ -199,3 +199,35 @@ def test_few_threads_with_long_loops_are_in_small_blocks(points: int, steps: int
     if points < 100:
         arrays = random_inputs(program, points)
         np.testing.assert_allclose(made(arrays)["y"], evaluate_program(program, arrays)["y"], rtol=1e-5)
+
+
+OPEN = """
+sizes(n, m, k)
+x: f32[n, m, k] = input()
+y: f32[n, m, 5] = input()
+b: f32[k] = input()
+w: f32[m, k] = input()
+z[i, j, l]: f32[n, m, k] = x[i, j, l] * 2.0 + 1.0
+v[i, j, l]: f32[n, m, 5] = y[i, j, l] * 2.0
+u[i, j, l]: f32[n, m, k] = x[i, j, l] + b[l] * w[j, l]
+t[l, j]: f32[k, m] = w[j, l] + 1.0
+return z, v, u, t
+"""
+
+
+@needs_compiler
+def test_elements_of_open_tensors_go_by_their_number():
+    """Nothing is divided where all indices are digits of it."""
+    program = parse_program(OPEN)
+    made = Program(verify_nest(lowered(autoschedule(program, SMALL))))
+    text = made.source.text
+    assert "z[i_j_l] = x[i_j_l] * 2.0f + 1.0f;" in text and "te_mod<uint64_t>" in text and "te_mod<int64_t>" not in text
+    rng = np.random.default_rng(0)
+    for n, m, k in ((3, 5, 7), (1, 1, 1), (2, 0, 3), (0, 2, 3), (4, 3, 0), (2, 33, 40)):
+        shapes = {"x": (n, m, k), "y": (n, m, 5), "b": (k,), "w": (m, k)}
+        given = {name: rng.integers(-4, 5, shape).astype(np.float32) for name, shape in shapes.items()}
+        x, y, b, w = given.values()
+        wanted = {"z": x * 2 + 1, "v": y * 2, "u": x + b * w, "t": w.T + 1}
+        found = made(given, {"n": n, "m": m, "k": k})
+        for name, want in wanted.items():
+            np.testing.assert_array_equal(found[name], want)
