@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from math import gcd
+from math import gcd, inf
 from typing import NamedTuple
 
 from tensorexpr.codegen.dependence import in_turn
@@ -28,7 +28,7 @@ from tensorexpr.codegen.llvm.text.machine import Machine
 from tensorexpr.codegen.llvm.text.values import Value, literal
 from tensorexpr.codegen.lowering.stage.joining import side_by_side
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, If, Stmt, Store
-from tensorexpr.codegen.nest.walks import expressions_in, expressions_of, inside, loops_in, statements
+from tensorexpr.codegen.nest.walks import expressions_in, expressions_of, inside, iterations, loops_in, statements
 from tensorexpr.codegen.rewrites.lanes_last import lanes_last
 from tensorexpr.dtypes import float32
 from tensorexpr.errors import InternalError
@@ -38,6 +38,7 @@ from tensorexpr.traversal import free_names, substitute, tensors_read, walk
 
 _WIDEST = 64  # lanes of one piece of a vectorized loop
 _DEEP = 4  # loops, one inside the other, from which on what is around them is hidden from LLVM
+_LONG = 32  # steps of the loops inside, one after the other, from which on it is so, too
 _ROLLED = 8  # copies of a loop that keeps nothing in registers, from which on it stays a loop where it tests or has no vectors
 _COPIES = 4  # pieces of a vectorized loop that are copied out; beyond, a loop over pieces
 
@@ -299,16 +300,18 @@ class Statements(Expressions):
 
     def serial(self, s: For, start: Value, stop: Value) -> None:
         """The loop one iteration after the other, from start to stop (scalar values)."""
-        deep = _depth(s.body) >= _DEEP
-        with self.counted(s.index, start, stop, 1) as index, self.bound(s.index, self._hidden(index) if deep else index):
+        depth, steps = _inside(s.body)
+        hidden = depth >= _DEEP or steps >= _LONG
+        with self.counted(s.index, start, stop, 1) as index, self.bound(s.index, self._hidden(index) if hidden else index):
             emit_ahead.fetched(self, s, index)
             self.block(s.body)
 
     def _hidden(self, index: Value) -> Value:
-        """The index of a loop around many others as LLVM does not see through it.
+        """The index of a loop around many others, or around long ones, as LLVM does not see through it.
 
         Addresses in the inner loops are then an unknown and their own steps. Else LLVM describes each by all the loops around it, again for
-        every one of them: a fifth of its time for the gradient of a transposed convolution (367 ms, 295 so).
+        every one of them: a fifth of its time for the gradient of a transposed convolution (367 ms, 295 so), a tenth for ResNet-50. Where
+        the loops inside take few steps LLVM may copy them out, and is better off with what it knows.
         """
         found = self.b.emit(f'call i64 asm "", "=r,0"({index.typed}) nounwind willreturn memory(none)', "i64")
         return Value(found.text, "i64", low=index.low, high=index.high, multiple=index.multiple)
@@ -495,6 +498,13 @@ def _constant_extent(s: For, start: Value, stop: Value) -> int | None:
     return None
 
 
-def _depth(body: Block) -> int:
-    """How many loops, one inside the other, run one iteration after the other in a block."""
-    return max((_depth(inside(s)) + (isinstance(s, For) and s.kind == "serial") for s in body), default=0)
+def _inside(body: Block) -> tuple[int, float]:
+    """How many loops, one inside the other, run one iteration after the other in a block, and how many steps the longest ones take."""
+    depth, steps = 0, 1.0
+    for s in body:
+        deep, long = _inside(inside(s))
+        if isinstance(s, For) and s.kind == "serial":
+            count = iterations(s)
+            deep, long = deep + 1, long * (inf if count is None else count)
+        depth, steps = max(depth, deep), max(steps, long)
+    return depth, steps

@@ -55,6 +55,30 @@ def test_loops_around_four_others_are_opaque(depth: int, hidden: int) -> None:
     np.testing.assert_array_equal(run(deep(depth), {"X": x})["Y"], x.transpose())
 
 
+@pytest.mark.parametrize(("extents", "hidden"), [((9, 31), 0), ((9, 32), 1), ((9, 4, 8), 1), ((9, 2, 40), 2), ((40, 9), 0)])
+def test_loops_around_long_ones_are_opaque(extents: tuple[int, ...], hidden: int) -> None:
+    names = [f"i{n}" for n in range(len(extents))]
+    indices = [Index(name) for name in names]
+    x, y = buffer("X", dtypes.int64, *reversed(extents)), buffer("Y", dtypes.int64, *extents)
+    body = write(y, indices, read(x, *reversed(indices)))
+    for name, extent in zip(reversed(names), reversed(extents), strict=True):
+        body = loop(name, extent, body)
+    made = nest([x, y], [y], (body,))
+    assert emit(made, MACHINE).count('asm ""') == hidden
+    data = np.random.default_rng(0).integers(0, 99, extents[::-1])
+    np.testing.assert_array_equal(run(made, {"X": data})["Y"], data.transpose())
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 33, 300])
+def test_loops_around_open_ones_are_opaque(size: int) -> None:
+    n = Size("n")
+    x, y = buffer("X", dtypes.int64, n, 5), buffer("Y", dtypes.int64, 5, n)
+    made = nest([x, y], [y], (loop("i", 5, loop("j", n, write(y, [i, j], read(x, j, i)))),), sizes=["n"])
+    assert emit(made, MACHINE).count('asm ""') == 1
+    data = np.random.default_rng(0).integers(0, 99, (size, 5))
+    np.testing.assert_array_equal(run(made, {"X": data}, {"n": size})["Y"], data.transpose())
+
+
 def test_constants_beside_symbolic_strides_and_gathers_keep_their_place() -> None:
     n = Size("n")
     ids, x, y = buffer("ids", dtypes.int64, 4), buffer("X", dtypes.float32, 9, n), buffer("Y", dtypes.float32, 4, 3)
