@@ -22,12 +22,12 @@ from tensorexpr.codegen.auto.search.memory import lowered
 from tensorexpr.codegen.auto.tiles.grids import with_grids
 from tensorexpr.codegen.handle import Schedule
 from tensorexpr.codegen.lowering import lower
-from tensorexpr.codegen.nest import Block, For, If, LoopNest, Store
+from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.nest.absorb import absorbed
 from tensorexpr.codegen.nest.batches import batched
 from tensorexpr.codegen.nest.order import sparing
 from tensorexpr.codegen.nest.verify import verify_nest
-from tensorexpr.codegen.nest.walks import expressions_of, inside, iterations
+from tensorexpr.codegen.nest.walks import operations_written
 from tensorexpr.codegen.nest_proofs import Verdict, prove
 from tensorexpr.codegen.pieces import nest_of_pieces, pieces_of
 from tensorexpr.codegen.plain import plain_nest
@@ -39,11 +39,10 @@ from tensorexpr.codegen.schedule import schedule as plain_schedule
 from tensorexpr.codegen.target import Gpu, Target, host_target
 from tensorexpr.codegen.tuning.lookup import ANALYTIC, is_tuned, scheduled, simplified
 from tensorexpr.errors import DefinitionError, InternalError, ScheduleError
-from tensorexpr.ir import Expr, Program
+from tensorexpr.ir import Program
 from tensorexpr.records import replace
 from tensorexpr.simplify import simplify
 from tensorexpr.text import print_program
-from tensorexpr.traversal import walk
 
 log = logging.getLogger("tensorexpr.proofs")
 
@@ -201,7 +200,7 @@ def _default_schedule(
 def _is_short(nest: LoopNest, target: Target) -> bool:
     """Whether no kernel is longer than a compiler takes well."""
     most = MOST_WRITTEN_GPU if target.is_gpu else MOST_WRITTEN
-    return max((_written(kernel.body) for kernel in nest.kernels), default=0) <= most
+    return max((operations_written(kernel.body) for kernel in nest.kernels), default=0) <= most
 
 
 def _whole(program: Program, target: Target, plain: Callable[[], Program], searching: bool) -> Stages:
@@ -222,22 +221,6 @@ def _by_default(program: Program, target: Target, searching: bool, ahead: Callab
         return _whole(simple, target, lambda: simplify(program, inline=False), searching)
     nest, verdict = nest_of_pieces(simple, pieces, target, lambda piece, target: _whole(piece, target, lambda: piece, False)[2:4], ahead)
     return Stages(simple, lambda: _scheduled(simple, target), verify_nest(_sparing(nest, target)), verdict)
-
-
-def _written(block: Block) -> int:
-    """How many operations are written out."""
-    count = 0
-    for s in block:
-        copies = iterations(s) if isinstance(s, For) and s.kind == "unroll" else None
-        count += (1 if copies is None else copies) * _written(inside(s))
-        if isinstance(s, Store | If):
-            count += sum(map(_operations, expressions_of(s)))
-    return count
-
-
-def _operations(expr: Expr) -> int:
-    """How many different operations there are: equal ones of a statement are emitted once."""
-    return len(set(walk(expr)))
 
 
 def _plainly(program: Program, target: Target) -> Planned:

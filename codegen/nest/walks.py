@@ -208,3 +208,15 @@ def touched_in(block: Block) -> dict[str, None]:
             found.setdefault(s.buffer)
         found |= {node.tensor: None for e in expressions_of(s) for node in walk(e) if isinstance(node, Access)}
     return found
+
+
+def operations_written(block: Block) -> int:
+    """How many operations of a block are written out, those of loops that are copied out for each of their iterations; equal ones of a
+    statement are written once."""
+    count = 0
+    for s in block:
+        copies = iterations(s) if isinstance(s, For) and s.kind == "unroll" else None
+        count += (1 if copies is None else copies) * operations_written(inside(s))
+        if isinstance(s, Store | If):
+            count += sum(len(set(walk(e))) for e in expressions_of(s))
+    return count

@@ -9,6 +9,7 @@ import tensorexpr as te
 from tensorexpr.codegen import stages
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.memo import forget
+from tensorexpr.codegen.nest.walks import operations_written
 from tensorexpr.codegen.stages import PLAIN, default_schedule
 from tensorexpr.codegen.target import H200, host_target
 from tensorexpr.parse import parse_program
@@ -42,7 +43,7 @@ def of_classes(*periods):
 
 
 def longest(schedule, plain=False):
-    return max(stages._written(kernel.body) for kernel in lower(schedule, plain=plain).kernels)
+    return max(operations_written(kernel.body) for kernel in lower(schedule, plain=plain).kernels)
 
 
 @pytest.mark.parametrize("target", [host_target(), H200], ids=["cpu", "gpu"])

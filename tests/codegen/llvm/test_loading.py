@@ -13,10 +13,12 @@ import pytest
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.llvm import Interface, NativeCode, NativeFunction, compile_nest, emit, host, load, nest_assembly, nest_code
+from tensorexpr.codegen.llvm.process import load as loading
 from tensorexpr.codegen.llvm.process.jit import object_code
 from tensorexpr.codegen.llvm.process.load import passes_for
 from tensorexpr.codegen.llvm.text.machine import Machine
 from tensorexpr.codegen.nest import LoopNest
+from tensorexpr.dtypes import DType
 from tensorexpr.errors import InternalError
 from tensorexpr.ir import Index, apply, const
 from tests.codegen.llvm.nests import buffer, loop, nest, read, write
@@ -25,6 +27,14 @@ from tests.codegen.llvm.nests import buffer, loop, nest, read, write
 def _copy(kind: str, count: int = 64) -> LoopNest:
     x, y = buffer("X", dtypes.float32, count), buffer("Y", dtypes.float32, count)
     return nest([x, y], [y], (loop("i", count, write(y, [Index("i")], apply("exp", read(x, Index("i")))), kind=kind),))
+
+
+CASES = [
+    (True, True, dtypes.float32, "registers"),
+    (True, False, dtypes.float32, "loops"),
+    (True, True, dtypes.int32, "loops"),  # whose order does not matter, so LLVM makes vectors
+    (False, True, dtypes.float32, "loops"),
+]
 
 
 @pytest.mark.parametrize(
@@ -69,6 +79,15 @@ def test_passes_follow_the_content() -> None:
     assert passes_for(_copy("vectorize")) == "registers"
     assert passes_for(_copy("serial")) == "loops"
     assert passes_for(_copy("unroll")) == "registers"
+
+
+@pytest.mark.parametrize(("many", "summed", "dtype", "passes"), CASES)
+def test_long_kernels_of_sums_are_left_as_they_are(many: bool, summed: bool, dtype: DType, passes: str) -> None:
+    x, y = buffer("X", dtype, 64), buffer("Y", dtype, 64)
+    place = const(3) if summed else Index("i")
+    one = loop("i", 64, write(y, [place], apply("add", read(y, place), read(x, Index("i")))))
+    made = nest([x, y], [y], (one,) * (loading.MOST_OF_SUMS if many else 1))
+    assert passes_for(made) == passes
 
 
 def test_scalar_loops_are_vectorized_by_llvm() -> None:
