@@ -138,6 +138,36 @@ def test_neighbours_share_a_number_and_short_axes_are_in_front(guard: str, value
         np.testing.assert_allclose(got, evaluate_program(program, arrays)["y"], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", ["u8", "i32"])
+@pytest.mark.parametrize(("more", "apart"), [("", True), (" + i64(i % 2)", False)])
+@pytest.mark.parametrize("extent", ["50", "n"])
+def test_numbers_of_many_elements_are_found_in_lanes(dtype: str, more: str, apart: bool, extent: str) -> None:
+    """A key that is made of neighbours; one with an axis in it may have rows, and stays."""
+    code = " + ".join(f"i32(t[i + {k}]) * {4 ** (3 - k)}" for k in range(4))
+    text = (
+        (
+            f"{'sizes(n)' * (extent == 'n')}\nt: {dtype}[{extent} + 3] = input()\nh: f32[{extent}] = input()\n"
+            f"y: f32[99] = scatter({{maximum(minimum(i64({code}){more}, 98), 0): h[i] "
+            f"for i in range({extent}) if h[i] > -1.0}})\nreturn y\n"
+        )
+        .replace("50 + 3", "53")
+        .replace("i64(i % 2)", "i % 2")
+    )
+    program = simplify(parse_program(text))
+    found = with_sent_values(program)
+    assert sent_apart(found) == {"y_key"}, print_program(found)
+    assert ("i % 2" in print_program(found).split("scatter")[1]) != apart, print_program(found)
+    rng = np.random.default_rng(0)
+    for n in (50,) if extent == "50" else (0, 1, 7, 33, 300):
+        arrays = {
+            "t": rng.integers(0, 4, n + 3).astype(np.uint8 if dtype == "u8" else np.int32),
+            "h": rng.standard_normal(n).astype(np.float32),
+        }
+        check(program, found, arrays)
+        (got,) = build_program(program)(*arrays.values())
+        np.testing.assert_allclose(got, evaluate_program(program, arrays)["y"], rtol=1e-5, atol=1e-5)
+
+
 KEPT = {
     "a guard": "y: f32[10] = scatter({minimum(maximum(i64(i32(x[i64(t[i])] * 4.0)), 0), 9): h[i] for i in range(50) "
     "if i64(t[i]) >= 0 and i64(t[i]) < 9})\nreturn y\n",

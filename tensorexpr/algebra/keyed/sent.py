@@ -25,6 +25,9 @@ SHORT = 8
 KEY = 1
 """The same of a number that floats are made: what is out of range, and NaN, take tests of their own, one for all lanes."""
 
+ELEMENTS = 4
+"""Elements of which a number is made, that lanes load at once."""
+
 
 def with_sent_values(program: Program) -> Program:
     """The program with definitions for costly values that scatters send point by point.
@@ -94,8 +97,8 @@ def _most(axis: Axis) -> int:
 
 
 def _costly_numbers(d: Scatter) -> list[Expr]:
-    """The whole numbers in the keys of a scatter that floats are computed for; what holds them in their range stays with the key. A
-    choice is one of them where a branch has one: what it reads may be out of bounds elsewhere."""
+    """The whole numbers in the keys of a scatter that floats, or many elements, are computed for; what holds them in their range stays
+    with the key. A choice is one of them where a branch has one: what it reads may be out of bounds elsewhere."""
     found: list[Expr] = []
     pending = list(reversed(d.indices))
     while pending:
@@ -109,8 +112,16 @@ def _costly_numbers(d: Scatter) -> list[Expr]:
 
 
 def _is_costly(e: Expr) -> bool:
-    """Whether a whole number is computed of floats."""
-    return isinstance(e, Cast) and e.dtype.is_integer and e.arg.dtype.is_float and cost(e) >= KEY
+    """Whether a whole number is computed of floats, or of many elements. What has an axis as a term keeps its rows."""
+    if isinstance(e, Cast):
+        return e.dtype.is_integer and e.arg.dtype.is_float and cost(e) >= KEY
+    made = isinstance(e, Apply) and e.op.name in ("add", "sub", "mul") and e.dtype.is_integer
+    return made and sum(isinstance(n, Access) for n in walk(e)) >= ELEMENTS and not _has_axis(e)
+
+
+def _has_axis(e: Expr) -> bool:
+    """Whether an index stands in an expression outside of what is read, or another expression has axes of its own."""
+    return isinstance(e, Index | Reduce) or (not isinstance(e, Access) and any(map(_has_axis, children(e))))
 
 
 def _goes_one_by_one(d: Scatter) -> bool:
