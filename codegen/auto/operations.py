@@ -12,7 +12,7 @@ from functools import cache
 
 from tensorexpr import ops
 from tensorexpr.codegen.llvm.emitter.ops import apply
-from tensorexpr.codegen.llvm.math.log import is_short_power
+from tensorexpr.codegen.llvm.math.log import is_root, is_short_power
 from tensorexpr.codegen.llvm.text.builder import Builder, Module
 from tensorexpr.codegen.llvm.text.casts import cast, register_type
 from tensorexpr.codegen.llvm.text.machine import Machine, host
@@ -47,17 +47,17 @@ def instructions(name: str, dtype: DType, machine: Machine) -> Count:
     return _counted(*_written(name, dtype, machine))
 
 
-def is_product(dtype: DType, exponent: float) -> bool:
-    """Whether a power whose exponent is a constant is made of products."""
-    return exponent in (1.0, 2.0) or is_short_power(register_type(dtype), exponent)
+def is_known_power(dtype: DType, exponent: float) -> bool:
+    """Whether a power whose exponent is a constant is made of products or a root."""
+    return exponent in (1.0, 2.0) or is_short_power(register_type(dtype), exponent) or is_root(register_type(dtype), exponent)
 
 
 @cache
-def power(exponent: int, dtype: DType, machine: Machine) -> Count:
-    """What such a power takes; of a float32 and more than two products in registers of doubles."""
+def power(exponent: float, dtype: DType, machine: Machine) -> Count:
+    """What such a power takes; of a float32 and more than two products, or one over its root, in registers of doubles."""
     module = Module(scales=machine.scales)
     builder = Builder(module)
-    apply(builder, "pow", dtype, [Value("%x0", register_type(dtype), _LANES), literal(float(exponent), register_type(dtype))])
+    apply(builder, "pow", dtype, [Value("%x0", register_type(dtype), _LANES), literal(exponent, register_type(dtype))])
     return _counted(builder, module)
 
 

@@ -101,9 +101,9 @@ def _with_states_after(program: Program, scan: Scan, at: int) -> Program:
         for late in _late(d.value, d.axes, name, start):
             indices = (late.place, *late.access.indices[1:])
             taken = {n for e in indices for n in free_names(e)} | {a.index for a in late.axes}
-            value = put_term(rename_bound(step.value, taken), own, late.choice)
             bound = {scan.step: late.place, **{a.index: e for a, e in zip(step.axes, indices[1:], strict=True)}}
-            value = simplify_expr(substitute(value, bound), late.axes)
+            value = simplify_expr(substitute(rename_bound(step.value, taken), bound), late.axes)
+            value = put_term(value, Access(state, indices[1:], own.dtype), late.choice)
             again = next((e for e in walk(d.value) if isinstance(e, Apply) and _is_same(e, value)), None)
             if again is not None and all(verdict is PROVED for verdict in check_access(indices, shape, late.axes, ())):
                 found[again] = Access(name, indices, own.dtype)

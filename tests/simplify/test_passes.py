@@ -371,7 +371,7 @@ def test_sums_over_cases_are_written_out() -> None:
 
 def test_places_that_are_read_are_tensors_of_their_own() -> None:
     assert "t[i]: f32[4] = where(1 == 1, exp(a[i]), 0.0)" in body(slice_definitions(CASES))
-    assert "t[i]: f32[4] = exp(a[i])\ny[i]: f32[4] = b[i, 0] + 0.0 + t[i] * a[i] * t[i]" in body(simplify(CASES))
+    assert "t[i]: f32[4] = exp(a[i])\ny[i]: f32[4] = b[i, 0] + t[i] * a[i] * t[i] + 0.0" in body(simplify(CASES))
 
 
 @pytest.mark.parametrize(
@@ -557,3 +557,102 @@ def test_a_border_alone_is_not_far_larger() -> None:
     padded = "x: f32[64, 64] = input()\nP[i, j]: f32[66, 66] = where(i >= 1 and j >= 1 and i < 65 and j < 65, x[i - 1, j - 1], 0.0)\n"
     program = parse_program(padded + "C[i, j]: f32[64, 64] = sum(P[i + r, j + r] for r in range(3))\nreturn C\n")
     assert cheap_names(program) == ()
+
+
+COPIED = """
+x: f32[6, 8] = input()
+w: f32[8, 5] = input()
+T[j, i]: f32[5, 6] = sum(x[i, k] * w[k, j] for k in range(8))
+y[{axes}]: f32[{shape}] = T[{read}]
+return y
+"""
+
+
+@pytest.mark.parametrize(
+    "axes, shape, read",
+    [
+        ("i, j", "6, 5", "j, i"),  # turned around
+        ("i, j", "6, 5", "4 - j, i"),  # backwards
+        ("i, j", "4, 5", "j, i + 1"),  # without a border
+    ],
+)
+def test_what_is_only_copied_is_computed_in_its_place(axes: str, shape: str, read: str) -> None:
+    program = parse_program(COPIED.format(axes=axes, shape=shape, read=read))
+    assert cheap_names(program) == ("T",)
+    rng = np.random.default_rng(0)
+    inputs = {"x": rng.standard_normal((6, 8)).astype("f"), "w": rng.standard_normal((8, 5)).astype("f")}
+    for name, array in evaluate_program(program, inputs).items():
+        assert array.tobytes() == evaluate_program(inline_cheap(program), inputs)[name].tobytes()
+
+
+@pytest.mark.parametrize(
+    "axes, shape, read",
+    [
+        ("i, j, k", "6, 5, 2", "j, i"),  # each element twice
+        ("a, b, j", "2, 3, 5", "j, a * 2 + b"),  # some of them twice
+        ("i, j", "6, 5", "j, i // 2"),
+        ("a, b, j", "2, 3, 5", "j, a * 3 + b"),  # rows of an axis
+        ("i, j", "6, 5", "j, i] * T[j, i"),
+    ],
+)
+def test_what_is_read_again_is_kept(axes: str, shape: str, read: str) -> None:
+    assert cheap_names(parse_program(COPIED.format(axes=axes, shape=shape, read=read))) == ()
+
+
+@pytest.mark.parametrize(
+    "value, renames",
+    [
+        ("x[i, 7 - j]", True),
+        ("x[5 - i, j]", True),
+        ("x[i // 3, j]", False),
+        ("x[i, j // 2 * 2]", False),
+        ("x[i, j] + 1.0", False),
+        ("f32(x[5 - i, j])", True),
+    ],
+)
+def test_an_element_in_another_direction_is_a_name(value: str, renames: bool) -> None:
+    text = (
+        "x: f32[6, 8] = input()\nn: f32[] = input()\nR[i, j]: f32[6, 8] = {}\n"
+        "y[i, p]: f32[6, 6] = sum(R[i, k] * R[p, k] for k in range(8))\nreturn y\n"
+    )
+    assert cheap_names(parse_program(text.replace("n: f32[] = input()\n", "").format(value))) == (("R",) if renames else ())
+
+
+def test_steps_of_two_and_rows_of_an_axis_are_not() -> None:
+    text = "x: f32[6, {}] = input()\nR[i, j]: f32[6, 8] = x[{}]\ny[i, p]: f32[6, 6] = sum(R[i, k] * R[p, k] for k in range(8))\nreturn y\n"
+    assert cheap_names(parse_program(text.format(16, "i, j * 2"))) == ()
+    assert cheap_names(parse_program(text.format(56, "i, i * 8 + j"))) == ()
+    assert cheap_names(parse_program(text.format(9, "i, j + 1"))) == ("R",)
+
+
+AT_BORDERS = """
+x: f32[9] = input()
+w: f32[9] = input()
+y[i]: f32[9] = sum(where(r == 1, w[i], 0.5) * x[i + r - 1] for r in range({start}, {stop}))
+return y
+"""
+
+
+@pytest.mark.parametrize(
+    "start, stop, written",
+    [
+        ("maximum(1 - i, 0)", "minimum(10 - i, 3)", True),
+        ("maximum(1 - i, 0)", "2", True),
+        ("maximum(0, 1 - i)", "minimum(3, 10 - i)", True),
+        ("1 - i", "minimum(10 - i, 3)", False),
+        ("maximum(1 - i, 0)", "minimum(10 - i, 9)", False),
+    ],
+)
+def test_sums_over_cases_are_written_out_at_borders(start: str, stop: str, written: bool) -> None:
+    text = AT_BORDERS.format(start=start, stop=stop)
+    program = parse_program(text)
+    found = write_out_cases(program)
+    verify(found)
+    assert (found is not program) == written
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        inputs = {name: rng.choice([0.0, -0.0, np.nan, np.inf, 1.5, -2.0], 9).astype("f") for name in "xw"}
+        if written:
+            before, after = evaluate_program(program, inputs), evaluate_program(simplify(program), inputs)
+            np.testing.assert_array_equal(np.signbit(before["y"]) | np.isnan(before["y"]), np.signbit(after["y"]) | np.isnan(after["y"]))
+            np.testing.assert_array_equal(before["y"], after["y"])

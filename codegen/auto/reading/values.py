@@ -9,7 +9,7 @@ from math import log2, prod
 
 from tensorexpr.codegen.auto import operations
 from tensorexpr.codegen.auto.moves import move_of
-from tensorexpr.codegen.auto.operations import is_product
+from tensorexpr.codegen.auto.operations import is_known_power
 from tensorexpr.codegen.auto.reading.places import Accesses, Place
 from tensorexpr.codegen.auto.summary import HELD, LOAD, SCALAR, STORE, UNROLL, VECTORIZE, Held, Work
 from tensorexpr.codegen.llvm.emitter.memory import LEAST_GATHERED
@@ -82,9 +82,9 @@ class Values(Accesses):
             self._add(at, changed, operations.ARITHMETIC, size, 1.0)
         elif dtype.is_integer and e.op.name in ("floordiv", "mod") and isinstance(e.args[1], Const):
             self._add(at, changed, operations.ARITHMETIC, size, BY_CONSTANT)
-        elif e.op.name == "pow" and self._is_decided(e.args[1], at) and is_product(dtype, exponent := self._exponent(e.args[1], at)):
-            for kind, count in operations.power(int(exponent), dtype, self.machine):
-                self._add(at, changed, kind, size if exponent in PRODUCTS else float64.itemsize, count)
+        elif e.op.name == "pow" and self._is_decided(e.args[1], at) and is_known_power(dtype, exponent := self._exponent(e.args[1], at)):
+            for kind, count in operations.power(exponent, dtype, self.machine):
+                self._add(at, changed, kind, size if exponent in (*PRODUCTS, 0.5) else float64.itemsize, count)
         else:
             for kind, count in operations.instructions(e.op.name, e.args[0].dtype, self.machine):
                 self._add(at, changed, kind, size, count)

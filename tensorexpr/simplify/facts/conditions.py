@@ -15,7 +15,7 @@ from tensorexpr.bounds.wrapping import LIMIT, MOST_SIZE
 from tensorexpr.integers import Affine, Constraint, FloorDiv, congruent, eq, ge
 from tensorexpr.ir import FALSE, TRUE, Apply, Const, Expr, apply, conjunction, conjuncts, const
 from tensorexpr.simplify.facts.context import COMPARISONS, Context
-from tensorexpr.simplify.facts.indices import Term, add_up, reduced, summands
+from tensorexpr.simplify.facts.indices import Term, add_up, quotient, reduced, summands
 from tensorexpr.simplify.facts.overflow import stays_within
 from tensorexpr.simplify.rules.common import reads_nothing
 from tensorexpr.traversal import negate, size_names, walk
@@ -92,7 +92,7 @@ def normal_comparison(condition: Apply, context: Context) -> Expr:
     left, right = (context.arithmetic.form(a) for a in condition.args)
     difference = reduced(left - right, context)
     if name in ORDER:
-        difference = _cleared(difference, name, context)
+        difference, name = _in_rows(_cleared(difference, name, context), name, context)
     terms, constant = summands(difference, context)
     if not terms:
         constraint = COMPARISONS["eq" if name == "ne" else name](constant, 0)
@@ -102,6 +102,13 @@ def normal_comparison(condition: Apply, context: Context) -> Expr:
     else:
         result = _inequality(name, terms, constant)
     return condition if result is None or result == condition or not _stays_within(result, context) else result
+
+
+def _in_rows(form: Affine, name: str, context: Context) -> tuple[Affine, str]:
+    """`8*r + k < 16` is `r < 2` where 0 <= k < 8: a number is negative where its quotient is, in which what varies within a row is lost."""
+    strict = form - 1 if name in ("le", "gt") else form
+    found = quotient(strict, context)
+    return (form, name) if found is None else (found, {"le": "lt", "gt": "ge"}.get(name, name))
 
 
 def _stays_within(comparison: Expr, context: Context) -> bool:

@@ -277,13 +277,26 @@ def _quotient(atom: FloorDiv, context: Context) -> Affine | None:
     if block is not None:
         return Affine.of(block)
     for common in _common_divisors(numerator, divisor):
-        whole = Affine([(a, f) for a, f in numerator.terms if f % common == 0])
-        rest = numerator - whole
-        if whole.terms and rest.terms:
-            block = _block(rest, common, context)
-            if block is not None:
-                return ((whole // common) + block) // (divisor // common)
+        rows = _rows(numerator, common, context)
+        if rows is not None:
+            return rows // (divisor // common)
     return None
+
+
+def quotient(form: Affine, context: Context) -> Affine | None:
+    """A form with fewer terms that is negative where `form` is: the rows that it counts, the greatest first, and what is within one."""
+    divisors = sorted({abs(factor) for _, factor in form.terms if abs(factor) > 1}, reverse=True)
+    return next((rows for divisor in divisors if (rows := _rows(form, divisor, context)) is not None), None)
+
+
+def _rows(form: Affine, length: int, context: Context) -> Affine | None:
+    """``form // length`` where what is no multiple of it is within one row here."""
+    whole = Affine([(a, f) for a, f in form.terms if f % length == 0])
+    rest = form - whole
+    if not whole.terms or not rest.terms:
+        return None
+    block = _block(rest, length, context)
+    return None if block is None else (whole // length) + block
 
 
 def _block(form: Affine, divisor: int, context: Context) -> int | None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensorexpr.ir import Access, Apply, Axis, Const, Define, Definition, Expr, Index, Program, Reduce, Scatter, apply, integer
+from tensorexpr.ir import Access, Apply, Axis, Const, Define, Definition, Expr, Index, Program, Reduce, Scatter, apply
 from tensorexpr.records import replace
 from tensorexpr.simplify.passes.definitions import with_definitions
 from tensorexpr.simplify.pieces import one_formula
@@ -98,10 +98,17 @@ def _all_written_out(expr: Expr) -> Expr:
 
 def _has_few_places(node: Expr) -> bool:
     """Whether a node is a reduction over an axis of a few places."""
-    if not isinstance(node, Reduce) or len(node.axes) != 1:
-        return False
-    start, stop = node.axes[0].start, node.axes[0].stop
-    return isinstance(start, Const) and isinstance(stop, Const) and 1 < int(stop.value) - int(start.value) <= MOST_CASES
+    return isinstance(node, Reduce) and len(node.axes) == 1 and 1 < len(_range(node.axes[0])) <= MOST_CASES
+
+
+def _range(axis: Axis) -> range:
+    """The places that an axis has at most, where its ends are literals, or the nearer one of a literal and another, as at borders."""
+    ends = []
+    for bound, nearer in ((axis.start, "maximum"), (axis.stop, "minimum")):
+        limits = bound.args if isinstance(bound, Apply) and bound.op.name == nearer else (bound,)
+        ends.append(next((int(limit.value) for limit in limits if isinstance(limit, Const)), None))
+    start, stop = ends
+    return range(0) if start is None or stop is None else range(start, stop)
 
 
 def _written_out(node: Expr) -> Expr:
@@ -110,11 +117,16 @@ def _written_out(node: Expr) -> Expr:
     if not _has_few_places(node) or node.dtype.bits < 32 or not node.dtype.is_float:
         return node
     (axis,), (value,) = node.axes, node.values
-    if not tells_apart(value, axis.index):
+    if not tells_apart(value, axis.index) or tensors_read(axis.start) or tensors_read(axis.stop):
         return node
     total: Expr = Const(0, node.dtype)
-    for place in range(integer(axis.start), integer(axis.stop)):
-        total = apply("add", total, substitute(value, {axis.index: Const(place, Index(axis.index).dtype)}))
+    for place in _range(axis):
+        at = Const(place, Index(axis.index).dtype)
+        term = substitute(value, {axis.index: at})
+        for bound, inside in ((axis.start, "le"), (axis.stop, "gt")):
+            if not isinstance(bound, Const):
+                term = apply("where", apply(inside, bound, at), term, Const(0, node.dtype))
+        total = apply("add", total, term)
     return total
 
 

@@ -1,13 +1,13 @@
 """Inlining: the value of a definition written where it is read, without capture of index names.
 
 `inline_definitions` does what it is told; `inline_cheap` chooses: a definition goes into its reader where no work is repeated (every
-element is read at most once, or there are no more reads than elements), or where the work and what it reads are so small that repeating
-it costs less than storing it. Reductions stay where they are, but for those of which few elements are read (the trace of a product),
-sums of a few components that another sum reads once each (`k[i, j] = exp(-sum((x[i, e] - y[j, e])**2 for e in range(3)))` under a sum
-over j), and the parts of a reduction, which nothing else reads (rows of a sum over all); so do outputs, the inits of scans and whatever
-a scatter or a scan makes. What only rearranges elements (the windows of a convolution as rows of a matrix) goes where its readers put
-together what it took apart, and what says which elements of a far smaller tensor stand where (windows side by side) to all of its few
-readers, as to those that do no more themselves: what is made of them reads these elements themselves.
+element is read at most once, or there are no more reads than elements), or where the work and what it reads are so small that repeating it
+costs less than storing it. Reductions stay where they are, but for those of which few elements are read (the trace of a product), sums of a
+few components that another sum reads once each (`k[i, j] = exp(-sum((x[i, e] - y[j, e])**2 for e in range(3)))` under a sum over j), the
+parts of a reduction, which nothing else reads (rows of a sum over all), and those of which an output is a copy; so do outputs, the inits of
+scans and whatever a scatter or a scan makes. What only rearranges elements (the windows of a convolution as rows of a matrix) goes where
+its readers put together what it took apart, and what says which elements of a far smaller tensor stand where (windows side by side) to all
+of its few readers, as to those that do no more themselves: what is made of them reads these elements themselves.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 from tensorexpr.errors import DefinitionError
+from tensorexpr.integers import FloorDiv
 from tensorexpr.ir import (
     Access,
     Apply,
@@ -237,7 +238,8 @@ def cheap_names(program: Program, outside: Mapping[str, TensorType] | None = Non
         around = (
             repeats(definition, types) or (is_element(definition.value) and _are_elements(places)) or _fans_out(definition, places, types)
         )
-        if not _worth_inlining(definition, places, loads) and not (around and _few_each(places)):
+        copied = len(places) == 1 and _is_copied(places[0], program.outputs)
+        if not _worth_inlining(definition, places, loads) and not copied and not (around and _few_each(places)):
             continue
         nodes, depth = extent_of(definition)
         grown: dict[int, tuple[int, int]] = {}
@@ -376,7 +378,7 @@ def _worth_inlining(definition: Define, places: list[Place], loads: int) -> bool
         return len(places) == 1 and any(joins(definition, places[0]) for joins in (_is_part, _is_summed_away, _sums_in_order))
     if renames_only(definition) or (_rearranges(definition) and all(_in_order(definition, place) for place in places)):
         return True
-    cost = sum(node.op.cost for node in walk(definition.value) if isinstance(node, Apply))
+    cost = 1 if is_element(definition.value) else sum(node.op.cost for node in walk(definition.value) if isinstance(node, Apply))
     own = sum(isinstance(node, Access) and _is_along(node, definition) for node in walk(definition.value))
     if len(places) == 1 and _reads_each_once(places[0].access, places[0].axes):
         return True
@@ -422,6 +424,14 @@ def _is_part(definition: Define, place: Place) -> bool:
     return any((without_literals if part.combiner.name == "sum" else _itself)(node.values[0]) == place.access for node in wholes)
 
 
+def _is_copied(place: Place, outputs: tuple[str, ...]) -> bool:
+    """Whether an output is a copy of elements of the definition, of each at most once: in another order, or without a border."""
+    if not isinstance(place.reader, Define) or place.reader.name not in outputs or place.reader.value != place.access:
+        return False
+    names = [name for e in place.access.indices if (form := affine_of(e)) is not None for name, _ in form.terms]
+    return _is_along_axes(place.access) and sorted(map(str, names)) == sorted(axis.index for axis in place.axes)
+
+
 def _itself(expr: Expr) -> Expr:
     return expr
 
@@ -444,13 +454,24 @@ def _points(axes: tuple[Axis, ...]) -> int | None:
 
 
 def renames_only(definition: Define) -> bool:
-    """Whether the value is a literal, an index or one element of a tensor."""
+    """Whether the value is a literal, an index or one element of a tensor, its axes in any order and direction."""
     value = definition.value
     while isinstance(value, Cast) or (isinstance(value, Apply) and value.op.name == "stop_gradient"):
         value = value.arg if isinstance(value, Cast) else value.args[0]
     if isinstance(value, Access):
-        return all(isinstance(e, Index | Const) for e in value.indices)
+        return _is_along_axes(value)
     return isinstance(value, Const | Index)
+
+
+def _is_along_axes(access: Access) -> bool:
+    """Whether each subscript goes along one axis in steps of one, either way, or stays. Rows of an axis are tensors: blocks of products
+    go over them."""
+    forms = [affine_of(e) for e in access.indices]
+    return all(form is not None and (not form.terms or (len(form.terms) == 1 and _is_plain(form.terms[0]))) for form in forms)
+
+
+def _is_plain(term: tuple[str | FloorDiv, int]) -> bool:
+    return isinstance(term[0], str) and abs(term[1]) == 1
 
 
 def _rearranges(definition: Define) -> bool:

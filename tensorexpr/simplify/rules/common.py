@@ -86,6 +86,19 @@ def turn_selection(expr: Expr) -> Expr | None:
 
 
 @on("where")
+def turn_comparison(expr: Expr) -> Expr | None:
+    """where(a >= b, x, y) -> where(a < b, y, x), and likewise for > and !=, for integers; literals stand last: where(a < b, 0, y) ->
+    where(a >= b, y, 0)"""
+    assert isinstance(expr, Apply)
+    condition, taken, otherwise = expr.args
+    if not isinstance(condition, Apply) or condition.op.name not in _MIRRORED or condition.args[0].dtype.is_float:
+        return None
+    if isinstance(taken, Const) != isinstance(otherwise, Const):
+        return apply("where", negate(condition), otherwise, taken) if isinstance(taken, Const) else None
+    return apply("where", negate(condition), otherwise, taken) if condition.op.name in ("ge", "gt", "ne") else None
+
+
+@on("where")
 def select_bool(expr: Expr) -> Expr | None:
     """where(c, True, False) -> c;  where(c, False, True) -> not c"""
     assert isinstance(expr, Apply)
@@ -139,11 +152,18 @@ def unite_comparisons(expr: Expr) -> Expr | None:
 
 @on("add", "sub", "mul", "div", "minimum", "maximum", "and", "or")
 def join_selections(expr: Expr) -> Expr | None:
-    """where(c, a, k) + where(c, b, m) -> where(c, a + b, k + m), where k and m are literals, for every operation of two operands"""
+    """where(c, a, k) + where(c, b, m) -> where(c, a + b, k + m), where k and m are literals, for every operation of two operands;
+    where(c, a, k) + where(not c, m, b) likewise, and where(c, a, k) + where(not c, b, m) -> where(c, a + m, k + b)"""
     assert isinstance(expr, Apply)
     first, second = (operands_of(arg, "where") for arg in expr.args)
-    if first is None or second is None or first[0] != second[0]:
+    if first is None or second is None:
         return None
+    if first[0] != second[0]:
+        if negate(second[0]) != first[0]:
+            return None
+        second = (first[0], *second[:0:-1])
+        if isinstance(first[2], Const) and isinstance(second[1], Const):
+            return apply("where", first[0], Apply(expr.op, (first[1], second[1])), Apply(expr.op, (first[2], second[2])))
     for at in (1, 2):
         if isinstance(first[at], Const) and isinstance(second[at], Const):
             return apply("where", first[0], *(Apply(expr.op, (a, b)) for a, b in zip(first[1:], second[1:], strict=True)))
@@ -231,10 +251,12 @@ def literal_last_in_comparison(expr: Expr) -> Expr | None:
 
 @on("add", "mul", "and", "or", "xor", "minimum", "maximum")
 def literal_last(expr: Expr) -> Expr | None:
-    """c + a -> a + c, and likewise for * & | ^; minimum and maximum of integers (of floats they tell -0.0 from 0.0 by order)"""
+    """c + a -> a + c, and likewise for * & | ^; minimum and maximum but for floats and 0 (they tell -0.0 from 0.0 by order)"""
     assert isinstance(expr, Apply)
     left, right = expr.args
-    if not isinstance(left, Const) or isinstance(right, Const) or (expr.op.name in ("minimum", "maximum") and expr.dtype.is_float):
+    if not isinstance(left, Const) or isinstance(right, Const):
+        return None
+    if expr.op.name in ("minimum", "maximum") and expr.dtype.is_float and left.value == 0:
         return None
     return Apply(expr.op, (right, left))
 
@@ -244,6 +266,16 @@ def extremum_twice(expr: Expr) -> Expr | None:
     """minimum(a, a) -> a;  maximum(a, a) -> a"""
     assert isinstance(expr, Apply)
     return expr.args[0] if expr.args[0] == expr.args[1] else None
+
+
+@on("maximum")
+def clamp_from_below(expr: Expr) -> Expr | None:
+    """maximum(minimum(x, b), a) -> minimum(maximum(x, a), b), where a < b are literals: of two ways to write a range, one"""
+    assert isinstance(expr, Apply)
+    inner, least = operands_of(expr.args[0], "minimum"), expr.args[1]
+    if inner is None or not isinstance(least, Const) or not isinstance(inner[1], Const) or isinstance(inner[0], Const):
+        return None
+    return apply("minimum", Apply(expr.op, (inner[0], least)), inner[1]) if least.value < inner[1].value else None
 
 
 @on("minimum", "maximum")
@@ -312,6 +344,7 @@ COMMON_RULES = (
     fold_cast,
     choose_branch,
     turn_selection,
+    turn_comparison,
     select_bool,
     merge_selections,
     merge_alternatives,
@@ -325,6 +358,7 @@ COMMON_RULES = (
     literal_last_in_comparison,
     literal_last,
     extremum_twice,
+    clamp_from_below,
     extremum_units,
     cast_to_itself,
     cast_of_cast,

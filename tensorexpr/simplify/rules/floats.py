@@ -41,6 +41,20 @@ def add_neutral_zero(expr: Expr) -> Expr | None:
     return left if expr.op.name == "add" and is_value(right, 0.0) and _never_negative_zero(left) else None
 
 
+@on("add", "sub")
+def add_zero_last(expr: Expr) -> Expr | None:
+    """x + 0.0 + y -> x + y + 0.0;  x + 0.0 - y -> x - y + 0.0;  y + (x + 0.0) -> y + x + 0.0: what starts a sum makes no -0.0 of it"""
+    assert isinstance(expr, Apply)
+    left, right = expr.args
+    started = operands_of(left, "add")
+    if started is not None and is_value(started[1], 0.0) and not is_value(right, 0.0):
+        return apply("add", Apply(expr.op, (started[0], right)), started[1])
+    started = operands_of(right, "add") if expr.op.name == "add" else None
+    if started is not None and is_value(started[1], 0.0):
+        return apply("add", Apply(expr.op, (left, started[0])), started[1])
+    return None
+
+
 def _never_negative_zero(expr: Expr) -> bool:
     """Whether a value is never -0.0: a sum is only where all of its terms are, and one of many terms starts from 0.0."""
     match expr:
@@ -239,13 +253,15 @@ def hidden_sign_of_zero(expr: Expr) -> Expr | None:
 
 @on("pow")
 def small_power(expr: Expr) -> Expr | None:
-    """x ** 0 -> 1;  x ** 1 -> x;  x ** 2 -> x * x"""
+    """x ** 0 -> 1;  x ** 1 -> x;  x ** 2 -> x * x;  x ** -1 -> 1 / x"""
     assert isinstance(expr, Apply)
     base, exponent = expr.args
     if isinstance(exponent, Const) and exponent.value == 0:
         return Const(1.0, expr.dtype)
     if is_value(exponent, 1.0):
         return base
+    if is_value(exponent, -1.0):
+        return apply("div", Const(1.0, expr.dtype), base)
     return apply("mul", base, base) if is_value(exponent, 2.0) else None
 
 
@@ -268,6 +284,7 @@ def round_twice(expr: Expr) -> Expr | None:
 FLOAT_RULES = (
     multiply_one,
     add_neutral_zero,
+    add_zero_last,
     negate_twice,
     add_negative,
     add_negative_literal,
