@@ -22,13 +22,15 @@ caches: the panel of one block of lanes runs over as many rows as the second lev
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from math import inf
+from operator import itemgetter
 
 from tensorexpr.bounds import PROVED, check_access
 from tensorexpr.codegen.memo import Memo
 from tensorexpr.codegen.planners.tiles.copies import plan_copy
-from tensorexpr.codegen.planners.tiles.cycles import LATENCY, Cycles
+from tensorexpr.codegen.planners.tiles.cycles import Cycles
 from tensorexpr.codegen.planners.tiles.loops import Planner
 from tensorexpr.codegen.planners.tiles.tiles import apply_plan
 from tensorexpr.codegen.schedule.analysis.boxes import reads_tensors
@@ -231,38 +233,39 @@ class Model(Cycles):
                     yield from self._tiles(vector, row, FRONT if row.index in self.planner.open and row is not last else 1.0)
 
     def _tiles(self, vector: Axis, row: Axis, front: float) -> Iterator[Plan]:
-        """The tiles along two axes, from small to large; they are looked at from large to small, for a small one is soon seen to cost more
-        than the best so far, however cheap its loads were."""
+        """The tiles along two axes, from small to large. They are looked at from the one on that may cost least, until all others are
+        known to cost more than the best."""
         width, height = self.lengths[vector.index], self.lengths[row.index]
         borders = front * (BORDERS if tested_axes(self.group, frozenset({row.index})) else 1.0)
         near = 1 + 1e-4 * sum(abs(r.stride(row.index)).bit_length() for r in self.reads)
-        choices = [(copied, self._copies(copied, vector.index)) for copied in self._choices(vector.index, row.index)]
-        tiles = []
+        choices = [
+            (copied, self._copies(copied, vector.index), self._least_step(vector.index, row.index, copied))
+            for copied in self._choices(vector.index, row.index)
+        ]
+        tiles: list[tuple[float, int, tuple[int, int, tuple[Reach, ...]], Callable[[float], float]]] = []
         for vectors in range(1, MOST_VECTORS + 1):
             if vectors > 1 and (vectors - 1) * self.lanes >= width:
                 break
             for rows in range(1, min(MOST_ROWS, height) + 1):
                 if rows * vectors + vectors + 1 > self.target.registers:
                     break
-                tiles.append((vectors, rows))
-        found: list[list[Plan]] = []
-        for vectors, rows in reversed(tiles):
-            waste = self.planner.waste(vector.index, vectors * self.lanes) * self.planner.waste(row.index, rows) * borders * near
-            results = self._results(vector.index, vectors, row.index, rows)
-            least = max(rows * vectors / self.target.multiplies, float(LATENCY))
-            plans: list[Plan] = []
-            for copied, copies in choices:
-                if not self.every and least / (rows * vectors) * waste + results + copies > ALIKE * self.least:
-                    continue
-                for order, window in self._orders(vectors, row.index, rows, copied):
-                    step = self._step(vector.index, vectors, row.index, rows, copied, order, window)
-                    cost = step / (rows * vectors) * waste + results + copies
-                    self.least = min(self.least, cost)
-                    moved = order is not self.reduction
-                    plans.append(Plan(cost, vector.index, row.index, rows, vectors, copied, tuple(order), window, moved))
-            found.append(plans)
-        for plans in reversed(found):
-            yield from plans
+                waste = self.planner.waste(vector.index, vectors * self.lanes) * self.planner.waste(row.index, rows) * borders * near
+                results = self._results(vector.index, vectors, row.index, rows)
+                for copied, copies, least in choices:
+                    cost = partial(_cost, rows * vectors, waste, results, copies)
+                    tiles.append((0.0 if self.every else cost(least(vectors, rows)), len(tiles), (vectors, rows, copied), cost))
+        found: dict[int, list[Plan]] = {}
+        for bound, number, (vectors, rows, copied), cost in sorted(tiles, key=itemgetter(0)):
+            if not self.every and bound > ALIKE * self.least:
+                break
+            plans = found.setdefault(number, [])
+            for order, window in self._orders(vectors, row.index, rows, copied):
+                whole = cost(self._step(vector.index, vectors, row.index, rows, copied, order, window))
+                self.least = min(self.least, whole)
+                moved = order is not self.reduction
+                plans.append(Plan(whole, vector.index, row.index, rows, vectors, copied, tuple(order), window, moved))
+        for number in sorted(found):
+            yield from found[number]
 
     def _choices(self, vector: str, row: str) -> Iterator[tuple[Reach, ...]]:
         """The reads that may be copied together: those of lanes, those of rows, both or none. Rows of open length are not: their last block
@@ -294,6 +297,11 @@ class Model(Cycles):
             outer = [k for k in rest if moved[k] < 0]
             inner = sorted((k for k in rest if moved[k] >= 0), key=lambda k: moved[k])
             yield r.access.tensor, (*outer, (place, block), *inner)
+
+
+def _cost(products: int, waste: float, results: float, copies: float, step: float) -> float:
+    """Cycles of a vector of products in a tile of so many, of which a step takes `step`."""
+    return step / products * waste + results + copies
 
 
 def _place(access: Access, axis: str) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from math import ceil, inf, prod
 
 from tensorexpr.codegen.planners.tiles.loops import PAGE, Planner
@@ -188,6 +188,37 @@ class Cycles:
                 fresh = self._fresh(r, rows, order[going + 1 :])
                 memory += FRESH * fresh / together / ceil(self.lengths[vector] / (vectors * self.lanes))
         return max(rows * vectors / self.target.multiplies, loads * LOAD, float(LATENCY)) + self._beside(loads, memory)
+
+    def _least_step(self, vector: str, row: str, copied: tuple[Reach, ...]) -> Callable[[int, int], float]:
+        """What a step costs at least for so many vectors and rows, whatever its order: with all operands near, and with all that steps of
+        a window may share shared."""
+        near = 0.0  # loads of one element for all lanes, of vectors, and of one element of each row
+        beside = 0.0
+        across = 0.0
+        shared: list[tuple[bool, list[int]]] = []
+        for r in self.reads:
+            along, rows = r.stride(vector), r.stride(row)
+            moved = [a for a in self.reduction if r.stride(a)]
+            if r in copied or (moved and not rows):
+                if r not in copied and abs(along) > 1:
+                    return lambda vectors, rows: inf
+                near += not along and not rows
+                across += not along and bool(rows)
+                beside += bool(along) * (1.0 if r in copied else UNALIGNED)
+            elif moved:
+                if abs(along) > 1:
+                    return lambda vectors, rows: inf
+                shared.append((bool(along), [self.lengths[a] for a in moved if self.lengths[a] > 1] if len(self.reduction) > 1 else []))
+
+        def least(vectors: int, rows: int) -> float:
+            products = rows * vectors
+            loads = near + beside * vectors + across * rows
+            for along, windows in shared:  # of r rows and n steps at least r + n - 1 places are different
+                each = min([rows, *((rows + n - 1) / n for n in windows if n <= MOST_UNROLLED // products)])
+                loads += each * vectors * UNALIGNED if along else each
+            return max(products / self.target.multiplies, loads * LOAD, float(LATENCY)) + self._beside(loads, 0.0)
+
+        return least
 
     def _elements(self, r: Reach) -> int:
         """The elements of the tensor that is read."""

@@ -304,3 +304,41 @@ def test_of_two_products_that_are_added_each_has_a_tile_of_its_own(n, m, k, r, r
     assert s.stages.count("a") == 1 and "b" not in s.stages and "s.inline('b')" in s.as_python()
     if runs:
         assert_means(s, exact=False)
+
+
+PLANNED = [
+    product(96, 200, 130),
+    product(64, 3000, 48, a="A[k, i]"),
+    product(50, 64, 64, b="B[j, k]"),
+    taps(1),
+    taps(2),
+    taps(1, "x[n, {}, {}, c]"),
+    TAPS_GRADIENT,
+]
+
+
+@pytest.mark.parametrize("text", PLANNED)
+def test_tiles_that_are_not_looked_at_cost_more(text, monkeypatch):
+    """No step costs less than what is known before of its tile, and the best of all plans is found."""
+    plans, step = auto_contraction.Model.plans, auto_contraction.Model._step
+    bounds, firsts = [], []
+
+    def recorded(self, vector, vectors, row, rows, copied, order, window):
+        cost = step(self, vector, vectors, row, rows, copied, order, window)
+        bounds.append((self._least_step(vector, row, copied)(vectors, rows), cost))
+        return cost
+
+    def both(self, every=False):
+        found, whole = plans(self, every), plans(self, True)
+        firsts.append([str(auto_contraction._in_order(some)[:1]) for some in (found, whole)])
+        return found
+
+    auto_contraction._plans.clear()
+    monkeypatch.setattr(auto_contraction, "LEAST_WORK", 1 << 12)
+    monkeypatch.setattr(auto_contraction.Model, "_step", recorded)
+    monkeypatch.setattr(auto_contraction.Model, "plans", both)
+    autoschedule(parse_program(text), SERVER)
+    auto_contraction._plans.clear()
+    assert firsts
+    assert all(one == other for one, other in firsts)
+    assert all(bound <= cost * (1 + 1e-12) for bound, cost in bounds)
