@@ -276,6 +276,7 @@ class _Lowering(Scans):
             stage, self.names, self.shape, self.read, definition.location, at_root, around, self.shared, hosting, made_in, meet, kept,
             self.state.target.is_gpu and at_root and isinstance(definition, Define),
             self.state.target.lines if isinstance(self.state.target, Gpu) else 1,
+            self.state.target.is_gpu,
         )  # fmt: skip
 
     def shape(self, tensor: str) -> tuple[Expr, ...]:

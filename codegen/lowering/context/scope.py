@@ -14,6 +14,8 @@ from tensorexpr.records import field, record, replace
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import bottom_up, free_names, walk
 
+PARTS = 4
+"""Of the lanes of a block, in how many the rest of a sum runs: blocks are up to so many vectors."""
 Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
 
@@ -161,6 +163,11 @@ class Scope:
         if self.variants.get(split.outer) == "ones":
             return add(outer, inner)
         start = mul(outer, const(split.factor))
+        if self.variants.get(split.outer) == "parts":
+            whole = self.extent(split.parent)
+            if whole is None:
+                return None
+            start = add(mul(floordiv(whole, split.factor), const(split.factor)), mul(outer, const(split.factor // PARTS)))
         if self.variants.get(split.outer) in ("shift", "shift if fits"):
             whole = self.length(split.parent)
             if whole is None:
@@ -193,12 +200,15 @@ class Scope:
         return counted(sub(stop, start)) if exact else sub(stop, start)
 
     def _part(self, split: Split, loop: str, exact: bool) -> Expr | None:
-        whole = self._measured(split.parent, exact or self.variants.get(split.outer) in ("rest", "stride"))
+        whole = self._measured(split.parent, exact or self.variants.get(split.outer) in ("rest", "stride", "parts"))
         if whole is None:
             return None
         variant, factor = self.variants.get(split.outer), const(split.factor)
         if variant in ("small", "single", "half"):
             return const(1) if loop == split.outer else whole if variant == "small" else const(split.factor // (1 + (variant == "half")))
+        if variant == "parts":
+            left, lanes = sub(whole, mul(floordiv(whole, split.factor), factor)), split.factor // PARTS
+            return const(lanes) if loop == split.inner else floordiv(add(left, const(lanes - 1)), lanes)
         if variant == "ones":
             return whole if loop == split.outer else const(1)
         if variant == "stride" and loop == split.outer:

@@ -17,7 +17,7 @@ from tensorexpr.codegen.lowering.context.arithmetic import ZERO, constant, floor
 from tensorexpr.codegen.lowering.context.faults import is_safe, known_axes, still_to_run
 from tensorexpr.codegen.lowering.context.guards import Kept
 from tensorexpr.codegen.lowering.context.rests import Rest
-from tensorexpr.codegen.lowering.context.scope import Scope
+from tensorexpr.codegen.lowering.context.scope import PARTS, Scope
 from tensorexpr.codegen.lowering.context.tasks import Names, Pending, Task
 from tensorexpr.codegen.lowering.stage.boxes import Source
 from tensorexpr.codegen.lowering.stage.caching import DECLARED, Ends, with_tiles
@@ -28,7 +28,7 @@ from tensorexpr.codegen.nest import GRID, LANES, THREADS, Block, Check, CheckSit
 from tensorexpr.codegen.schedule.analysis.reductions import groups_used
 from tensorexpr.codegen.schedule.analysis.residues import is_class
 from tensorexpr.codegen.schedule.analysis.state import SERIAL, Split, Stage, all_uses, needed_groups
-from tensorexpr.codegen.schedule.legal.legality import COPIED, written_out_inside
+from tensorexpr.codegen.schedule.legal.legality import COPIED, is_ordered, written_out_inside
 from tensorexpr.errors import InternalError, Location
 from tensorexpr.ir import TRUE, Access, Apply, Axis, Cast, Const, Expr, Index, apply, conjunction, conjuncts, const
 from tensorexpr.records import replace
@@ -36,12 +36,14 @@ from tensorexpr.regions import affine_of
 from tensorexpr.text import print_expr
 from tensorexpr.traversal import negate, read_occurrences
 
-GUARDED = ("guard", "single", "half")
+GUARDED = ("guard", "single", "half", "parts")
 """Forms of a split that run points beyond the extent, which a condition leaves out."""
 UNROLL_LIMIT = {"rest": 32, "small": 32, "single": 5}
 """Rests up to so long keep the unrolling of their loop, and so do single blocks of open sizes."""
 LEAST_HALVED = 16
 """Lanes of a block from which on a sum over what is open has half of them where these do."""
+IN_PARTS = 32
+"""Lanes of a block of a sum over what is open from which on its rest runs in parts of them: a short row is no whole block."""
 SHORT_WINDOW = 8
 """Iterations up to which a window that moves with the lanes (see `windows`) is unrolled."""
 
@@ -71,6 +73,7 @@ class Loops(Reductions):
         kept: Mapping[str, Kept] | None = None,
         grid: bool = False,
         lines: int = 1,
+        threads: bool = False,
     ) -> None:
         self.stage = stage
         self.lines = lines
@@ -89,6 +92,8 @@ class Loops(Reductions):
         self.is_parallel = any(kind == "parallel" or kind in GRID or kind in THREADS for _, kind in stage.kinds)
         self.grid = grid and not hosting and all(kind == "parallel" for _, kind in stage.kinds)
         """Whether all loops over data are to be those of a grid, which stand right inside of each other."""
+        self.threads = threads
+        """Whether lanes are threads, all of which a block has anyway."""
 
     # ------------------------------------------------------------------------------------------------------- walking
 
@@ -309,7 +314,7 @@ class Loops(Reductions):
         if kind in (*LANES, "unroll") and count is not None and constant(start) is None:  # along the block of an axis
             start, stop = ZERO, extent
         if kind in LANES and count is not None and self.stage.group_of(loop) is not None:
-            wide = max(count, self.stage.extent(loop) or count)
+            wide = count if self.fork_of(loop, scope) == "parts" else max(count, self.stage.extent(loop) or count)
             if count < wide or count & (count - 1):
                 return (*checks, *self.masked_rest(loop, kind, count, wide, rest, scope, task))
         inner = replace(scope.with_values(**{loop: sub(Index(name), start)}), names=scope.names | {name})
@@ -462,6 +467,12 @@ class Loops(Reductions):
         inside = replace(scope.with_variant(split, "shift"), conditional=True)
         return (If(fits, self.nest(loops, inside, task), small),)
 
+    def in_parts(self, split: Split) -> bool:
+        """Whether the rest of a sum runs in parts of the lanes of a block: whichever lane takes a point, all are added up."""
+        group = self.stage.group_of(split.outer)
+        lanes = self.stage.kind(split.inner) in LANES and split.factor >= IN_PARTS and split.factor % PARTS == 0
+        return split.tail == "guard" and lanes and group is not None and not is_ordered(group) and not self.threads
+
     def runs_inside(self, loop: str, other: str) -> bool:
         """Whether all that a loop was split into runs inside of all that another was split into. (Of a split without a tail that need not
         be so; where its loop is the rest of another split it may have one nevertheless.)"""
@@ -482,6 +493,8 @@ class Loops(Reductions):
         least = interval(whole, {})[0]
         if (count is not None or least >= 0) and multiple_of(whole) % factor == 0:
             return walk("main")
+        if count is None and self.in_parts(split):
+            return (*walk("main"), *walk("parts"))
         if split.tail in ("guard", "stride"):
             return walk("stride" if split.tail == "stride" and self.runs_inside(split.outer, split.inner) else "guard")
         if split.tail == "shift":

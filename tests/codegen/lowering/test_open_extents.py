@@ -11,14 +11,16 @@ import pytest
 import tensorexpr as te
 from tensorexpr.codegen.compile import build_program
 from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.nest import For
 from tensorexpr.codegen.nest_proofs import prove
 from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.codegen.schedule import Planned
 from tensorexpr.codegen.schedule.analysis.state import TAILS
 from tensorexpr.errors import ScheduleError
 from tensorexpr.interpret import evaluate_program, extent_value
+from tensorexpr.ir import integer
 from tensorexpr.parse import parse_program
-from tests.codegen.programs import WIDE, outputs, plain
+from tests.codegen.programs import WIDE, assert_means, outputs, plain, statements
 from tests.random_programs import random_inputs
 from tests.runtime.pages import guarded_copy
 
@@ -180,3 +182,18 @@ return y
         arrays = [guarded_copy(inputs[i.name], True) for i in program.inputs]
         want = evaluate_program(program, inputs, {"n": n, "r": r})["y"]
         np.testing.assert_allclose(function(*arrays)[0], want, rtol=1e-4, atol=1e-5, err_msg=f"{n}, {r}")
+
+
+@pytest.mark.parametrize("lanes", [16, 32, 64])
+@pytest.mark.parametrize("kind", ["sum", "max", "prod", "any"])
+def test_the_rest_of_a_sum_in_lanes_runs_in_parts_of_them(kind, lanes):
+    value = "B[i, j + 3] > 4.0" if kind == "any" else "B[i, j + 3]"
+    s = plain(HEAD + f"Y[i]: {'bool' if kind == 'any' else 'f32'}[m] = {kind}({value} for j in range(n - 2))\nreturn Y")
+    s["Y"].split("j", lanes, "guard")
+    s["Y"].vectorize("j_i")
+    nest = lower(s)
+    summed = [s.body[0] for s in statements(nest.kernels[0].body) if isinstance(s, For) and s.index == "j_o"]
+    assert {integer(s.stop) for s in summed} == ({lanes, lanes // 4} if lanes >= 32 else {lanes})
+    assert prove(nest).is_clean
+    for n in (0, 1, 2, 3, 9, lanes + 1, lanes + 2, lanes + 3, 2 * lanes + lanes // 4 + 2, 130):
+        assert_means(s, m=2, n=n)
