@@ -244,7 +244,12 @@ def _rows(s: Planned, chain: Chain) -> list[int]:
 def _pays(s: Planned, chain: Chain, rows: int) -> bool:
     if is_open(_axis(s, chain.root, chain.row)):
         large = {m for m in chain.members if open_axes(s, m) > open_axes(s, chain.root)}
-        return bool(large) and large.isdisjoint(chain.kept)  # what is stored whole may as well be made a batch at a time
+        if not large or not large.isdisjoint(chain.kept):  # what is stored whole may as well be made a batch at a time
+            return False
+        places = _members(s, _root(s, chain), _axis(s, chain.root, chain.row), chain.refused)
+        at = {m: [places[m][axis] for axis in (chain.row, *chain.batch)] for m in chain.members}
+        left = [sum(is_open(axis) for place, axis in enumerate(define_of(s, m).axes) if place not in at[m]) for m in chain.members]
+        return max(left) <= 1  # what a block keeps grows with the length of a row, not with all rows of a batch
     between = sum(bytes_between(s, m) for m in chain.members if m not in chain.kept)
     work = sum(total_work(s.state.stage(n).parts) for n in (chain.root, *chain.members))
     if between <= s.target.l2_bytes or work > MOST_WORK * between:

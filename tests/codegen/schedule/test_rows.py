@@ -84,6 +84,29 @@ def test_an_attention_of_open_lengths_keeps_scores_of_a_few_rows_for_a_core():
         np.testing.assert_allclose(found(*given), te.build(te.schedule(fixed, inputs=own), own)(*given), rtol=1e-4, atol=1e-5)
 
 
+def open_block(b, n):
+    x, w = te.placeholder((b, n, 16), name="x"), te.placeholder((2, 8, 16), name="w")
+    q = te.compute((b, 2, n, 8), lambda b, h, i, d: te.sum(lambda e: x[b, i, e] * w[h, d, e], 16), name="q")
+    s = te.compute((b, 2, n, n), lambda b, h, i, j: te.sum(lambda d: q[b, h, i, d] * q[b, h, j, d], 8), name="s")
+    m = te.compute((b, 2, n), lambda b, h, i: te.max(lambda j: s[b, h, i, j], n), name="m")
+    p = te.compute((b, 2, n, n), lambda b, h, i, j: te.exp(s[b, h, i, j] - m[b, h, i]), name="p")
+    o = te.compute((b, n, 2, 8), lambda b, i, h, d: te.sum(lambda j: p[b, h, i, j] * q[b, h, j, d], n), name="o")
+    y = te.compute((b, n, 16), lambda b, i, f: te.sum(lambda h, d: o[b, i, h, d] * w[h, d, f], (2, 8)), name="y")
+    return y, [x, w]
+
+
+def test_blocks_are_of_rows_that_leave_one_open_length_not_of_a_batch():
+    made, inputs = open_block(te.dim("b"), te.dim("n"))
+    found = te.build(made, inputs)
+    found.versions = None
+    small, large = (found.workspace_bytes(b=2, n=rows) for rows in (512, 4096))
+    assert large <= 8.1 * small
+    for b, n in ((0, 3), (1, 1), (3, 7), (2, 16), (1, 33), (17, 9)):
+        fixed, own = open_block(b, n)
+        given = [np.random.default_rng(7).standard_normal(tuple(int(e) for e in x.shape)).astype(np.float32) * 0.3 for x in own]
+        np.testing.assert_allclose(found(*given), te.build(te.schedule(fixed, inputs=own), own)(*given), rtol=1e-3, atol=1e-4)
+
+
 def test_an_axis_that_is_read_at_another_place_as_well_is_computed_whole():
     s = plain(PRODUCTS.replace("P[i, 3]", "P[10 - i, 3]"))
     s["C"].split("i", 4, "shift")
