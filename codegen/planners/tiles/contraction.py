@@ -22,7 +22,7 @@ caches: the panel of one block of lanes runs over as many rows as the second lev
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from math import inf
 from operator import itemgetter
@@ -242,7 +242,7 @@ class Model(Cycles):
             (copied, self._copies(copied, vector.index), self._least_step(vector.index, row.index, copied))
             for copied in self._choices(vector.index, row.index)
         ]
-        tiles: list[tuple[float, int, tuple[int, int, tuple[Reach, ...]], Callable[[float], float]]] = []
+        tiles: list[tuple[float, int, tuple[int, int, tuple[Reach, ...]], partial[float]]] = []
         for vectors in range(1, MOST_VECTORS + 1):
             if vectors > 1 and (vectors - 1) * self.lanes >= width:
                 break
