@@ -31,7 +31,7 @@ from tensorexpr.codegen.schedule.legal.legality import runs_in_lanes
 from tensorexpr.codegen.schedule.scatters.own import rows_of
 from tensorexpr.codegen.schedule.schedule import Planned, schedule
 from tensorexpr.dtypes import accumulator
-from tensorexpr.ir import Access, Const, Expr, Program, Scatter, product
+from tensorexpr.ir import Access, Apply, Const, Expr, Program, Scatter, product
 from tensorexpr.regions import Opaque, affine_of
 from tensorexpr.traversal import free_names, tensors_read, walk
 
@@ -120,7 +120,7 @@ def _results(points: int, elements: int, costly: bool) -> tuple[int, int]:
 
 def _points(s: Planned, scatter: Scatter, shapes: Shapes) -> int:
     """About how many points a scatter has. Where data says how long a row is, a tensor that is read along the rows, from a place
-    that data gives, is about as long as all of them."""
+    that data gives, is about as long as all of them; so is the result where they are sent to such places."""
     stage = s.state.stage(scatter.name)
     known = lengths(stage.parts)
     total = prod(known[axis.index] for axis in scatter.axes)
@@ -129,13 +129,21 @@ def _points(s: Planned, scatter: Scatter, shapes: Shapes) -> int:
         if not any(map(tensors_read, (axis.start, axis.stop))):
             continue
         around = prod(known[other.index] for other in scatter.axes if other.index in (*names, axis.index))
-        for access in (node for e in (scatter.value, *scatter.indices) for node in walk(e) if isinstance(node, Access)):
-            for index, extent in zip(access.indices, shapes.get(access.tensor, ()), strict=False):
-                opaque = Opaque()
-                form = affine_of(index, opaque)
-                if isinstance(extent, Const) and form is not None and opaque.names and form.coefficient(axis.index) == 1:
-                    return min(total, total // max(1, around) * int(extent.value))
+        accesses = (node for e in (scatter.value, *scatter.indices) for node in walk(e) if isinstance(node, Access))
+        places = [(scatter.indices, scatter.type.shape), *((a.indices, shapes.get(a.tensor, ())) for a in accesses)]
+        for index, extent in (pair for indices, shape in places for pair in zip(indices, shape, strict=False)):
+            opaque = Opaque()
+            form = affine_of(_unclipped(index), opaque)
+            if isinstance(extent, Const) and form is not None and opaque.names and form.coefficient(axis.index) == 1:
+                return min(total, total // max(1, around) * int(extent.value))
     return total
+
+
+def _unclipped(index: Expr) -> Expr:
+    """An index without the bounds that hold it in its range."""
+    while isinstance(index, Apply) and index.op.name in ("minimum", "maximum") and isinstance(index.args[1], Const):
+        index = index.args[0]
+    return index
 
 
 def plan_scatter(schedule: Planned, scatter: Scatter, shapes: Shapes) -> None:

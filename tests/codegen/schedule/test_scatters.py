@@ -104,3 +104,18 @@ def test_short_loops_inside_are_copies(n: int, extent: str, guard: str) -> None:
     rng = np.random.default_rng(n)
     given = {"i0": rng.integers(-3, 33, n).astype("i4"), "w": rng.random((n, 2))}
     assert_means(s, inputs=given, exact=False, **({"n": n} if extent == "n" else {}))
+
+
+@pytest.mark.parametrize("value", ["h[i]", "h[i] * v[minimum(maximum(p[i] + k, 0), 3999)]"])
+def test_rows_of_compressed_data_that_are_clipped_are_as_long_as_the_data(value: str) -> None:
+    """Few points need no results of their own for parts of them: nobody adds up sixteen tensors where each element is met once."""
+    text = (
+        "p: i64[301] = input()\nh: f32[300] = input()\nv: f32[4000] = input()\n"
+        f"X: f32[4000] = scatter({{minimum(maximum(p[i] + k, 0), 3999): {value} "
+        "for i in range(300) for k in range(p[i + 1] - p[i])})\nreturn X\n"
+    )
+    s = autoschedule(parse_program(text), WIDE)
+    assert "rfactor" not in s.as_python()
+    rng = np.random.default_rng(0)
+    starts = np.concatenate([[0], np.sort(rng.integers(0, 4001, 299)), [4000]])
+    assert_means(s, inputs={"p": starts, "h": rng.random(300, np.float32), "v": rng.random(4000, np.float32)}, exact=False)
