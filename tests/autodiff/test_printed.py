@@ -251,7 +251,7 @@ return x_bar
         rotary,
         """
 x_bar[t, d]: f32[6, 8] = (
-    where(d >= 4, -(y_bar[t, d - 4] * s[t, d - 4]), y_bar[t, d + 4] * s[t, d]) + y_bar[t, d] * c[t, d % 4]
+    where(d < 4, y_bar[t, d + 4] * s[t, d], -(y_bar[t, d - 4] * s[t, d - 4])) + y_bar[t, d] * c[t, d % 4]
 )
 return x_bar
 """,
@@ -282,9 +282,9 @@ return x_bar
         lambda: unary((5,), (5,), lambda x: lambda i: te.maximum(te.minimum(x[i], 1.0), -1.0)),
         """
 x_bar[i]: f32[5] = where(
-    x[i] < 1.0,
-    where(x[i] > -1.0, y_bar[i], where(x[i] == -1.0, y_bar[i] * 0.5, 0.0)),
-    where(x[i] == 1.0, y_bar[i] * 0.5, 0.0)
+    x[i] > -1.0,
+    where(x[i] < 1.0, y_bar[i], where(x[i] == 1.0, y_bar[i] * 0.5, 0.0)),
+    where(x[i] == -1.0, y_bar[i] * 0.5, 0.0)
 )
 return x_bar
 """,
