@@ -12,14 +12,14 @@ demo: $(VENV)/.examples
 # What compares with peers, the rehearsal of the GPU benchmark and some long files are `make test-peers`, also where the peers are installed, and so is the
 # second third of the largest laws. What runs long kernels of CUDA on the CPU is `make test-nvrtc`, with the last third and the longest files of other
 # rooms: each of the three takes less than ten minutes.
-BESIDE := tests/peers $(addprefix tests/,benchmarks/test_gpu.py autodiff/test_modes.py autodiff/test_steering.py codegen/test_pieces.py \
-  contract/test_language.py runtime/test_laws.py)
+BESIDE := tests/peers $(addprefix tests/,benchmarks/test_gpu.py autodiff/test_modes.py autodiff/test_steering.py contract/test_language.py \
+  runtime/test_laws.py)
 THIRDS := $(addprefix tests/,autodiff/test_pieces.py autodiff/test_ragged.py autodiff/test_scans.py autodiff/test_segments.py \
   codegen/auto/test_search.py codegen/auto/test_tiles.py contract/test_gradient.py fuzz/test_fuzz.py kernels/test_laws.py)
 CUDA   := $(addprefix tests/codegen/cuda/test_,blocks.py groups.py operations.py parts.py products.py row_blocks.py rows.py sorting.py triangles.py turned.py)
 LATER  := $(addprefix tests/,algebra/test_supports.py autodiff/test_budget.py autodiff/test_turns.py benchmarks/test_run.py \
-  benchmarks/test_workloads.py codegen/auto/test_open.py codegen/llvm/test_fences.py examples graph/test_open_sizes.py kernels/test_empty.py \
-  kernels/test_rearrange.py kernels/test_run_time_sizes.py runtime/test_versions.py)
+  benchmarks/test_workloads.py codegen/auto/test_open.py codegen/llvm/test_fences.py codegen/test_pieces.py examples graph/test_open_sizes.py \
+  kernels/test_empty.py kernels/test_rearrange.py kernels/test_run_time_sizes.py language/test_special.py runtime/test_open_programs.py runtime/test_versions.py)
 AGREE  := tests/benchmarks/test_workloads.py::test_peers_agree_with_ours
 PAGE   := 'tests/docs/test_blocks.py::test_the_blocks_of_a_page_run_in_order[docs/interop.md]'
 test: $(VENV)/.test
