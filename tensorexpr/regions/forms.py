@@ -200,7 +200,8 @@ def _within(expr: Expr, box: Mapping[str, Interval]) -> Expr:
     if isinstance(expr, Apply) and expr.dtype is dtypes.int64 and not any(isinstance(n, Access | Param) for n in walk(expr)):
         opaque = Opaque()
         form = affine_of(expr, opaque)
-        found = None if form is None else form.within(box)
+        # Names of what is not affine are this form's own: those that a box may have by the same names stand for something else.
+        found = None if form is None else form.within({name: box[name] for name in box if name not in opaque.expressions})
         if found is not None and found is not form:
             return expression_of(found, size_names(expr), opaque)
     return map_children(expr, lambda child: _within(child, box))

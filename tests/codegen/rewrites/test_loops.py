@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from textwrap import dedent
 
 import numpy as np
 import pytest
@@ -455,3 +456,21 @@ def kernel_0() -> together(y, z):
     verify_nest(simplify(nest))
     (kernel,) = simplify(nest).kernels
     assert not kernel.together and len(kernel.body) == 2
+
+
+def test_what_is_known_of_a_remainder_is_not_taken_for_what_another_place_calls_by_its_name():
+    text = """
+    main(b, x, y)
+    b: size
+    x: parameter(f32[b, 31])
+    y: parameter(f32[b, 31], written)
+
+    def kernel_0() -> y:
+        for i in range(0, b):
+            if 2 % b < 8:
+                for lo in range(0, 2):
+                    for li in range(0, 16):
+                        y[i, minimum(lo * 16, 15) + li] = x[i, (minimum(lo * 16, 15) + li + 1) % 31]
+    """
+    nest = parse_nest(dedent(text).strip())
+    assert "(minimum(lo * 16, 15) + li + 1) % 31" in str(simplify(nest, "y"))
