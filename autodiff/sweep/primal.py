@@ -16,7 +16,8 @@ from tensorexpr.ir import Apply, Cast, Define, Definition, Program, Reduce
 from tensorexpr.records import replace
 from tensorexpr.simplify import Options, narrow_domains
 from tensorexpr.simplify.passes.definitions import with_definitions
-from tensorexpr.simplify.passes.inline import inline_cheap, is_element, renames_only
+from tensorexpr.simplify.passes.inline import inline_cheap
+from tensorexpr.simplify.passes.inline.worth import is_element, renames_only
 from tensorexpr.traversal import expressions, walk
 
 ROUNDS = 4

@@ -43,7 +43,7 @@ from tensorexpr.ir import (
 )
 from tensorexpr.records import field, record, replace
 from tensorexpr.simplify.passes.definitions import form_of, with_definitions
-from tensorexpr.simplify.passes.inline import without_fixed
+from tensorexpr.simplify.passes.inline.places import without_fixed
 from tensorexpr.simplify.rules.reduce import extremum_of_extrema
 from tensorexpr.traversal import bottom_up, expressions, map_expressions, reads, substitute, tensors_read, walk
 

@@ -37,7 +37,8 @@ from tensorexpr.simplify.options import Options
 from tensorexpr.simplify.passes.amounts import cost, lengths
 from tensorexpr.simplify.passes.definitions import with_definitions
 from tensorexpr.simplify.passes.factors import GAIN, factor_sums
-from tensorexpr.simplify.passes.inline import inline_definitions, without_literals
+from tensorexpr.simplify.passes.inline import inline_definitions
+from tensorexpr.simplify.passes.inline.worth import without_literals
 from tensorexpr.simplify.passes.terms import STORED
 from tensorexpr.traversal import bottom_up, children, free_names, fresh_name, has_points, reads, replaced, tensors_read, walk
 

@@ -19,7 +19,7 @@ from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Define, Definition, 
 from tensorexpr.records import replace
 from tensorexpr.rewrite.passes import run_passes
 from tensorexpr.simplify import simplify
-from tensorexpr.simplify.passes.inline import without_literals
+from tensorexpr.simplify.passes.inline.worth import without_literals
 from tensorexpr.traversal import free_names, map_children, negate, walk
 
 MOST_ROUNDS = 8

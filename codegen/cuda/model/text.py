@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tensorexpr.records import cached_property
@@ -74,43 +75,41 @@ class Kernel:
     local: dict[str, int]
 
     @cached_property
-    def needed(self) -> frozenset[str]:
-        """Registers that addresses, conditions and ways depend on."""
-        made: dict[str, list[Instruction]] = {}
-        wanted: list[str] = []
-        for block in self.blocks:
-            for i in block:
-                for register in i.written:
-                    made.setdefault(register, []).append(i)
-                if i.guard is not None:
-                    wanted.append(i.guard)
-                wanted += [base for base, _ in i.addresses if base.startswith("%")]
+    def made(self) -> dict[str, list[Instruction]]:
+        """What writes each register."""
+        found: dict[str, list[Instruction]] = {}
+        for i in (i for block in self.blocks for i in block):
+            for register in i.written:
+                found.setdefault(register, []).append(i)
+        return found
+
+    def _behind(self, wanted: list[str], goes_through: Callable[[Instruction], bool]) -> set[str]:
+        """Registers, and those that they are made of by such instructions."""
         found: set[str] = set()
         while wanted:
             register = wanted.pop()
             if register not in found:
                 found.add(register)
-                wanted += [r for i in made.get(register, ()) for r in i.read if not i.opcode.startswith("ld.")]
-        return frozenset(found)
+                wanted += [r for i in self.made.get(register, ()) if goes_through(i) for r in i.read]
+        return found
+
+    @cached_property
+    def needed(self) -> frozenset[str]:
+        """Registers that addresses, conditions and ways depend on."""
+        wanted: list[str] = []
+        for i in (i for block in self.blocks for i in block):
+            wanted += [*filter(None, [i.guard]), *(base for base, _ in i.addresses if base.startswith("%"))]
+        return frozenset(self._behind(wanted, lambda i: not i.opcode.startswith("ld.")))
 
     @cached_property
     def halves(self) -> frozenset[str]:
         """Registers of 64 bits of which the lower half alone is asked for, as of addresses in shared memory: no other is made."""
-        made: dict[str, list[Instruction]] = {}
-        left: list[str] = []
-        for block in self.blocks:
-            for i in block:
-                for register in i.written:
-                    made.setdefault(register, []).append(i)
-                places = {base for base, _ in i.addresses} if "shared" in i.words and i.words[0] in ("ld", "st") else set()
-                left += [] if _is_from_below(i) else [r for r in i.read if r not in places]
-        whole: set[str] = set()
-        while left:
-            register = left.pop()
-            if register not in whole:
-                whole.add(register)
-                left += [r for i in made.get(register, ()) if _is_from_below(i) and not i.opcode.endswith("32.u64") for r in i.read]
-        return frozenset(r for r, by in made.items() if r not in whole and all(map(_is_from_below, by)))
+        wanted: list[str] = []
+        for i in (i for block in self.blocks for i in block):
+            places = {base for base, _ in i.addresses} if "shared" in i.words and i.words[0] in ("ld", "st") else set()
+            wanted += [] if _is_from_below(i) else [r for r in i.read if r not in places]
+        whole = self._behind(wanted, lambda i: _is_from_below(i) and not i.opcode.endswith("32.u64"))
+        return frozenset(r for r, by in self.made.items() if r not in whole and all(map(_is_from_below, by)))
 
     def opcode(self, i: Instruction) -> str:
         """What the assembler makes of an instruction: where the lower half of its result alone is asked for, one of 32 bits."""

@@ -12,8 +12,8 @@ from tensorexpr.bounds import PROVED, check_access
 from tensorexpr.ir import Access, Axis, Const, Define, Expr, Index, Program, apply, conjunction, const
 from tensorexpr.records import replace
 from tensorexpr.simplify.passes.amounts import points
-from tensorexpr.simplify.passes.inline import places_read
-from tensorexpr.simplify.passes.inline_checks import Place
+from tensorexpr.simplify.passes.inline.checks import Place
+from tensorexpr.simplify.passes.inline.places import places_read
 from tensorexpr.simplify.passes.sharing import form_of_expression
 from tensorexpr.traversal import bottom_up, fresh_name, map_expressions, rename_bound, substitute, tensors_read, walk
 

@@ -50,7 +50,7 @@ from tensorexpr.regions import Opaque, affine_of, expression_of
 from tensorexpr.simplify.options import Options
 from tensorexpr.simplify.passes.amounts import lengths
 from tensorexpr.simplify.passes.definitions import with_definitions
-from tensorexpr.simplify.passes.inline import without_literals
+from tensorexpr.simplify.passes.inline.worth import without_literals
 from tensorexpr.simplify.passes.terms import bytes_of_ends, pays_alone
 from tensorexpr.simplify.passes.terms.found import term_of
 from tensorexpr.simplify.rules.floats import FUNCTION, absorb_literal, divide_literals

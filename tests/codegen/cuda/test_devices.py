@@ -150,10 +150,10 @@ def test_the_device_of_the_caller_is_put_back(cupy: Any) -> None:
     assert in_a_thread(elsewhere) == [(1, 1), (2, 2)] * 2
 
 
-def test_what_nobody_asked_for_is_said_of_the_device_that_found_it(cupy: Any) -> None:
+def test_what_nobody_asked_for_is_said_of_the_device_that_found_it(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """When the process ends another one may be current."""
     device, seen = CupyDevice(cupy), []
-    device._ledger = SimpleNamespace(farewell=lambda: seen.append(cupy.cuda.runtime.getDevice()))  # type: ignore[assignment]
+    monkeypatch.setattr(device, "_ledger", SimpleNamespace(farewell=lambda: seen.append(cupy.cuda.runtime.getDevice())))
     cupy.cuda.runtime.setDevice(1)
     device._farewell()
     assert seen == [0] and cupy.cuda.runtime.getDevice() == 1

@@ -32,7 +32,7 @@ from tensorexpr.records import replace
 from tensorexpr.rewrite import head_of
 from tensorexpr.simplify.passes.amounts import cost, elements, points
 from tensorexpr.simplify.passes.definitions import form_of, with_definitions
-from tensorexpr.simplify.passes.inline import repeats
+from tensorexpr.simplify.passes.inline.worth import repeats
 from tensorexpr.simplify.passes.terms.found import (
     LEAST,
     REPEATED,

@@ -17,7 +17,7 @@ from tensorexpr.records import record, replace
 from tensorexpr.rewrite import head_of
 from tensorexpr.simplify.passes.amounts import cost_over, lengths, parts, points
 from tensorexpr.simplify.passes.definitions import form_of, formal_of
-from tensorexpr.simplify.passes.inline import fixed_by, without_fixed
+from tensorexpr.simplify.passes.inline.places import fixed_by, without_fixed
 from tensorexpr.simplify.rules.floats import FUNCTION
 from tensorexpr.traversal import (
     bound_names,
