@@ -9,6 +9,7 @@ the next call or at `te.synchronize()` (`cuda.reports`). Nothing else is shared 
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from math import prod
@@ -93,7 +94,9 @@ class GpuFunction(CompiledFunction):
         self.constants = {c.name: c.data for c in nest.constants}
         self._reports = any(launch.reports for launch in code.source.launches)
         self._captured: list[Any] = []
-        """Memory that graphs work in, as long as there is the function, whose kernels they run."""
+        """Memory that graphs work in."""
+        self._uses = device.uses()
+        weakref.finalize(self, device.keep, self._uses, (self._kernels, self._constants, self._captured)).atexit = False
 
     def remade(self, again: Callable[[], GpuCode]) -> GpuFunction:
         """The function, which from now on does not hold its stages but makes them once more when someone looks at them."""
@@ -140,8 +143,12 @@ class GpuFunction(CompiledFunction):
                 if view is not result:
                     own.append(result)
                     view[...] = result
-        if own and self._device.capturing(self._kernels.stream()):
+        stream = self._kernels.stream()
+        if own and self._device.capturing(stream):
             self._captured.append(own)
+        self._device.follow(arrays, stream, written=False)
+        if out is not None:
+            self._device.follow([target for target in out if target is not None], stream, written=True)
         if out is not None or pending is None:
             return returned
         return [self._device.checked(array, pending) for array in returned]
@@ -260,19 +267,19 @@ class GpuFunction(CompiledFunction):
         offsets, launches = self._launches(layout)
         ordered = inputs if self._order is None else [inputs[k] for k in self._order]
         addresses = [*ordered, *outputs, *self._fixed, *[workspace + offset for offset in offsets]]
-        if not self._reports:
-            for launch in launches():
-                launch(addresses, stream)
-            return None
-        report = device.report(stream)
-        addresses.append(report.address)
+        report = device.report(stream) if self._reports else None
+        if report is not None:
+            addresses.append(report.address)
         try:
             for launch in launches():
                 launch(addresses, stream)
         except BaseException:
-            report.dropped()
+            if report is not None:
+                report.dropped()
             raise
-        return report.sent(self.failure)
+        finally:
+            self._uses.on(stream)
+        return None if report is None else report.sent(self.failure)
 
     def settle(self) -> None:
         if self._reports:

@@ -13,7 +13,7 @@ from tensorexpr.benchmarks.gpu import kernels as gpu_kernels
 from tensorexpr.benchmarks.gpu.ceilings import TEXT, Bench, measured
 from tensorexpr.codegen.auto.gpus import H200, KINDS, facts_of, with_measured
 from tensorexpr.codegen.cuda.host import HostKernels, Memory, compiler
-from tensorexpr.codegen.cuda.launch.device import HostDevice
+from tensorexpr.codegen.cuda.host.device import HostDevice
 from tensorexpr.codegen.cuda.model.prediction import predict_launch
 from tensorexpr.codegen.cuda.model.text import kernels_of
 from tensorexpr.codegen.cuda.nvidia import nvrtc

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr.codegen.cuda.launch.device import HostDevice
+from tensorexpr.codegen.cuda.host.device import HostDevice
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.ir import Constant, Program
 from tensorexpr.language import program_of

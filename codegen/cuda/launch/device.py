@@ -8,7 +8,8 @@ A device has one context for all threads, which a thread that has done nothing o
 device the current one, and puts back the one that was. Arrays of another GPU are refused.
 
 A call waits for nothing: what checks find is read behind it (`reports`). Workspace and results come from CuPy's pool, which gives memory
-out again in the order of a stream. A graph runs later, in no such order: memory of calls that are captured stays theirs.
+out again in the order of a stream. A graph runs later, in no such order: memory of calls that are captured stays theirs. What is
+used on several streams is kept as long as they use it (`lifetimes`).
 
 `TENSOREXPR_CUDA=host` chooses the CPU, for tests and for looking into a kernel without a GPU; arrays are then NumPy's.
 """
@@ -21,9 +22,8 @@ import os
 import struct
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
-from math import prod
 from operator import itemgetter
 from typing import Any, Protocol
 
@@ -31,12 +31,12 @@ import numpy as np
 
 from tensorexpr.codegen.auto.gpus import GpuFacts, facts_of
 from tensorexpr.codegen.cuda.emitter.source import Launch, Source
-from tensorexpr.codegen.cuda.host import HostKernels
+from tensorexpr.codegen.cuda.host.device import HostDevice
 from tensorexpr.codegen.cuda.launch.captures import Captures
+from tensorexpr.codegen.cuda.launch.lifetimes import Kept, Uses, followed
 from tensorexpr.codegen.cuda.launch.reports import CupyPort, Ledger, Pending, Say, checked_class
 from tensorexpr.codegen.cuda.launch.run import Ready
 from tensorexpr.codegen.cuda.nvidia.nvrtc import Compiled, version
-from tensorexpr.codegen.cuda.thread.packs import ALIGNMENT
 from tensorexpr.codegen.target import code_for
 from tensorexpr.errors import InternalError, TargetError, user_location
 from tensorexpr.hints import checked
@@ -132,7 +132,17 @@ class Device(Protocol):
         ...
 
     def poll(self, stream: int) -> None:
-        """Raises what checks of earlier calls have found, as far as that is known."""
+        """Lets go of what is no longer in use, and raises what checks of earlier calls have found, as far as both are known."""
+
+    def uses(self) -> Using:
+        """What notes the streams that a function is launched on."""
+        ...
+
+    def keep(self, uses: Any, held: Any) -> None:
+        """Keeps what a function that is collected has, until its uses are over."""
+
+    def follow(self, values: Sequence[Any], stream: int, written: bool) -> None:
+        """Has other libraries go on with arrays of theirs behind all that a stream was given; `written`: that wrote to them."""
 
     def settle(self) -> None:
         """Waits for all that was launched, and raises what its checks have found."""
@@ -140,6 +150,13 @@ class Device(Protocol):
     def checked(self, array: Any, pending: Pending) -> Any:
         """An array that asks whether the call that made it was in bounds before it hands out what it holds."""
         ...
+
+
+class Using(Protocol):
+    """What notes where a function is used."""
+
+    def on(self, stream: int) -> None:
+        """Behind launches on the current stream."""
 
 
 class Report(Protocol):
@@ -153,94 +170,6 @@ class Report(Protocol):
 
     def dropped(self) -> None:
         """Gives its place back where launches failed."""
-
-
-class _Described:
-    """Memory as NumPy's array interface describes it."""
-
-    def __init__(self, interface: dict[str, Any]) -> None:
-        self.__array_interface__ = {"version": 3, **interface}
-
-
-class HostDevice:
-    """This CPU; its arrays are NumPy's."""
-
-    name = "host"
-    arch: str | None = None
-    facts: GpuFacts | None = None
-
-    def load(self, source: Source, compiled: Compiled | None) -> Kernels:
-        return HostKernels(source)
-
-    def array(self, value: object) -> Any:
-        interface = getattr(value, "__cuda_array_interface__", None)
-        if interface is not None:  # an array of a device that this CPU stands in for
-            return np.asarray(_Described({name: interface[name] for name in ("shape", "typestr", "data", "strides") if name in interface}))
-        return value if isinstance(value, np.ndarray) and not isinstance(value, np.ma.MaskedArray) else None
-
-    def entered(self) -> AbstractContextManager[object]:
-        return nullcontext()
-
-    def place(self, array: Any) -> str:
-        return self.name
-
-    def contiguous(self, array: Any) -> Any:
-        return np.ascontiguousarray(array).reshape(array.shape)
-
-    def copy(self, array: Any) -> Any:
-        made = self.empty(array.shape, array.dtype)
-        made[...] = array
-        return made
-
-    def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> Any:
-        size = prod(shape) * dtype.itemsize
-        block = np.empty(size + ALIGNMENT, np.uint8)
-        start = -block.ctypes.data % ALIGNMENT
-        return block[start : start + size].view(dtype).reshape(shape)
-
-    def upload(self, array: np.ndarray) -> Any:
-        return self.copy(array)
-
-    def scalar(self, value: np.ndarray) -> Any:
-        return self.copy(value)
-
-    def capturing(self, stream: int) -> bool:
-        return False
-
-    def address(self, array: Any) -> int:
-        return int(array.ctypes.data)
-
-    def read(self, array: Any) -> np.ndarray:
-        return np.array(array)
-
-    def report(self, stream: int) -> Report:
-        return _ReadAtOnce()
-
-    def poll(self, stream: int) -> None:
-        pass
-
-    def settle(self) -> None:
-        pass
-
-    def checked(self, array: Any, pending: Pending) -> Any:
-        return array
-
-
-class _ReadAtOnce:
-    """A report of kernels that have run when their launch returns."""
-
-    def __init__(self) -> None:
-        self._words = np.zeros(3, np.int64)
-        self.address = int(self._words.ctypes.data)
-
-    def sent(self, say: Say) -> Pending | None:
-        check, index, extent = (int(n) for n in self._words)
-        if check:
-            raise say(check - 1, index, extent)
-        return None
-
-    def dropped(self) -> None:
-        pass
 
 
 class _ReadLater:
@@ -279,6 +208,7 @@ class CupyDevice:
         self._lock = threading.Lock()
         self._ledger: Ledger | None = None
         self._checked: type | None = None
+        self._kept = Kept(self._captures)
 
     @cached_property
     def facts(self) -> GpuFacts:
@@ -384,15 +314,38 @@ class CupyDevice:
         return _ReadLater(self._ledger or self._reports(), stream)
 
     def poll(self, stream: int) -> None:
+        self._kept.sweep()
         if self._ledger is not None:
             self._ledger.poll(stream)
 
+    def uses(self) -> Using:
+        return Uses(self._cupy, self._captures)
+
+    def keep(self, uses: Any, held: Any) -> None:
+        self._kept.add(uses, held)
+
+    def follow(self, values: Sequence[Any], stream: int, written: bool) -> None:
+        theirs = [value for value in values if not isinstance(value, self._cupy.ndarray) and not isinstance(value, bool | int | float)]
+        silent = followed(self._cupy.cuda, self._captures, theirs, stream) if theirs else []
+        if not silent or self.capturing(stream):
+            return
+        if written:
+            self._cupy.cuda.get_current_stream().synchronize()
+            return
+        uses = Uses(self._cupy, self._captures)
+        uses.on(stream)
+        uses.over()
+        self._kept.add(uses, silent)
+
     def settle(self) -> None:
         with self.entered():
-            if self._ledger is None:
-                self._cupy.cuda.runtime.deviceSynchronize()
-            else:
-                self._ledger.settle()
+            try:
+                if self._ledger is None:
+                    self._cupy.cuda.runtime.deviceSynchronize()
+                else:
+                    self._ledger.settle()
+            finally:
+                self._kept.sweep()
 
     def checked(self, array: Any, pending: Pending) -> Any:
         assert self._checked is not None

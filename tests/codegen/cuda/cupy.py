@@ -19,8 +19,10 @@ from typing import Any
 import numpy as np
 
 from tensorexpr.codegen.cuda.host import HostKernels
+from tensorexpr.codegen.cuda.host.device import HostDevice
 from tensorexpr.codegen.cuda.launch.captures import Captures
-from tensorexpr.codegen.cuda.launch.device import CupyDevice, HostDevice
+from tensorexpr.codegen.cuda.launch.device import CupyDevice
+from tensorexpr.codegen.cuda.launch.lifetimes import Kept
 
 Work = Callable[[], None]
 
@@ -229,6 +231,9 @@ class Runtime:
     def eventRecord(self, event: int, stream: int) -> None:
         Event.all[event].record(Stream.all[stream])
 
+    def streamWaitEvent(self, stream: int, event: int) -> None:
+        Stream.all[stream].put(Event.all[event].synchronize)
+
     def streamIsCapturing(self, stream: int) -> bool:
         return Stream.all[stream].captured is not None
 
@@ -243,6 +248,68 @@ def bytes_at(address: int, size: int, of: object = None) -> np.ndarray:
     return np.asarray(SimpleNamespace(__array_interface__=interface, of=of))
 
 
+class Loaded:
+    """Kernels in the order of streams, none of which has to run one when the code is unloaded."""
+
+    def __init__(self, source: Any) -> None:
+        self._kernels, self._loaded = HostKernels(source), [True]
+        weakref.finalize(self, self._loaded.clear)
+
+    def ready(self, *given: Any) -> Callable[..., None]:
+        launch, loaded = self._kernels.ready(*given), self._loaded
+
+        def run(addresses: list[int], stream: int) -> None:
+            assert loaded, "the code of a kernel is unloaded before it has run"
+            launch(addresses, stream)
+
+        return lambda addresses, stream: Stream.all[stream].put(lambda a=list(addresses): run(a, stream))
+
+    def stream(self) -> int:
+        return Stream.current().ptr
+
+
+class Tensor:
+    """An array of another library, which works on a stream of its own: one that says so by DLPack's exchange, or says nothing."""
+
+    stream: Stream
+
+    def __init__(self, shape: Any, value: float, dtype: Any = np.float32) -> None:
+        with self.stream:
+            self.array = filled(shape, dtype, value)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, 0
+
+    def taken(self) -> Array:
+        """What CuPy makes of it, once the current stream waits for that of the library."""
+        event = Event(True)
+        event.record(self.stream)
+        Stream.current().put(event.synchronize)
+        made = self.array.view(Array)
+        made.given = self  # type: ignore[attr-defined]  # who holds the memory
+        return made
+
+
+def told(stream: Stream) -> type[Tensor]:
+    """A library that says which stream it works on."""
+
+    def work_stream(kind: int, number: int, place: int) -> int:
+        ctypes.c_void_p.from_address(place).value = stream.ptr
+        return 0
+
+    function = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int32, ctypes.c_void_p)(work_stream)
+    table = (ctypes.c_void_p * 7)(1, 0, 0, 0, 0, 0, ctypes.cast(function, ctypes.c_void_p).value)
+    make = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(("PyCapsule_New", ctypes.pythonapi))
+    name = b"dlpack_exchange_api"
+    capsule = make(ctypes.addressof(table), name, None)
+    return type("Told", (Tensor,), {"stream": stream, "__dlpack_c_exchange_api__": capsule, "held": (function, table, name)})
+
+
+def silent(stream: Stream) -> type[Tensor]:
+    """A library that does not."""
+    return type("Silent", (Tensor,), {"stream": stream})
+
+
 class Rehearsed(CupyDevice):
     """A GPU of the stand-in: its kernels are those of this CPU, in the order of streams."""
 
@@ -252,20 +319,12 @@ class Rehearsed(CupyDevice):
         self._of_thread, self._lock = threading.local(), threading.Lock()
         self._captures = Captures(Driver(), cupy.cuda.runtime)
         self._ledger = self._checked = None
+        self._kept = Kept(self._captures)
 
     def load(self, source: Any, compiled: Any) -> Any:
         if any(launch.reports for launch in source.launches):
             self._reports()
-        kernels = HostKernels(source)
-        ready = kernels.ready
-
-        def queued(*given: Any) -> Callable[..., None]:
-            launch = ready(*given)
-            return lambda addresses, stream: Stream.all[stream].put(lambda a=list(addresses): launch(a, stream))
-
-        kernels.ready = queued
-        kernels.stream = lambda: Stream.current().ptr
-        return kernels
+        return Loaded(source)
 
 
 @contextmanager
@@ -287,6 +346,7 @@ def stand_in(at_once: bool) -> Iterator[Any]:
         arange=lambda count, dtype=np.int64: filled(count, dtype, np.arange(count, dtype=dtype)),
         asarray=lambda value: filled(value.shape, value.dtype, value),
         asnumpy=lambda array: array.get(),
+        from_dlpack=lambda tensor: tensor.taken(),
         ascontiguousarray=lambda array: filled(array.shape, array.dtype, np.asarray(array)),
     )
     gc.collect()

@@ -3,6 +3,7 @@ other GPUs. `test_rehearsal` runs them where there is none."""
 
 from __future__ import annotations
 
+import gc
 import importlib
 import threading
 from importlib.util import find_spec
@@ -74,6 +75,38 @@ def test_a_side_stream_of_pytorch_is_waited_for() -> None:
         given += 7.0
         found = f(given)
     assert (found.get() == 21.0).all()
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="no PyTorch")
+def test_a_side_stream_of_pytorch_waits_for_what_is_written() -> None:
+    torch = importlib.import_module("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("PyTorch finds no GPU")
+    x = te.placeholder((512, 4096), name="x")
+    f = te.build(te.compute((512, 4096), lambda i, j: te.sum(lambda k: x[i, k] * x[k % 512, j], 4096), name="y"), [x], target="cuda")
+    with torch.cuda.stream(torch.cuda.Stream()):
+        given, out = torch.ones((512, 4096), device="cuda"), torch.zeros((512, 4096), device="cuda")
+        for _ in range(20):
+            f(given, out=out)
+        total = out.sum()
+    assert float(total) == 512 * 4096 * 4096
+
+
+def test_a_function_is_collected_while_its_kernels_run(cupy: Any) -> None:
+    x, table = te.placeholder((N,), name="x"), te.constant(np.arange(N, dtype=np.float32), name="table")
+    f = te.build(te.compute((N,), lambda i: x[i] * table[i], name="y"), [x], target="cuda")
+    given, busy, default = cupy.ones(N, np.float32), cupy.ones((4096, 4096), np.float32), cupy.cuda.get_current_stream()
+    cupy.cuda.runtime.deviceSynchronize()
+    with cupy.cuda.Stream(non_blocking=True):
+        for _ in range(20):
+            busy = busy @ busy * 1e-4
+        found = f(given)
+        del f
+        gc.collect()
+        with default:
+            others = [cupy.ones(N, np.float32) for _ in range(8)]
+            assert all((other.get() == 1.0).all() for other in others)
+        np.testing.assert_array_equal(found.get(), np.arange(N, dtype=np.float32))
 
 
 def test_checks_do_not_stop_the_stream_and_are_raised(cupy: Any) -> None:

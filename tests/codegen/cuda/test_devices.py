@@ -16,8 +16,9 @@ import pytest
 import tensorexpr as te
 from tensorexpr.codegen import compile
 from tensorexpr.codegen.auto.gpus import facts_of
+from tensorexpr.codegen.cuda.host.device import HostDevice
 from tensorexpr.codegen.cuda.launch import device as devices
-from tensorexpr.codegen.cuda.launch.device import CupyDevice, HostDevice
+from tensorexpr.codegen.cuda.launch.device import CupyDevice
 from tensorexpr.codegen.target import H200
 from tests.codegen.cuda.device import needs_compiler
 

@@ -12,8 +12,9 @@ import pytest
 import tensorexpr as te
 from tensorexpr.codegen.cuda.emitter.source import Launch, Source
 from tensorexpr.codegen.cuda.host import HostKernels
+from tensorexpr.codegen.cuda.host.device import HostDevice
 from tensorexpr.codegen.cuda.launch import device, run
-from tensorexpr.codegen.cuda.launch.device import HostDevice, _CupyKernels
+from tensorexpr.codegen.cuda.launch.device import _CupyKernels
 from tensorexpr.codegen.cuda.nvidia.nvrtc import Compiled, Resources
 from tensorexpr.ir import const
 from tests.codegen.cuda.device import needs_compiler

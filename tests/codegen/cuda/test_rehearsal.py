@@ -15,6 +15,7 @@ pytestmark = needs_compiler
 TESTS = (
     contact.test_a_call_from_a_new_thread,
     contact.test_the_current_stream_is_launched_on,
+    contact.test_a_function_is_collected_while_its_kernels_run,
     contact.test_checks_do_not_stop_the_stream_and_are_raised,
     contact.test_checked_kernels_in_a_graph,
     contact.test_calls_beside_the_capture_of_another_stream,

@@ -19,9 +19,10 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr.codegen.cuda.host import HostKernels
+from tensorexpr.codegen.cuda.host.device import HostDevice
 from tensorexpr.codegen.cuda.launch import device as devices
 from tensorexpr.codegen.cuda.launch.captures import Captures
-from tensorexpr.codegen.cuda.launch.device import HostDevice, Report, _ReadLater
+from tensorexpr.codegen.cuda.launch.device import Report, _ReadLater
 from tensorexpr.codegen.cuda.launch.reports import WORDS, CupyPort, Ledger, Pending, checked_class
 from tests.codegen.cuda.device import needs_compiler
 
