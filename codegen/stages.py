@@ -96,9 +96,9 @@ def made_of_program(
     nest as they come.
     """
 
-    forms = [("the default schedule", lambda: _by_default(program, target, searching, ahead))]
+    forms = [_ours("the default schedule", lambda: _by_default(program, target, searching, ahead))]
     if searching and not target.is_gpu:
-        forms.append(("the schedule of the planners", lambda: _by_default(program, target, False, ahead)))
+        forms.append(_ours("the schedule of the planners", lambda: _by_default(program, target, False, ahead)))
     return _made(program, target, finish, forms, plainly)
 
 
@@ -114,8 +114,8 @@ def default_schedule(program: Program, target: Target) -> Schedule | Planned:
         return found
 
     forms: list[tuple[str, Callable[[], Schedule | Planned]]] = [
-        ("the default schedule", lambda: made(True)),
-        *([] if target.is_gpu else [("the schedule of the planners", lambda: made(False))]),
+        _ours("the default schedule", lambda: made(True)),
+        *([] if target.is_gpu else [_ours("the schedule of the planners", lambda: made(False))]),
         (PLAIN, lambda: _plainly(simplify(program, inline=False), target)),
     ]
     return first_sound(", ".join(program.outputs), forms, lambda: print_program(program))[0]
@@ -153,12 +153,16 @@ def _made(
     return stages._replace(failure=failure), made
 
 
-def _scheduled(program: Program, target: Target) -> Planned:
-    """The default schedule of a simplified program."""
-    try:
-        return scheduled(program, target)
-    except ScheduleError as error:  # ours: no user made this schedule
-        raise InternalError(f"default schedule: {error.message}", hint=error.hint) from error
+def _ours(form: str, make: Callable[[], Made]) -> tuple[str, Callable[[], Made]]:
+    """A form of which no user made the schedule, nor its terms: where one is refused, that is a defect of ours."""
+
+    def made() -> Made:
+        try:
+            return make()
+        except (ScheduleError, DefinitionError) as error:
+            raise InternalError(f"{form}: {error.message}", hint=error.hint) from error
+
+    return form, made
 
 
 def _default_schedule(
@@ -168,29 +172,26 @@ def _default_schedule(
     that of the `plain` program where kernels would be too long."""
     names = ", ".join(program.outputs)
     step(f"scheduled: {names}")
-    planned = _scheduled(program, target)
+    planned = scheduled(program, target)
     step(f"lowered: {names}")
     nest = lowered(planned)
     if not _is_short(nest, target):
         planned = _plainly(plain(), target)
         return planned, lower(planned, plain=True)
     if isinstance(target, Gpu) and nest.sizes and any(stage.cached for stage in planned.state.stages):
-        nest = by_lines(nest, lowered(_scheduled(program, replace(target, lines=LINE))), LINE)
+        nest = by_lines(nest, lowered(scheduled(program, replace(target, lines=LINE))), LINE)
     if not searching or planned.origin != ANALYTIC or not (isinstance(target, Gpu) or target == host_target()):
         return planned, nest
     step(f"searched: {names}")
-    try:
-        if isinstance(target, Gpu):
-            found = faster_on_gpu(program, nest, target)
-        else:
-            alike = target.with_two_cores  # the winner may not depend on how many cores this process has
+    if isinstance(target, Gpu):
+        found = faster_on_gpu(program, nest, target)
+    else:
+        alike = target.with_two_cores  # the winner may not depend on how many cores this process has
 
-            def planners(program: Program) -> LoopNest:
-                return lowered(_scheduled(program, alike))
+        def planners(program: Program) -> LoopNest:
+            return lowered(scheduled(program, alike))
 
-            found = faster(program, nest if alike is target else planners(program), planners)
-    except (ScheduleError, DefinitionError) as error:  # ours: no user made this schedule, nor its terms
-        raise InternalError(f"{SEARCH}: {error.message}", hint=error.hint) from error
+        found = faster(program, nest if alike is target else planners(program), planners)
     if found is None or not _is_short(found.nest, target):
         return planned, nest
     schedule = Schedule.of_candidate(program, target, found, origin=SEARCH)
@@ -220,7 +221,7 @@ def _by_default(program: Program, target: Target, searching: bool, ahead: Callab
     if not pieces or is_tuned(simple, target):
         return _whole(simple, target, lambda: simplify(program, inline=False), searching)
     nest, verdict = nest_of_pieces(simple, pieces, target, lambda piece, target: _whole(piece, target, lambda: piece, False)[2:4], ahead)
-    return Stages(simple, lambda: _scheduled(simple, target), verify_nest(_sparing(nest, target)), verdict)
+    return Stages(simple, lambda: scheduled(simple, target), verify_nest(_sparing(nest, target)), verdict)
 
 
 def _plainly(program: Program, target: Target) -> Planned:

@@ -78,6 +78,8 @@ FAILURES = [
     ("simplified", KeyError("u")),
     ("scheduled", ZeroDivisionError("division by zero")),
     ("scheduled", te.ScheduleError("expected a loop, got none")),
+    ("lowered", te.ScheduleError("expected a loop of main, got 'j_o'")),
+    ("lowered", te.DefinitionError("expected an integer, got 0.5")),
     ("scheduled", RecursionError("maximum recursion depth exceeded")),
     ("scheduled", MemoryError()),
     ("verify_nest", InternalError("loop nest main: expected an index in its buffer")),

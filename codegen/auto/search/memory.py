@@ -146,6 +146,8 @@ def _with_clear_middles(nest: LoopNest, kernel: Kernel) -> Kernel:
     part = replace(nest, kernels=(kernel,))
     loops = [s for _, s in walk_block(kernel.body) if isinstance(s, For) and s.kind in ("serial", "parallel")]
     for name in dict.fromkeys(s.index for s in loops if not isinstance(s.stop, Const) and _tests_lanes(s)):
+        if not any(isinstance(s, For) and s.index == name for one in part.kernels for _, s in walk_block(one.body)):
+            continue  # of one iteration in all parts of a loop that was cut before
         cut = partition(part, name, most=MOST_CUT)
         if _moved_back(cut) <= _moved_back(part):
             part = cut

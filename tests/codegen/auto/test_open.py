@@ -137,6 +137,22 @@ def test_tiles_are_along_the_last_open_axis_and_test_nothing_between_borders():
         np.testing.assert_allclose(found(given, weights), wanted, rtol=1e-4, atol=1e-4)
 
 
+def test_a_triangle_of_two_products_has_a_form_for_few_rows():
+    """Of which one cut leaves the loop over blocks of a row without a second iteration, so the next cut has no such loop."""
+    n = te.dim("n")
+    a, b, c, d = inputs = [te.placeholder((n, 8), name=name) for name in "abcd"]
+    both = te.compute(
+        (n, n),
+        lambda i, j: te.where(j <= i, te.sum(lambda r: a[j, r] * b[i, r] * 0.25 + c[i, r] * d[j, r] * 0.25, 8), 0.0),
+        name="both",
+    )
+    found = te.build(both, inputs)
+    found.versions = None
+    for rows in (0, 1, 2, 7, 8, 9, 11, 12, 15, 16, 17, 33, 70):
+        w, x, y, z = given = [floats(rows, 8) for _ in "abcd"]
+        np.testing.assert_allclose(found(*given), np.tril(x @ w.T + y @ z.T) / 4, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("rows", (0, 3))
 @pytest.mark.parametrize("n", (0, 5, 64, 65, 130))
 def test_blocks_on_all_cores_that_are_moved_back_write_in_one_statement(n, rows):
