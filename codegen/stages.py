@@ -29,7 +29,7 @@ from tensorexpr.codegen.nest.order import sparing
 from tensorexpr.codegen.nest.verify import verify_nest
 from tensorexpr.codegen.nest.walks import operations_written
 from tensorexpr.codegen.nest_proofs import Verdict, prove
-from tensorexpr.codegen.pieces import nest_of_pieces, pieces_of
+from tensorexpr.codegen.pieces import in_strips, nest_of_pieces, pieces_of, pieces_of_rows, rows_of
 from tensorexpr.codegen.plain import plain_nest
 from tensorexpr.codegen.planners.gpu.grid import plan_points
 from tensorexpr.codegen.planners.gpu.mma import LINE
@@ -205,8 +205,14 @@ def _is_short(nest: LoopNest, target: Target) -> bool:
 
 
 def _whole(program: Program, target: Target, plain: Callable[[], Program], searching: bool) -> Stages:
+    rows = None if target.is_gpu or is_tuned(program, target) else rows_of(program)
+    if rows is not None:
+        some = rows.program
+        nest = in_strips(rows, _sparing(_default_schedule(some, target, lambda: some, searching)[1], target))
+        if nest is not None:
+            return _proved(program, lambda: scheduled(program, target), nest, False)
     schedule, nest = _default_schedule(program, target, plain, searching)
-    return _proved(schedule.program, schedule, _sparing(nest, target), target.is_gpu)
+    return _proved(schedule.program, lambda: schedule, _sparing(nest, target), target.is_gpu)
 
 
 def _sparing(nest: LoopNest, target: Target) -> LoopNest:
@@ -217,10 +223,16 @@ def _sparing(nest: LoopNest, target: Target) -> LoopNest:
 def _by_default(program: Program, target: Target, searching: bool, ahead: Callable[[LoopNest], None]) -> Stages:
     step("simplified")
     simple = simplified(program, target)
-    pieces = pieces_of(simple)
+    long = pieces_of(simple)
+    pieces = long or (() if target.is_gpu else pieces_of_rows(simple))
     if not pieces or is_tuned(simple, target):
         return _whole(simple, target, lambda: simplify(program, inline=False), searching)
-    nest, verdict = nest_of_pieces(simple, pieces, target, lambda piece, target: _whole(piece, target, lambda: piece, False)[2:4], ahead)
+
+    def of_piece(piece: Program, target: Target) -> tuple[LoopNest, Verdict]:
+        made = _whole(piece, target, lambda: piece, searching and not long)
+        return made.nest, made.verdict
+
+    nest, verdict = nest_of_pieces(simple, pieces, target, of_piece, ahead)
     return Stages(simple, lambda: scheduled(simple, target), verify_nest(_sparing(nest, target)), verdict)
 
 
@@ -239,14 +251,14 @@ def _lowered(schedule: Schedule | Planned, plain: bool = False) -> Stages:
         nest = with_grids(replace(schedule.nest, precision=schedule.target.precision), schedule.target)
     else:
         nest = schedule.nest
-    return _proved(schedule.program, schedule, nest, isinstance(schedule.target, Gpu))
+    return _proved(schedule.program, lambda: schedule, nest, isinstance(schedule.target, Gpu))
 
 
-def _proved(program: Program, schedule: Schedule | Planned | None, nest: LoopNest, launched: bool) -> Stages:
+def _proved(program: Program, made_by: Callable[[], Schedule | Planned] | None, nest: LoopNest, launched: bool) -> Stages:
     step(f"proved: {', '.join(program.outputs)}")
     verdict = prove(verify_nest(nest), quick=True, launched=launched)
     if verdict.refuted:
         raise InternalError(f"the verifier refuses its loops: {verdict.refuted[0].about}", term=verdict.refuted[0])
     if verdict.findings:
         log.info("%s: %s", ", ".join(program.outputs), verdict)
-    return Stages(program, None if schedule is None else lambda: schedule, nest, verdict)
+    return Stages(program, made_by, nest, verdict)

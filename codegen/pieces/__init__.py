@@ -19,10 +19,14 @@ computation under other names. A program of more than `MOST_WHOLE` definitions i
 5. The nest of the whole has the kernels of all pieces in order, under the names that they have there. What leaves a piece is written
    whole before the next one begins, which is what the proof of each piece shows; so the proof of the whole is all of theirs.
 
+Shorter programs of open sizes are cut around gradients over pairs of rows and columns, which run in strips of rows (`rows`, `strips`).
+
 Pieces that check data as they run name the user's lines, and are shared only where those are the same.
 """
 
 from tensorexpr.codegen.pieces.cut import Piece, pieces_of
 from tensorexpr.codegen.pieces.join import nest_of_pieces
+from tensorexpr.codegen.pieces.rows import pieces_of_rows, rows_of
+from tensorexpr.codegen.pieces.strips import in_strips
 
-__all__ = ["Piece", "nest_of_pieces", "pieces_of"]
+__all__ = ["Piece", "in_strips", "nest_of_pieces", "pieces_of", "pieces_of_rows", "rows_of"]

@@ -60,8 +60,8 @@ def pieces_of(program: Program) -> tuple[Piece, ...]:
     if len(borders) <= 2:
         return ()
     parts = [ordered[a:b] for a, b in pairwise(borders)]
-    groups = [g for part, kept in zip(parts, _wanted(program, parts), strict=True) for g in _groups(program, part, set(kept))]
-    return tuple(_piece(program, group, outputs) for group, outputs in zip(groups, _wanted(program, groups), strict=True))
+    groups = [g for part, kept in zip(parts, wanted(program, parts), strict=True) for g in _groups(program, part, set(kept))]
+    return tuple(piece_of(program, group, outputs) for group, outputs in zip(groups, wanted(program, groups), strict=True))
 
 
 def _size(definition: Definition) -> int:
@@ -211,17 +211,17 @@ def _is_pointwise(definition: Definition) -> bool:
 # ------------------------------------------------------------------------------------------------------ pieces as programs
 
 
-def _wanted(program: Program, parts: Sequence[Sequence[Definition]]) -> list[list[str]]:
+def wanted(program: Program, parts: Sequence[Sequence[Definition]]) -> list[list[str]]:
     """What leaves each piece: results of the program and what later pieces read."""
     readers = [{name for d in part for name in reads(d)} for part in parts]
-    needed, wanted = set(program.outputs), []
+    needed, found = set(program.outputs), []
     for part, read in zip(reversed(parts), reversed(readers), strict=True):
-        wanted.append([name for d in part for name, _ in d.results if name in needed])
+        found.append([name for d in part for name, _ in d.results if name in needed])
         needed |= read
-    return wanted[::-1]
+    return found[::-1]
 
 
-def _piece(program: Program, part: Sequence[Definition], outputs: Sequence[str]) -> Piece:
+def piece_of(program: Program, part: Sequence[Definition], outputs: Sequence[str]) -> Piece:
     types = program.types
     inside = {name for d in part for name, _ in d.results}
     outside = [name for name in dict.fromkeys(n for d in part for n in reads(d)) if name not in inside]

@@ -173,7 +173,7 @@ def test_names_and_lines_of_checks_are_those_of_the_whole(small):
 def test_short_programs_are_whole():
     made, given = layers(3)
     assert pieces_of(te.build(made, given).program) == ()
-    assert pieces.__all__ == ["Piece", "nest_of_pieces", "pieces_of"]
+    assert pieces.__all__ == ["Piece", "in_strips", "nest_of_pieces", "pieces_of", "pieces_of_rows", "rows_of"]
 
 
 def test_a_cut_separates_no_integers_from_what_they_index(small):
