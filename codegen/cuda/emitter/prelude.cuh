@@ -387,8 +387,16 @@ TE_INLINE double te_maximum(double x, double y) { return x > y || x != x ? x : y
 TE_INLINE float te_sign(float x) { return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x != x ? x : 0.0f; }
 TE_INLINE double te_sign(double x) { return x > 0.0 ? 1.0 : x < 0.0 ? -1.0 : x != x ? x : 0.0; }
 
-template <class T> TE_INLINE T te_cube(T x) { return x * x * x; }
-template <class T> TE_INLINE T te_fourth(T x) { return (x * x) * (x * x); }
+// x to the power n > 0, by squares and products: those of the code for CPUs.
+template <int n, class T> TE_INLINE T te_whole_power(T x) {
+  T result = x;
+  bool begun = n & 1;
+  for (int left = n >> 1; left; left >>= 1) {
+    x = x * x;
+    if (left & 1) result = begun ? result * x : x, begun = true;
+  }
+  return result;
+}
 TE_INLINE float te_mod(float x, float y) {
   float r = fmodf(x, y);
   if (y == 0.0f) return r;

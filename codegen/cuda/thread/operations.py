@@ -7,6 +7,7 @@ import math
 from tensorexpr import dtypes
 from tensorexpr.codegen.cuda.thread import values as v
 from tensorexpr.codegen.cuda.thread.values import Value, c_type
+from tensorexpr.codegen.llvm.math.log import PRODUCTS
 from tensorexpr.dtypes import DType
 from tensorexpr.errors import InternalError
 from tensorexpr.ir import Const
@@ -261,8 +262,8 @@ def _on_floats(name: str, dtype: DType, args: list[Value]) -> Value:
             return Value(f"{args[0].inside(v.PRODUCT)} * {args[0].inside(v.PREFIX)}", dtype, v.PRODUCT)
         case "pow" if args[1].text == one:
             return args[0]
-        case "pow" if args[1].text in (f"3.0{suffix}", f"4.0{suffix}"):
-            return Value(f"te_{'cube' if args[1].text[0] == '3' else 'fourth'}({args[0].text})", dtype)
+        case "pow" if args[1].text in (whole := {f"{n}.0{suffix}": n for n in PRODUCTS}):
+            return Value(f"te_whole_power<{whole[args[1].text]}>({args[0].text})", dtype)
     if name in _LIBRARY:
         return Value(f"{_LIBRARY[name]}{suffix}({', '.join(a.text for a in args)})", dtype)
     if name in _OURS:

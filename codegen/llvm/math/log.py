@@ -32,9 +32,9 @@ _INFINITY = float("inf")
 _NAN = float("nan")
 LONGEST = 32
 """The largest whole exponent that is multiplied out: five squares, and at most five products."""
-PRODUCTS = {3: 1.3, 4: 1.95}
-"""Exponents of two products, and how far from the exact result these may round in ULP: x * x is off by 0.5 / m, where m is the mantissa of
-x * x, which the second product multiplies."""
+PRODUCTS = {3: 1.3, 4: 1.95, **{n: n - 1.5 for n in range(5, 17)}}
+"""Exponents of products in x's own type, which cost what products that are written out do, and how far from the exact result these may
+round in ULP: that of each factor x but two may have been rounded by one unit of the result, the last product is by half of one."""
 
 
 def _decomposed(b: Builder, x: Value) -> tuple[Value, Value]:
@@ -135,16 +135,14 @@ def pow(b: Builder, x: Value, y: Value) -> Value:
 
 
 def is_short_power(type_: str, exponent: float) -> bool:
-    """Whether an exponent is a whole number up to which products are used: of doubles, which are as exact as a logarithm, or two."""
+    """Whether an exponent is a whole number up to which products are used: of its own type, or of doubles, as exact as a logarithm."""
     return exponent in PRODUCTS or (type_ == "float" and 0 < abs(exponent) <= LONGEST and exponent == int(exponent))
 
 
 def whole_power(b: Builder, x: Value, exponent: int) -> Value:
-    """x ** exponent by squares and products: two of its own type, which round twice, else of doubles for floats, to half an ULP."""
-    if exponent in PRODUCTS:
-        squared = mul(b, x, x)
-        return mul(b, squared, x if exponent == 3 else squared)
-    square, result, left = b.convert("fpext", x, "double"), None, abs(exponent)
+    """x ** exponent by squares and products: of its own type (`PRODUCTS`), else of doubles for floats, to half an ULP."""
+    wide = exponent not in PRODUCTS
+    square, result, left = b.convert("fpext", x, "double") if wide else x, None, abs(exponent)
     while True:
         if left & 1:
             result = square if result is None else mul(b, result, square)
@@ -153,7 +151,9 @@ def whole_power(b: Builder, x: Value, exponent: int) -> Value:
             break
         square = mul(b, square, square)
     assert result is not None
-    return b.convert("fptrunc", result if exponent > 0 else div(b, literal(1.0, "double"), result), "float")
+    if exponent < 0:
+        result = div(b, literal(1.0, "double"), result)
+    return b.convert("fptrunc", result, "float") if wide else result
 
 
 def is_root(type_: str, exponent: float) -> bool:
