@@ -553,10 +553,26 @@ def test_a_number_for_each_row_costs_a_cheap_definition_nothing() -> None:
     assert cheap_names(parse_program(text.replace("[96] = input", "[80] = input").replace("m[i] - l[i]", "m[j] - l[j]"))) == ()
 
 
-def test_a_border_alone_is_not_far_larger() -> None:
-    padded = "x: f32[64, 64] = input()\nP[i, j]: f32[66, 66] = where(i >= 1 and j >= 1 and i < 65 and j < 65, x[i - 1, j - 1], 0.0)\n"
-    program = parse_program(padded + "C[i, j]: f32[64, 64] = sum(P[i + r, j + r] for r in range(3))\nreturn C\n")
-    assert cheap_names(program) == ()
+PADDED = """
+x: f32[64, 64] = input()
+w: f32[3, 3] = input()
+P[i, j]: f32[66, 66] = where(i >= 1 and j >= 1 and i < 65 and j < 65, x[i - 1, j - 1], 0.0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("reader", "inlined"),
+    [
+        ("C[i, j]: f32[64, 64] = P[i, j + 1] + P[i + 2, j + 1] + P[i + 1, j] + P[i + 1, j + 2] - 4.0 * P[i + 1, j + 1]", True),
+        ("C[i, j]: f32[64, 64] = max(P[i + r, j + s] for r in range(3) for s in range(3))", True),
+        ("C[o, i, j]: f32[3, 64, 64] = sum(P[i + r, j + 1] * w[o, r] for r in range(3))", False),  # each element for each o
+    ],
+)
+def test_a_border_is_one_of_the_loops_that_read_around_a_place(reader: str, inlined: bool) -> None:
+    program = parse_program(f"{PADDED}{reader}\nreturn C\n")
+    assert cheap_names(program) == (("P",) if inlined else ())
+    if inlined:
+        assert print_program(simplify(program)).count("f32[66, 66]") == 0
 
 
 COPIED = """

@@ -241,3 +241,40 @@ def test_states_that_start_from_constants_and_from_what_is_scattered_keep_their_
             state = state * np.float32(0.5) + row
             want.append(2 * state)
         np.testing.assert_allclose(f(rows, np.array([0, 3, 3, 1, 0, 2]), np.ones(6, np.float32)), np.reshape(want, (steps, 4)), 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "divisions"),
+    [
+        (  # rows and columns of small matrices behind one another, taken apart again
+            "x: f32[6, 4, 4] = input()\ny: f32[6, 4, 4] = input()\n"
+            "T[n, p]: f32[6, 16] = sum(x[n, p // 4, j] * y[n, j, p % 4] for j in range(4))\n"
+            "r[n, i, k]: f32[6, 4, 4] = T[n, i * 4 + k]\nreturn r\n",
+            "f32[6, 4, 4]",
+            False,
+        ),
+        (  # heads of batches as one axis, through a definition that has it as it is
+            "x: f32[2, 5, 12] = input()\nU[p, i, k]: f32[8, 5, 3] = exp(x[p // 4, i, p % 4 * 3 + k])\n"
+            "S[p, i, j]: f32[8, 5, 5] = sum(U[p, i, k] * U[p, j, k] for k in range(3))\n"
+            "r[q, a, i, j]: f32[2, 4, 5, 5] = S[q * 4 + a, i, j]\nreturn r\n",
+            "f32[2, 4, 5, 3]",
+            False,
+        ),
+        (  # a reader that needs the axis whole
+            "x: f32[6, 4, 4] = input()\nT[n, p]: f32[6, 16] = exp(x[n, p // 4, p % 4])\n"
+            "r[n, i, k]: f32[6, 4, 4] = T[n, i * 4 + k] * T[n, 15 - i]\nreturn r\n",
+            "f32[6, 16]",
+            True,
+        ),
+    ],
+)
+def test_short_digits_that_readers_put_together_are_axes(text: str, shape: str, divisions: bool) -> None:
+    program = parse_program(text)
+    found = with_plain_shapes(program)
+    printed = print_program(found)
+    assert shape in printed and ("//" in printed) is divisions
+    rng = np.random.default_rng(0)
+    inputs = {item.name: rng.standard_normal([int(e.value) for e in item.type.shape]).astype(np.float32) for item in program.inputs}
+    want = evaluate_program(program, inputs)
+    again = {item.name: inputs[item.name].reshape([int(e.value) for e in item.type.shape]) for item in found.inputs}
+    np.testing.assert_allclose(evaluate_program(found, again)["r"].ravel(), want["r"].ravel(), rtol=1e-6)

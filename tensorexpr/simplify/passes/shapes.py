@@ -57,6 +57,7 @@ from tensorexpr.traversal import (
 
 LEAST = 16
 """Elements of a row that becomes an axis, a vector of the widest machines: shorter ones are residue classes, whose elements lie apart."""
+SHORT = frozenset(range(2, LEAST))
 KEPT, DROPPED = 0, 1
 Layouts = Mapping[str, tuple[int, ...]]
 """For each axis of a tensor what becomes of it: `KEPT`, `DROPPED`, or the length of its rows."""
@@ -67,7 +68,7 @@ def with_plain_shapes(program: Program) -> Program:
 
     Requires: indices in normal form. Ensures: inputs and outputs have the same elements in the same order.
     """
-    found = _with_rows(_without_units(_without_unit_states(program)))
+    found = _with_rows(_in_digits(_without_units(_without_unit_states(program))))
     return with_joint_axes(found, _free(found))
 
 
@@ -122,6 +123,57 @@ def _at_more_than_one(access: Access, layouts: Layouts) -> bool:
     """Whether an access has something else than 0 for the index of an axis that is dropped."""
     layout = layouts.get(access.tensor, ())
     return any(length == DROPPED and index != const(0) for index, length in zip(access.indices, layout))
+
+
+def _in_digits(program: Program) -> Program:
+    """The program with two axes for one that a definition divides by a short length, also where others have that axis as it is, if all that
+    read these put two digits together, and both are divisions no more: `t[n, p] = f(p // 4, p % 4)`, read as `t[n, i * 4 + k]`."""
+    for name in (d.name for d in program.definitions if isinstance(d, Define)):
+        at = 0
+        while at < len((d := _define(program, name)).axes):
+            divided = [node for node in walk(d.value) if _is_division(node)]
+            length = max((_divisor(node, d.axes[at], SHORT) for node in divided), default=0)
+            layouts = _carried(program, d, at, length) if length else None
+            found = _simplified(_laid_out(program, layouts), program) if layouts is not None else program
+            program, at = (found, at) if _divisions_more(found, program) < 0 else (program, at + 1)
+    return program
+
+
+def _define(program: Program, name: str) -> Define:
+    return next(d for d in program.definitions if isinstance(d, Define) and d.name == name)
+
+
+def _carried(program: Program, definition: Define, axis: int, length: int) -> Layouts | None:
+    """The layouts with rows of some length in an axis of a definition, and of those that have it from there; None where one reads it in
+    another way, or has lanes along it that it needs."""
+    free, table = _free(program), {d.name: d for d in program.definitions if isinstance(d, Define)}
+    waiting, found = [(definition.name, axis)], dict[tuple[str, int], None]()
+    while waiting:
+        name, at = waiting.pop()
+        d = table[name]
+        if (name, at) in found:
+            continue
+        if name not in free or (
+            name in program.outputs and (at == len(d.axes) - 1 or (d is definition and not isinstance(d.value, Access)))
+        ):
+            return None
+        found[name, at] = None
+        for reader in program.definitions:
+            for node in (n for e in expressions(reader) for n in walk(e) if isinstance(n, Access) and n.tensor == name):
+                index = node.indices[at]
+                own = [a.index for a in reader.axes] if isinstance(reader, Define) else []
+                if isinstance(index, Index) and index.name in own and isinstance(reader, Define):
+                    waiting.append((reader.name, own.index(index.name)))
+                elif not _steps_by(index, length):
+                    return None
+    if len({name for name, _ in found}) < len(found):
+        return None
+    return {name: tuple(length if other == at else KEPT for other in range(len(table[name].axes))) for name, at in found}
+
+
+def _steps_by(index: Expr, length: int) -> bool:
+    form = affine_of(index)
+    return form is not None and any(count == length for _, count in form.terms)
 
 
 def _with_rows(program: Program) -> Program:

@@ -29,6 +29,7 @@ from tensorexpr.simplify.passes.inline.worth import (
     few_each,
     is_copied,
     is_element,
+    is_padded,
     is_worth_it,
     renames_only,
     repeats,
@@ -208,7 +209,8 @@ def cheap_names(program: Program, outside: Mapping[str, TensorType] | None = Non
             repeats(definition, types) or (is_element(definition.value) and are_elements(places)) or fans_out(definition, places, types)
         )
         copied = len(places) == 1 and is_copied(places[0], program.outputs)
-        if not is_worth_it(definition, places, loads) and not copied and not (around and few_each(places)):
+        near = copied or is_padded(definition, places, types)
+        if not is_worth_it(definition, places, loads) and not near and not (around and few_each(places)):
             continue
         nodes, depth = extent_of(definition)
         grown: dict[int, tuple[int, int]] = {}

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from tensorexpr.integers import FloorDiv
-from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Define, Definition, Expr, Index, Reduce, Scan, TensorType
+from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Define, Definition, Expr, Index, Reduce, Scan, TensorType, const
 from tensorexpr.regions import affine_of
 from tensorexpr.simplify.expressions import simplify_expr
 from tensorexpr.simplify.passes.amounts import cost, elements, points
@@ -133,8 +133,22 @@ def renames_only(definition: Define) -> bool:
     while isinstance(value, Cast) or (isinstance(value, Apply) and value.op.name == "stop_gradient"):
         value = value.arg if isinstance(value, Cast) else value.args[0]
     if isinstance(value, Access):
-        return _is_along_axes(value)
+        return _is_along_axes(value) or _is_view(value, definition.axes)
     return isinstance(value, Const | Index)
+
+
+def _is_view(access: Access, axes: tuple[Axis, ...]) -> bool:
+    """Whether the axes are all digits of subscripts, each once, that of the lowest place in steps of one: a tensor in another shape."""
+    extents = {axis.index: int(axis.stop.value) for axis in axes if axis.start == const(0) and isinstance(axis.stop, Const)}
+    seen: list[str] = []
+    for form in map(affine_of, access.indices):
+        place = 1
+        for name, count in sorted(form.terms, key=lambda term: term[1]) if form is not None and form.constant == 0 else ():
+            if count != place or name not in extents:
+                return False
+            seen.append(str(name))
+            place *= extents[str(name)]
+    return sorted(seen) == sorted(axis.index for axis in axes)
 
 
 def _is_along_axes(access: Access) -> bool:
@@ -185,6 +199,24 @@ def fans_out(definition: Define, places: list[Place], types: Mapping[str, Tensor
     if any(isinstance(n, Reduce) for n in walk(definition.value)) or cost(definition.value) > CHEAP or not reads(definition):
         return False
     return _is_larger(definition, types, LARGER) and all(points(place.axes) <= ONCE * points(definition.axes) for place in places)
+
+
+def is_padded(definition: Define, places: list[Place], types: Mapping[str, TensorType]) -> bool:
+    """Whether a definition is a smaller tensor in a border of a literal, of which no reader reads an element but from around its place:
+    conditions on places are those of loops, or of a border of them."""
+    read = {node for node in walk(definition.value) if isinstance(node, Access)}
+    if not is_element(definition.value) or len(read) != 1 or isinstance(definition.value, Access):
+        return False
+    (element,) = read
+    if element.tensor not in types or not _is_along_axes(element):
+        return False
+    whole = points(definition.axes) <= ONCE * elements(types[element.tensor].shape)
+    return whole and all(isinstance(p.reader, Define) and _moves_along(p.access, p.axes) for p in places)
+
+
+def _moves_along(access: Access, axes: tuple[Axis, ...]) -> bool:
+    """Whether all loops around a read move it: what is read again is read from near by."""
+    return {axis.index for axis in axes} <= set(free_names(access))
 
 
 def _is_larger(definition: Define, types: Mapping[str, TensorType], times: int) -> bool:
