@@ -55,7 +55,7 @@ from tensorexpr.simplify.passes.terms import bytes_of_ends, pays_alone
 from tensorexpr.simplify.passes.terms.found import term_of
 from tensorexpr.simplify.rules.floats import FUNCTION, absorb_literal, divide_literals
 from tensorexpr.simplify.rules.integers import wrapped
-from tensorexpr.traversal import bound_names, children, free_names, has_points, map_children, put_term, size_names, substitute, walk
+from tensorexpr.traversal import bound_names, children, free_names, has_points, map_children, put_term, rename_bound, size_names, substitute, walk
 
 GAIN = 1.5
 """How many times fewer operations there are at least: what a nested sum costs beside one that is taken in one go."""
@@ -110,7 +110,7 @@ def _with_factors(node: Expr, axes: tuple[Axis, ...], types: Mapping[str, Tensor
     if exact and isinstance(node, Apply) and node.dtype.is_float and node.op.name in ("mul", "div"):
         return (absorb_literal if node.op.name == "mul" else divide_literals)(node) or node
     if exact and isinstance(node, Apply) and node.op.name in ("add", "sub"):
-        return _with_common_factor(node) or node
+        return _with_common_factor(node, axes) or node
     return node
 
 
@@ -138,7 +138,7 @@ def _in_one_order(node: Reduce, axes: tuple[Axis, ...], types: Mapping[str, Tens
     return node if found == node else _product([found, *literals])
 
 
-def _with_common_factor(node: Apply) -> Expr | None:
+def _with_common_factor(node: Apply, axes: tuple[Axis, ...]) -> Expr | None:
     """x * sum(a * b for k) + x * sum(a * c for k) -> x * sum(a * (b + c) for k); None where nothing in two sums is the same"""
     sides = [_factors(side) for side in node.args]
     sums = [[e for e in factors if _is_sum(e)] for factors, _ in sides]
@@ -149,14 +149,15 @@ def _with_common_factor(node: Apply) -> Expr | None:
     if around[0] != around[1] or [(a.start, a.stop) for a in one.axes] != [(a.start, a.stop) for a in other.axes]:
         return None
     names: dict[str, Expr] = {b.index: Index(a.index) for a, b in zip(one.axes, other.axes, strict=True)}
-    (mine, below), (theirs, below_theirs) = _factors(one.values[0]), _factors(substitute(other.values[0], names))
+    value = rename_bound(other.values[0], {a.index for a in (*axes, *one.axes)})
+    (mine, below), (theirs, below_theirs) = _factors(one.values[0]), _factors(substitute(value, names))
     common = [e for e in mine if e in theirs]
     rest = [_product([e for e in part if e not in common]) for part in (mine, theirs)]
     if not common or rest[0] is None or rest[1] is None or below or below_theirs or len(set(mine)) < len(mine):
         return None
-    value = _product([*common, apply(node.op.name, rest[0], rest[1])])
-    assert value is not None
-    return _quotient([*around[0], replace(one, values=(value,))], sides[0][1], one)
+    made = _product([*common, apply(node.op.name, rest[0], rest[1])])
+    assert made is not None
+    return _quotient([*around[0], replace(one, values=(made,))], sides[0][1], one)
 
 
 def _joined(node: Reduce) -> Reduce:
