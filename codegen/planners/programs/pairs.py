@@ -9,7 +9,7 @@ readers (`recompute`), where
 * it is no long product of open extents that several read: scores of an attention are stored, one of a batch for each core
   (`nest.batches`);
 * the readers are definitions whose loops run over its elements about once, besides short data axes (coordinates,
-  channels), whose accumulators share the value.
+  channels), whose accumulators share the value: where it is a sum and an operand of a product, as many as registers.
 
 A definition with reductions inside its reduction then gets lanes along a data axis that the inner values depend on, the
 outer reduction around them, short inner reductions copied out, so that what depends on the lanes alone is loaded once, and
@@ -32,10 +32,11 @@ from tensorexpr.codegen.schedule.legal.legality import runs_in_lanes
 from tensorexpr.codegen.schedule.schedule import Planned, StageHandle
 from tensorexpr.dtypes import accumulator
 from tensorexpr.errors import ScheduleError
-from tensorexpr.ir import Access, Axis, Const, Define, Expr, Index, Program, Scan
+from tensorexpr.ir import Access, Axis, Const, Define, Expr, Index, Program, Reduce, Scan
 from tensorexpr.records import record, replace
 from tensorexpr.regions import affine_of
-from tensorexpr.traversal import free_names, read_occurrences, reads
+from tensorexpr.simplify.facts.indices import factors_of
+from tensorexpr.traversal import free_names, read_occurrences, reads, walk
 
 MOST_WORK = 128
 """Operations per element up to which computing a pair term again is cheaper than storing and loading it."""
@@ -90,8 +91,7 @@ def pair_terms(state: State) -> tuple[str, ...]:
         if cost > MOST_WORK or (len(facts.readers[name]) > 1 and _is_long_product(state, definition)):
             continue
         readers = [facts.definitions[reader] for reader in facts.readers[name]]
-        most = MOST_TOGETHER if bare else MOST_IN_REGISTERS
-        if all(isinstance(reader, Define) and _reads_once(reader, definition, most) for reader in readers):
+        if all(isinstance(reader, Define) and _reads_once(reader, definition, _together(reader, definition, bare)) for reader in readers):
             work[name] = cost
             read_in[name] = tuple(dict.fromkeys((*stored, *(n for r in own for n in read_in.get(r, ())))))
     return tuple(read_in)
@@ -133,7 +133,8 @@ def _subscripts(access: Access) -> tuple[str, ...]:
 
 def _work_per_element(state: State, definition: Define, known: Mapping[str, int]) -> int:
     points = max(1, prod(length(a) for a in definition.axes))
-    inner = sum(known.get(access.tensor, 0) for access, _, _ in read_occurrences(definition.value, ()))
+    read = ((access.tensor, axes) for access, axes, _ in read_occurrences(definition.value, ()))
+    inner = sum(known[name] * prod(map(length, axes)) for name, axes in read if name in known)
     return total_work(state.stage(definition.name).parts) // points + inner
 
 
@@ -154,6 +155,14 @@ def _is_reduced(name: str, program: Program, readers: Mapping[str, tuple[str, ..
             if reader in program.outputs and FAR_LARGER * bytes_of[reader] > bytes_of[name]:
                 outputs.append(reader)
     return all(bare and made & set(facts.producers[output]) == {name} for output in outputs)
+
+
+def _together(reader: Define, term: Define, bare: bool) -> int:
+    """How many points of the data axes of a reader may share a value of a term. One that is a sum and multiplied in another is an operand
+    of a product, whose tiles pay for storing it where accumulators are more than registers."""
+    sums = [n for n in walk(reader.value) if isinstance(n, Reduce)] if any(isinstance(n, Reduce) for n in walk(term.value)) else []
+    operands = {f.tensor for n in sums for value in n.values for f in factors_of(value) if isinstance(f, Access)}
+    return MOST_TOGETHER if bare and term.name not in operands else MOST_IN_REGISTERS
 
 
 def _reads_once(reader: Define, term: Define, most: int) -> bool:

@@ -1,4 +1,4 @@
-"""Values that take functions are computed in lanes before they are sent one by one, and so are keys.
+"""Values that take functions are computed in lanes before they are sent one by one, and so are keys, and which points are sent.
 
     t = scatter({key[i]: exp(x[i] - m[key[i]])})   -->   v[i] = exp(x[i] - m[key[i]]);  t = scatter({key[i]: v[i]})
 
@@ -9,13 +9,14 @@ front, where lanes lie side by side along a long one. What computes the same lat
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tensorexpr.algebra.keyed.keys import is_plain
 from tensorexpr.ir import Access, Apply, Axis, Cast, Const, Define, Definition, Expr, Index, Program, Reduce, Scatter, apply
 from tensorexpr.records import replace
 from tensorexpr.simplify.passes.amounts import cost
 from tensorexpr.simplify.passes.sharing import Made, form_of_expression, with_reads_of
+from tensorexpr.simplify.passes.terms.found import all_exist
 from tensorexpr.traversal import children, fresh_name, put_term, walk
 
 FUNCTION = 12
@@ -32,22 +33,30 @@ ELEMENTS = 4
 def with_sent_values(program: Program) -> Program:
     """The program with definitions for costly values that scatters send point by point.
 
-    Requires: a simplified program. Ensures: every value is kept, and each is computed at the same points or at some of them.
+    Requires: a simplified program. Ensures: every value is kept, and each is computed where it was, at some of these points, or, if all that
+    it reads exists there, at points that are not sent as well.
     """
-    taken = {*program.types, *program.sizes, *(n for d in program.definitions for n, _ in d.results)}
+    types = program.types
+    taken = {*types, *program.sizes, *(n for d in program.definitions for n, _ in d.results)}
     made: Made = {}
     definitions: list[Definition] = []
     for d in program.definitions:
         if isinstance(d, Scatter) and _goes_one_by_one(d):
             ranges = {a.index: a for a in d.axes}
-            for e in _costly_numbers(d):
-                term = e if form_of_expression(e)[0] in made else _where_sent(d, e)
+            for e in _costly_numbers(d.indices):
+                anywhere = form_of_expression(e)[0] in made or all_exist(e, d.axes, types)
+                term = e if anywhere else _where_sent(d, e)
                 definitions += _made(d, "key", term, made, taken)
                 found = with_reads_of(term, ranges, made)
                 if isinstance(found, Access):
                     d = replace(d, indices=tuple(put_term(i, e, found) for i in d.indices))
+            if d.where is not None:
+                kept = with_reads_of(d.where, ranges, made)
+                if cost(kept) >= FUNCTION:
+                    definitions += _made(d, "kept", kept, made, taken)
+                d = replace(d, where=with_reads_of(kept, ranges, made))
             if cost(d.value) >= FUNCTION:
-                value = _where_sent(d, d.value)
+                value = _where_sent(d, with_reads_of(d.value, ranges, made))
                 definitions += _made(d, "sent", value, made, taken)
                 found = with_reads_of(value, ranges, made)
                 d = replace(d, value=found) if isinstance(found, Access) else d
@@ -96,11 +105,11 @@ def _most(axis: Axis) -> int:
     return int(axis.stop.value) if isinstance(axis.stop, Const) else 0
 
 
-def _costly_numbers(d: Scatter) -> list[Expr]:
+def _costly_numbers(keys: Iterable[Expr]) -> list[Expr]:
     """The whole numbers in the keys of a scatter that floats, or many elements, are computed for; what holds them in their range stays
     with the key. A choice is one of them where a branch has one: what it reads may be out of bounds elsewhere."""
     found: list[Expr] = []
-    pending = list(reversed(d.indices))
+    pending = list(keys)[::-1]
     while pending:
         e = pending.pop()
         choice = isinstance(e, Apply) and e.op.name == "where"

@@ -298,3 +298,29 @@ def test_scores_of_open_rows_that_several_read_are_stored_where_they_are_long_pr
     total = te.compute((n,), lambda i: te.sum(lambda j: te.exp(scores[i, j] - top[i]), n), name="total")
     nest = te.build(total, [q, k]).source("nest")
     assert ("scores: workspace" in nest) is stored, nest
+
+
+@pytest.mark.parametrize(("channels", "stored"), [(5, []), (24, ["t"])])
+def test_an_operand_of_a_product_is_stored_where_accumulators_are_no_registers(channels: int, stored: list[str]) -> None:
+    text = f"""
+x: f32[200, 8] = input()
+y: f32[8, 400] = input()
+z: f32[400, {channels}] = input()
+t[i, j]: f32[200, 400] = sum(x[i, k] * y[k, j] for k in range(8))
+u[i, c]: f32[200, {channels}] = sum(t[i, j] * z[j, c] for j in range(400))
+return u
+"""
+    assert [b.name for b in lower(autoschedule(parse_program(text), WIDE)).workspace] == stored
+
+
+@pytest.mark.parametrize(("length", "stored"), [(2, []), (20, ["v"])])
+def test_work_inside_of_a_sum_counts_for_each_of_its_points(length: int, stored: list[str]) -> None:
+    text = f"""
+x: f32[200, 4] = input()
+y: f32[4, {length}, 400] = input()
+t[i, j, l]: f32[200, 400, {length}] = exp(sum(x[i, k] * y[k, l, j] for k in range(4)))
+v[i, j]: f32[200, 400] = sum(t[i, j, l] for l in range({length}))
+u[i]: f32[200] = sum(v[i, j] * v[i, j] * v[i, j] for j in range(400))
+return u
+"""
+    assert [b.name for b in lower(autoschedule(parse_program(text), WIDE)).workspace if b.name in "tv"] == stored
