@@ -33,8 +33,8 @@ ELEMENTS = 4
 def with_sent_values(program: Program) -> Program:
     """The program with definitions for costly values that scatters send point by point.
 
-    Requires: a simplified program. Ensures: every value is kept, and each is computed where it was, at some of these points, or, if all that
-    it reads exists there, at points that are not sent as well.
+    Requires: a simplified program. Ensures: every value is kept, and each is computed where it was, at some of these points, or, if all
+    that it reads exists there, at points that are not sent as well.
     """
     types = program.types
     taken = {*types, *program.sizes, *(n for d in program.definitions for n, _ in d.results)}

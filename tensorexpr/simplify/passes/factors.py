@@ -55,7 +55,18 @@ from tensorexpr.simplify.passes.terms import bytes_of_ends, pays_alone
 from tensorexpr.simplify.passes.terms.found import term_of
 from tensorexpr.simplify.rules.floats import FUNCTION, absorb_literal, divide_literals
 from tensorexpr.simplify.rules.integers import wrapped
-from tensorexpr.traversal import bound_names, children, free_names, has_points, map_children, put_term, rename_bound, size_names, substitute, walk
+from tensorexpr.traversal import (
+    bound_names,
+    children,
+    free_names,
+    has_points,
+    map_children,
+    put_term,
+    rename_bound,
+    size_names,
+    substitute,
+    walk,
+)
 
 GAIN = 1.5
 """How many times fewer operations there are at least: what a nested sum costs beside one that is taken in one go."""
