@@ -95,10 +95,6 @@ def faster(program: Program, planned: LoopNest, fixed: Callable[[Program], LoopN
     far = now > FAR * bound
     expected = sum(statements) ** 2 * (A_PAIR * TWICE if sizes else LEAST_A_PAIR if far else A_PAIR)
     close = CLOSER if len(statements) > 1 and expected <= QUICK else CLOSE
-    if sizes and now <= CLOSE_OPEN * bound and _are_legal(program, sizes):
-        known = Model(summary_of(fixed(with_sizes(program, sizes))), facts)
-        if now <= LOST * float(known.times()[0]):
-            return None
     gain, waits = _gain(now, bound, close), float(theirs.explained().levels[-1].sum())
     if SEVERAL * waits > now:  # that is then what several threads take
         gain = max(gain, _gain(waits, least_from_memory(start.nest, facts, kept), close))
@@ -108,6 +104,10 @@ def faster(program: Program, planned: LoopNest, fixed: Callable[[Program], LoopN
     most = min(gain * 1e-9 * PAID_BACK, longest) / unit
     if expected > most or (max(statements, default=0) > MOST_STATEMENTS and not far):
         return None
+    if sizes and now <= CLOSE_OPEN * bound and _are_legal(program, sizes):  # last: a second plan takes as long as the rest of these
+        known = Model(summary_of(fixed(with_sizes(program, sizes))), facts)
+        if now <= LOST * float(known.times()[0]):
+            return None
     try:
         with effort(most):
             found = in_two_forms(program, facts) if sizes else searched(program, facts)
