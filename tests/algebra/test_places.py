@@ -35,6 +35,14 @@ SUMS = {
         "o, k = segments[2, 13]((i64(t[i]) % 2, i64(t[i])) for i in range(5))\n"
         "y[p, q]: f32[2, 13] = sum(h[k[j], 2] * f32(q) + f32(p) for j in range(o[p * 13 + q], o[p * 13 + q + 1]))\nreturn y\n"
     ),
+    "under a condition": (
+        "o, k = segments[100](i64(t[i]) for i in range(5))\n"
+        "y[p]: f32[100] = where(p >= 7, sum(h[k[j], 1] * f32(p) for j in range(o[p], o[p + 1])), 1.0)\nreturn y\n"
+    ),
+    "some of the keys": (
+        "g: f32[9] = input()\no, k = segments[100](i64(t[i]) for i in range(5) if i >= 1)\n"
+        "y[p]: f32[9] = sum(h[k[j] - 1, 1] for j in range(o[p], o[p + 1])) + g[p]\nreturn y\n"
+    ),
     "a plan for each row": (
         "o, k = segments[14](i64(t[i]) + b for b in batch(2) for i in range(5))\n"
         "y[p, r]: f32[14, 2] = sum(h[k[r, j], 1] * f32(p + r) for j in range(o[r, p], o[r, p + 1]))\nreturn y\n"
@@ -50,6 +58,10 @@ KEPT = {
     "y[r, p]: f32[2, 14] = sum(h[k[1 - r, j], 1] for j in range(o[1 - r, p], o[1 - r, p + 1]))\nreturn y\n",
     "rows": "o, k = segments[100](i64(t[i]) for i in range(5))\n"
     "y[p, c]: f32[100, 3] = sum(h[k[j], c] for j in range(o[p], o[p + 1]))\nreturn y\n",
+    "what is read only under a condition": "g: f32[13] = input()\no, k = segments[14](i64(t[i]) for i in range(5))\n"
+    "y[p]: f32[14] = where(p >= 1, sum(h[k[j], 1] * g[p - 1] for j in range(o[p], o[p + 1])), 0.0)\nreturn y\n",
+    "what is read for some of the keys": "g: f32[9] = input()\no, k = segments[13](i64(t[i]) for i in range(5))\n"
+    "y[p]: f32[9] = sum(h[k[j], 1] * g[p] for j in range(o[p], o[p + 1]))\nreturn y\n",
     "a maximum": "o, k = segments[100](i64(t[i]) for i in range(5))\n"
     "y[p]: f32[100] = max(h[k[j], 0] for j in range(o[p], o[p + 1]))\nreturn y\n",
 }
@@ -67,8 +79,8 @@ def test_sums_over_segments_of_few_points_are_scatters(name: str) -> None:
     rng = np.random.default_rng(0)
     for _ in range(3):
         arrays = {"h": rng.standard_normal((5, 3)).astype(np.float32), "t": rng.integers(5, 12, 5).astype(np.int32)}
-        if "g" in [t.name for t in program.inputs]:
-            arrays["g"] = np.ones(13, np.float32)
+        for g in (t for t in program.inputs if t.name == "g"):
+            arrays["g"] = np.ones([int(e.value) for e in g.type.shape], np.float32)
         for one, other in zip(evaluate_program(program, arrays).values(), evaluate_program(found, arrays).values(), strict=True):
             np.testing.assert_array_equal(one, other)
 

@@ -220,8 +220,11 @@ class Loops(Reductions):
     def pieces(self, axis: str, conditions: tuple[Expr, ...], loops: tuple[str, ...], scope: Scope) -> tuple[Scope, ...]:
         """An axis that runs in lanes, cut where a condition on it alone begins or ceases to hold: no lane tests it then.
 
-        Only one of which all loops are still to come: the point at which a placed definition is computed is no range to cut."""
+        Only one of which all loops are still to come: the point at which a placed definition is computed is no range to cut, and sums that
+        are held for the points of its loops are found by what these are in the whole range."""
         own = self.stage.loops_of(axis)
+        if any(loop in own for result in scope.results.values() for loop in result.tile):
+            return ()
         bounds = tuple(constant(e) for e in (scope.axes[axis].start, scope.axes[axis].stop))
         whole = set(own) <= set(loops) and any(self.stage.kind(loop) in LANES for loop in own) and scope.is_untouched(axis)
         if not whole or None in bounds:

@@ -6,15 +6,16 @@
 A plan is counted, added up and filled point by point, and each segment read by a loop of its own, whose elements lie apart; what is sent
 is computed in lanes, and added up as often as a plan counts. What each plan of a batch sums is sent to places of its own. Rows stay: their
 elements are many at a time in both forms, and segments run on all cores. A plan that something else reads stays too, unless most of its
-segments are empty. Points come in increasing order for each key.
+segments are empty. Points come in increasing order for each key. All points are sent: what only some segments read, those that a condition
+chooses or that the definition is about, must exist for every point.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import prod
 
-from tensorexpr.algebra.keyed.keys import is_plain
+from tensorexpr.algebra.keyed.keys import is_plain, sums_evaluated
 from tensorexpr.ir import (
     Access,
     Apply,
@@ -36,6 +37,7 @@ from tensorexpr.ir import (
 from tensorexpr.records import replace
 from tensorexpr.regions import affine_of
 from tensorexpr.simplify import remove_dead_definitions, simplify_indices
+from tensorexpr.simplify.passes.terms.found import all_exist
 from tensorexpr.traversal import bottom_up, free_names, fresh_name, replaced, walk
 
 SPARSE = 4
@@ -62,11 +64,13 @@ def _with_sums_sent(program: Program, plans: Mapping[str, Segments]) -> Program:
         if isinstance(d, Define):
             sums = {e: plans[name] for e in walk(d.value) if (name := _plan_of(e)) in plans}
             found: dict[Expr, Expr] = {}
+            everywhere = set(sums_evaluated(d.value))
             for e, plan in sums.items():
                 assert isinstance(e, Reduce) and isinstance(e.axes[0].start, Access)
                 *batch, at = e.axes[0].start.indices
                 keys = _keys(at, plan, d.axes)
-                if (value := _at_points(e, plan, keys)) is not None:
+                whole = e in everywhere and _is_each((*batch, *keys), plan, d.axes)
+                if (value := _at_points(e, plan, keys, None if whole else program.types)) is not None:
                     key = (plan.name, value)
                     shape = (*(a.stop for a in plan.batch), *plan.extents)
                     if key not in made:
@@ -128,8 +132,16 @@ def _after(e: Expr) -> Expr:
     return apply("add", e, const(1))
 
 
-def _at_points(e: Reduce, plan: Segments, keys: tuple[Expr, ...]) -> Expr | None:
-    """What a sum over the segment of these keys adds up, at the points of the plan; None where it depends on more than these."""
+def _is_each(places: tuple[Expr, ...], plan: Segments, around: tuple[Axis, ...]) -> bool:
+    """Whether a definition of these axes has each segment of a plan at one of its points."""
+    stops = {Index(a.index): a.stop for a in around if is_plain(a)}
+    extents = (*(a.stop for a in plan.batch), *plan.extents)
+    return len(set(places)) == len(places) == len(extents) and all(stops.get(p) == e for p, e in zip(places, extents, strict=True))
+
+
+def _at_points(e: Reduce, plan: Segments, keys: tuple[Expr, ...], types: Mapping[str, TensorType] | None) -> Expr | None:
+    """What a sum over the segment of these keys adds up, at the points of the plan; None where it depends on more than these or, with types
+    of what it reads, where something may not exist for some point and key."""
     assert isinstance(e.axes[0].start, Access)
     name, batch = e.axes[0].index, e.axes[0].start.indices[:-1]
     if not keys or not all(isinstance(at, Index) for at in batch) or len({*batch, *keys}) < len(batch) + len(keys):
@@ -137,17 +149,25 @@ def _at_points(e: Reduce, plan: Segments, keys: tuple[Expr, ...]) -> Expr | None
     row = [Index(a.index) for a in plan.batch]
     element = Access(plan.names[1], (*row, Index(name)), e.axes[0].start.dtype)
     point = _position(plan.axes)
-    found: dict[Expr, Expr] = dict(zip(keys, plan.keys, strict=True)) if all(isinstance(k, Index) for k in keys) else {}
-    found.update(zip(batch, row, strict=True))
-    free = {Index(n) for n in free_names(e.values[0])}
-    if not free <= {Index(name), *found} or free & {Index(a.index) for a in plan.axes}:
+    names = {Index(n) for n in free_names(e.values[0])}
+    own = keys if all(isinstance(k, Index) for k in keys) else ()
+    if not names <= {Index(name), *own, *batch} or names & {Index(a.index) for a in plan.axes}:
         return None
 
-    def moved(node: Expr) -> Expr:
-        return point if node == element else found.get(node, node)
+    def moved(keys: Iterable[Expr]) -> Expr:
+        found: dict[Expr, Expr] = {**dict(zip(own, keys, strict=False)), **dict(zip(batch, row, strict=True)), element: point}
+        return bottom_up(e.values[0], lambda node: found.get(node, node))
 
-    value = bottom_up(e.values[0], moved)
-    return None if any(isinstance(n, Reduce) for n in walk(value)) or name in free_names(value) else value
+    value = moved(plan.keys)
+    if any(isinstance(n, Reduce) for n in walk(value)) or name in free_names(value):
+        return None
+    if types is not None:
+        taken = {a.index for a in plan.loops}
+        each = [Axis(fresh_name("key", taken), const(0), extent) for extent in plan.extents]
+        one = moved(Index(a.index) for a in each)
+        if not all_exist(one if plan.where is None else apply("where", plan.where, one, Const(0, one.dtype)), (*plan.loops, *each), types):
+            return None
+    return value
 
 
 def _keys(at: Expr, plan: Segments, around: tuple[Axis, ...]) -> tuple[Expr, ...]:

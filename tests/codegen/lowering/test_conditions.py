@@ -311,3 +311,24 @@ return Z
     s["T"].compute_at("Z", "i" if outer else "j")
     assert not prove(lower(s)).refuted
     assert_means(s)
+
+
+def _sums_by_cases(seed: int) -> str:
+    """A choice among sums by conditions on either axis, one of which is short: copies of its points, lanes along the other."""
+    rng = random.Random(seed)
+    n, m = rng.choice((17, 31, 33, 40)), rng.randint(2, 5)
+    value = "0.0"
+    for _ in range(rng.randint(2, 4)):
+        row = rng.choice(("i", "i", str(rng.randrange(n))))
+        term = rng.choice((f"X[{row}, k]", f"X[{row}, k] * Y[p, k]"))
+        condition = rng.choice((f"p == {rng.randrange(m)}", _border(rng, "i", n - 1), f"i == {rng.randrange(n)}", _border(rng, "p", m - 1)))
+        chosen = f"where({_border(rng, 'i', n - 1)}, sum({term} for k in range(9)), 0.0)"
+        value = f"where({condition}, {chosen}, {value})"
+    return f"X: f32[{n}, 9] = input()\nY: f32[{m}, 9] = input()\nZ[i, p]: f32[{n}, {m}] = {value}\nreturn Z\n"
+
+
+@pytest.mark.parametrize("seed", [3, 12, 28, 29, *share_of(range(40, 50))])
+def test_sums_that_are_held_in_tiles_are_chosen_at_their_own_points(seed: int) -> None:
+    """Of the rows behind a border, which lanes run through in other blocks, the sums of other rows were stored: the gradient of a read
+    that is clamped was wrong."""
+    assert_means(autoschedule(simplify(parse_program(_sums_by_cases(seed)))))
