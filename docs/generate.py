@@ -19,7 +19,6 @@ from tensorexpr.benchmarks import readme
 from tensorexpr.codegen.auto.search.memory import lowered
 from tensorexpr.codegen.cuda.emitter.nest import emit as emit_cuda
 from tensorexpr.codegen.llvm import Machine, emit
-from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.planners import autoschedule
 from tensorexpr.codegen.schedule import Planned
 from tensorexpr.codegen.target import H200, Target
@@ -60,7 +59,7 @@ def schedule() -> Planned:
 def llvm_excerpt() -> str:
     """The instructions of the gradient's innermost loop, up to the first sum."""
     machine = Machine("x86_64-unknown-linux-gnu", "haswell", "+avx2,+fma", 256)
-    lines = emit(lower(schedule()), machine).splitlines()
+    lines = emit(lowered(schedule()), machine).splitlines()
     first = next(i for i, line in enumerate(lines) if re.match(r"k\.loop\d+:", line))
     last = next(i for i in range(first, len(lines)) if "@llvm.fma" in lines[i])
     return "\n".join(lines[first : last + 1])
@@ -106,7 +105,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "report": lambda: str(gradient().report()),
     "gradient": lambda: str(schedule().program),
     "schedule": lambda: schedule().as_python(),
-    "nest": lambda: str(lower(schedule())),
+    "nest": lambda: str(lowered(schedule())),
     "llvm": llvm_excerpt,
     "cuda": cuda,
 }

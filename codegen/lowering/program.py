@@ -16,8 +16,6 @@ from tensorexpr.codegen.lowering.context.positions import at_positions
 from tensorexpr.codegen.lowering.context.scope import Scope
 from tensorexpr.codegen.lowering.context.slots import Slots
 from tensorexpr.codegen.lowering.context.tasks import Names, Task
-from tensorexpr.codegen.lowering.kernels.borders import cut_borders
-from tensorexpr.codegen.lowering.kernels.cutting import cut_along
 from tensorexpr.codegen.lowering.kernels.merging import merged
 from tensorexpr.codegen.lowering.kernels.quotients import with_quotients
 from tensorexpr.codegen.lowering.kernels.tiles import cut_at_borders
@@ -189,9 +187,6 @@ class _Lowering(Scans):
             if not self.state.target.is_gpu:
                 yield "cut_at_borders", _each_body(cut_at_borders)
                 yield "unswitched", _each_body(unswitched)
-                yield "cut_along", _each_body(cut_along)
-            yield "cut_borders", _each(cut_borders)
-            if not self.state.target.is_gpu:
                 shapes = self.known_shapes(parameters)
                 yield "at_positions", _each(lambda kernel: at_positions(kernel, shapes))
             regions = [[k for name in group for k in self.made.get(name, ())] for group in side_by_side(self.state)]

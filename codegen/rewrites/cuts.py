@@ -12,8 +12,8 @@ What is left is a form of the loop's own index and those around: two points alon
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from math import isfinite
+from collections.abc import Container, Iterator, Set
+from math import inf, isfinite
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.nest import Alloc, Block, Check, For, If, Stmt, Store
@@ -55,7 +55,7 @@ def cuts_of(s: For, facts: Facts, only: frozenset[Expr] | None = None) -> tuple[
             continue
         if inner.holds(test) is not None:
             continue
-        for form in forms_of(test, inner):
+        for form in forms_of(test, inner, {index for index, *_ in inner.loops[depth:]}):
             least, greatest = (extreme(form, inner, depth + 1, up) for up in (False, True))
             whole_at: Expr | None = None
             for end, whole in ((least, True), (greatest, False)):
@@ -67,7 +67,7 @@ def cuts_of(s: For, facts: Facts, only: frozenset[Expr] | None = None) -> tuple[
                     point, other = map(inner.expression, places)
                     found.setdefault(Cut(point, factor > 0, whole, other if is_choice else None, None if whole else whole_at))
                     whole_at = point
-                elif whole and rest.terms and is_choice is not None and _are_counted(inner, depth + 1, form):
+                elif whole and rest.terms and is_choice is not None and are_counted(inner, depth + 1, form.names()):
                     if is_choice and not facts.is_common(rest):
                         rest = -rest - 1  # of two operands either is a choice that is made: that of most iterations
                     front = apply("ge", inner.expression(rest), const(0))
@@ -124,14 +124,21 @@ def _tests_of(s: Stmt, facts: Facts) -> Iterator[tuple[Expr, bool | None]]:
                 yield apply("ge", place, node.args[1]), None
             elif node.op.name in ("mod", "floordiv") and isinstance(node.args[1], Const) and int(node.args[1].value) > 0:
                 divided, by = node.args[0], int(node.args[1].value)
-                low, high = facts.interval(facts.form(divided))
+                low, high = _ends(divided, facts)
                 if isfinite(low) and isfinite(high) and high // by - low // by <= TURNS:
                     for multiple in range(int(low // by) + 1, int(high // by) + 1):
                         yield apply("ge", divided, const(multiple * by)), None
 
 
-def forms_of(test: Expr, facts: Facts) -> list[Affine]:
-    """Forms that are not negative where a comparison holds; of an equation those of both halves."""
+def _ends(index: Expr, facts: Facts) -> tuple[float, float]:
+    """The least and the greatest that an index can be, a block that is moved back included."""
+    low = max((min(facts.interval(form)[0] for form in bound) for bound in facts.bounds(index, False)), default=-inf)
+    return low, min((max(facts.interval(form)[1] for form in bound) for bound in facts.bounds(index, True)), default=inf)
+
+
+def forms_of(test: Expr, facts: Facts, inside: Set[str] | None = None) -> list[Affine]:
+    """Forms that are not negative where a comparison holds; of an equation those of both halves. What depends on no index of `inside` is a
+    name in them, be it a minimum."""
     if not isinstance(test, Apply) or test.op.name not in _COMPARED:
         return []
     left, right = test.args if test.op.name in ("lt", "le", "eq", "ne") else test.args[::-1]
@@ -141,8 +148,8 @@ def forms_of(test: Expr, facts: Facts) -> list[Affine]:
         pairs = [(left, right, 0), (right, left, 0)]
     found: dict[Affine, None] = {}
     for small, large, by in pairs:
-        for low in facts.bounds(small, True):
-            for high in facts.bounds(large, False):
+        for low in facts.bounds(small, True, inside):
+            for high in facts.bounds(large, False, inside):
                 for a in low:
                     for b in high:
                         found.setdefault(b - a - by)
@@ -197,9 +204,8 @@ def _end(form: Affine, index: str, facts: Facts, greatest: bool) -> Affine | Non
     return Affine.of(int(end)) if isfinite(end) else None
 
 
-def _are_counted(facts: Facts, depth: int, form: Affine) -> bool:
-    """Whether the loops inside whose indices a form has run between numbers: a test in front of them is then about what is around."""
-    names = set(form.names())
+def are_counted(facts: Facts, depth: int, names: Container[str]) -> bool:
+    """Whether the loops inside of a depth with these indices run between numbers: a test of them in front is then about what is around."""
     return all(
         all(len(bound) == 1 and bound[0].is_constant for bound in (*below[:1], *above[:1]))
         for index, below, above in facts.loops[depth:]

@@ -16,7 +16,7 @@ name, equal to itself. No answer is an answer: nothing is then decided.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from math import lcm
 from types import MappingProxyType
 
@@ -335,37 +335,37 @@ class Facts:
                 point[name] = max(value if high is None else min(value, high), value if low is None else low)
         return form.evaluate(point)
 
-    def bounds(self, expr: Expr, above: bool) -> list[Bound]:
-        """Bounds of an integer from above, or from below; the form itself is one."""
+    def bounds(self, expr: Expr, above: bool, inside: Set[str] | None = None) -> list[Bound]:
+        """Bounds of an integer from above, or from below; the form itself is one, and of what no index of `inside` is in the only one."""
         self._know(expr)
         form = affine_of(expr)
         if form is not None:
             return [(form,)]
         found: list[Bound] = []
-        if isinstance(expr, Apply) and expr.dtype is dtypes.int64:
-            found = self._bounds_of(expr, above)
+        if isinstance(expr, Apply) and expr.dtype is dtypes.int64 and (inside is None or not inside.isdisjoint(free_names(expr))):
+            found = self._bounds_of(expr, above, inside)
         return list(dict.fromkeys([*found, (self.form(expr),)]))[:MOST]
 
-    def _bounds_of(self, expr: Apply, above: bool) -> list[Bound]:
+    def _bounds_of(self, expr: Apply, above: bool, inside: Set[str] | None) -> list[Bound]:
         name, args = expr.op.name, expr.args
         if name == "neg":
-            return [tuple(-f for f in bound) for bound in self.bounds(args[0], not above)]
+            return [tuple(-f for f in bound) for bound in self.bounds(args[0], not above, inside)]
         if name in ("add", "sub"):
-            other = self.bounds(args[1], above == (name == "add"))
+            other = self.bounds(args[1], above == (name == "add"), inside)
             sign = 1 if name == "add" else -1
             return [
                 tuple(dict.fromkeys(a + b * sign for a in one for b in two))
-                for one in self.bounds(args[0], above)
+                for one in self.bounds(args[0], above, inside)
                 for two in other
                 if len(one) * len(two) <= MOST
             ]
         if name in ("mul", "floordiv") and isinstance(args[1], Const):
             factor = integer(args[1])
             if name == "mul":
-                return [tuple(f * factor for f in bound) for bound in self.bounds(args[0], above == (factor >= 0))]
-            return [tuple(f // factor for f in bound) for bound in self.bounds(args[0], above)] if factor > 0 else []
+                return [tuple(f * factor for f in bound) for bound in self.bounds(args[0], above == (factor >= 0), inside)]
+            return [tuple(f // factor for f in bound) for bound in self.bounds(args[0], above, inside)] if factor > 0 else []
         if name in ("minimum", "maximum"):
-            first, second = self.bounds(args[0], above), self.bounds(args[1], above)
+            first, second = self.bounds(args[0], above, inside), self.bounds(args[1], above, inside)
             if (name == "minimum") == above:
                 return [*first, *second]
             return [tuple(dict.fromkeys((*a, *b))) for a in first for b in second if len(a) + len(b) <= MOST]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tensorexpr.algebra import with_narrow_sums, with_recurrences
+from tensorexpr.codegen.auto.tiles.borders import with_clear_middles
 from tensorexpr.codegen.compile import fold_constants, machine_of, program_from
 from tensorexpr.codegen.handle import Schedule
 from tensorexpr.codegen.lowering import lower
@@ -117,7 +118,7 @@ def assert_means(
 ) -> LoopNest:
     """Checks that a schedule computes what the reference interpreter says; gives its nest."""
     given = dict(inputs) if inputs is not None else random_inputs(s.program, seed, exact=exact, sizes=sizes)
-    nest = s.nest if isinstance(s, Schedule) else lower(s)
+    nest = s.nest if isinstance(s, Schedule) else with_clear_middles(lower(s), s.target)
     want = evaluate_program(s.program, given, sizes)
     for name, found in outputs(nest, s.program, given, sizes).items():
         expected = want[name]

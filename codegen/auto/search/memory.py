@@ -15,22 +15,20 @@ from math import prod
 from tensorexpr.codegen.auto.candidate import Candidate
 from tensorexpr.codegen.auto.moves import move_of
 from tensorexpr.codegen.auto.search.groups import extent_of
+from tensorexpr.codegen.auto.tiles.borders import with_clear_middles
 from tensorexpr.codegen.auto.tiles.grids import with_grids
 from tensorexpr.codegen.auto.tiles.scans import with_scans
 from tensorexpr.codegen.auto.tiles.steps import with_steps
 from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.lowering.context.arithmetic import constant
 from tensorexpr.codegen.lowering.stage.joining import side_by_side
-from tensorexpr.codegen.nest import LANES, Alloc, Block, Buffer, For, Kernel, LoopNest, Stmt, Store
-from tensorexpr.codegen.nest.walks import buffers_written, elements_read, expressions_of, inside, statements, stores_in
-from tensorexpr.codegen.rewrites.loops import partition
-from tensorexpr.codegen.rewrites.paths import walk_block
+from tensorexpr.codegen.nest import Alloc, Block, Buffer, For, Kernel, LoopNest, Stmt, Store
+from tensorexpr.codegen.nest.walks import buffers_written, elements_read, expressions_of, inside, stores_in
 from tensorexpr.codegen.schedule import Planned
 from tensorexpr.codegen.schedule.analysis.work import UNKNOWN_EXTENT, length
 from tensorexpr.codegen.target import Gpu
-from tensorexpr.dtypes import int64
 from tensorexpr.errors import ScheduleError
-from tensorexpr.ir import Access, Apply, Axis, Const, Expr, Index
+from tensorexpr.ir import Access, Apply, Axis, Expr, Index
 from tensorexpr.records import record, replace
 from tensorexpr.traversal import free_names, tensors_read, walk
 
@@ -49,9 +47,6 @@ MOST_AHEAD = 16
 """Rows that are asked for ahead through indices."""
 MOST_COPIED = 8
 """Vectors of such a row up to which they are copied out, so that the place of a later row is worked out once for all of them."""
-MOST_CUT = 512
-"""Statements, with those that are copied out, up to which a loop of open length may grow where it is cut at its borders."""
-_TESTS = ("lt", "le", "gt", "ge", "minimum", "maximum")
 SHORT_SEGMENTS = 8
 """Iterations of a loop between data up to which it mostly ends before the processor has asked for its rows by itself."""
 
@@ -117,11 +112,10 @@ class _Place:
 
 def lowered(planned: Planned) -> LoopNest:
     """The nest that planners made, with the last words on it; of a GPU, threads for what they left without."""
-    nest, target = lower(planned), planned.target
+    target = planned.target
+    nest = with_clear_middles(lower(planned), target)
     if isinstance(target, Gpu):
         return with_grids(with_scans(nest, target), target)
-    if nest.sizes:
-        nest = replace(nest, kernels=tuple(_with_clear_middles(nest, kernel) for kernel in nest.kernels))
     if planned.state.sweeps:
         nest = with_steps(nest, planned.state.sweeps, target)
     caches = target.l1_bytes, target.l2_bytes, target.last_level
@@ -136,43 +130,6 @@ def lowered(planned: Planned) -> LoopNest:
         streams=tuple(n for n in memory.buffers if n in streams),
         ahead=tuple((n, ahead[n]) for n in memory.buffers if n in ahead),
     )
-
-
-def _with_clear_middles(nest: LoopNest, kernel: Kernel) -> Kernel:
-    """A kernel whose loops over blocks of open length are cut where tests of their lanes change: in the middle no lane tests anything, as
-    `cut_borders` has it for loops whose bounds are numbers."""
-    if kernel.together:
-        return kernel
-    part = replace(nest, kernels=(kernel,))
-    loops = [s for _, s in walk_block(kernel.body) if isinstance(s, For) and s.kind in ("serial", "parallel")]
-    for name in dict.fromkeys(s.index for s in loops if not isinstance(s.stop, Const) and _tests_lanes(s)):
-        if not any(isinstance(s, For) and s.index == name for one in part.kernels for _, s in walk_block(one.body)):
-            continue  # of one iteration in all parts of a loop that was cut before
-        cut = partition(part, name, most=MOST_CUT)
-        if _moved_back(cut) <= _moved_back(part):
-            part = cut
-    return part.kernels[0] if part.kernels else kernel
-
-
-def _moved_back(nest: LoopNest) -> set[tuple[str, frozenset[Expr]]]:
-    """Where stores write that are moved back at the end of a loop on all cores: elements that two cores write are proved to have the same
-    value where both run one statement."""
-    stores = [s for kernel in nest.kernels for s in stores_in(kernel.body)]
-    shared = {s.index for kernel in nest.kernels for s in statements(kernel.body) if isinstance(s, For) and s.kind == "parallel"}
-    ends = [[n for e in s.indices for n in walk(e) if isinstance(n, Apply) and n.op.name == "minimum"] for s in stores]
-    return {(s.buffer, frozenset(n for n in found if not shared.isdisjoint(free_names(n)))) for s, found in zip(stores, ends, strict=True)}
-
-
-def _tests_lanes(loop: For) -> bool:
-    """Whether lanes or copies inside differ in tests that change along a loop. Blocks over cores that are moved back at the end write
-    elements twice, which is proved to be the same value where one statement does it: these stay one."""
-    statements = [s for _, s in walk_block(loop.body)]
-    lanes = {s.index for s in statements if isinstance(s, For) and s.kind in (*LANES, "unroll")}
-    nodes = [n for s in statements for e in expressions_of(s) if not isinstance(s, For) for n in walk(e) if isinstance(n, Apply)]
-    tests = [n for n in nodes if n.op.name in _TESTS and n.args[0].dtype is int64 and loop.index in free_names(n)]
-    if loop.kind == "parallel" and any(n.op.name == "minimum" and lanes.isdisjoint(free_names(n)) for n in tests):
-        return False
-    return any(not lanes.isdisjoint(free_names(n)) for n in tests)
 
 
 def in_and_out(made: Candidate, caches: tuple[int, ...]) -> Candidate:

@@ -67,9 +67,13 @@ def test_the_step_that_breaks_a_nest_is_named(monkeypatch):
     def one_more(block):
         return tuple(replace(s, stop=const(int(s.stop.value) + 1)) if isinstance(s, For) else s for s in block)
 
-    monkeypatch.setattr(program, "cut_along", one_more)
-    with pytest.raises(AssertionError, match=r"^cut_along: bounds: .*\(refuted\)"):
+    monkeypatch.setattr(program, "unswitched", one_more)
+    with pytest.raises(AssertionError, match=r"^unswitched: bounds: .*\(refuted\)"):
         check_steps(made)
-    monkeypatch.setattr(program, "unswitched", lambda block: tuple(replace(s, kind="warped") if isinstance(s, For) else s for s in block))
-    with pytest.raises(AssertionError, match=r"^unswitched: .*warped"):
+
+    def warped(block):
+        return tuple(replace(s, kind="warped") if isinstance(s, For) else s for s in block)
+
+    monkeypatch.setattr(program, "cut_at_borders", warped)
+    with pytest.raises(AssertionError, match=r"^cut_at_borders: .*warped"):
         check_steps(made)

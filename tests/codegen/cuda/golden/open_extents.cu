@@ -18,12 +18,19 @@ extern "C" __global__ void __launch_bounds__(256) k0_y(
     const int j_i = (int)threadIdx.x;
     y_sum_lanes_own = 0.0f;
   }
-  for (int64_t j_o = 0; j_o < (m + 255) / 256; ++j_o) {
+  for (int64_t j_o = 0; j_o < m / 256; ++j_o) {
+    {
+      const int j_i = (int)threadIdx.x;
+      const float t0 = x[i * m + j_i + j_o * 256];
+      y_sum_lanes_own = y_sum_lanes_own + t0 * t0;
+    }
+  }
+  for (int64_t j_o = m / 256; j_o < (m + 255) / 256; ++j_o) {
     {
       const int j_i = (int)threadIdx.x;
       if (j_i + j_o * 256 < m) {
-        const float t0 = x[i * m + j_i + j_o * 256];
-        y_sum_lanes_own = y_sum_lanes_own + t0 * t0;
+        const float t1 = x[i * m + j_i + j_o * 256];
+        y_sum_lanes_own = y_sum_lanes_own + t1 * t1;
       }
     }
   }

@@ -1,0 +1,121 @@
+"""Loops of planners' nests cut where tests inside of them change, by the rewrite `partition`: between its borders a tile tests nothing.
+
+    for z_o in range(0, 4):                                     for z_o in range(0, 1): ... some points test
+        for s in range(0, 3): for z_i in unroll(range(0, 14)):  for z_o in range(1, 3): none does
+            if z_o*14 + z_i + s >= 1 and ... < 57: ...     -->  for z_o in range(3, 4): ... some do
+
+A test of lanes is a mask, one of copies is made as often as there are copies, and an index held inside a tensor, or that goes around its
+borders, makes gathers of loads. Loops that change a test of lanes or copies are cut, from the outermost in, where what the test depends on
+inside runs between numbers: a triangle is cut along its inner loop, to which the outer one is a bound.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from tensorexpr.codegen.nest import LANES, Block, For, Kernel, LoopNest, Stmt
+from tensorexpr.codegen.nest.walks import expressions_of, inside, iterations, statements, stores_in
+from tensorexpr.codegen.rewrites.cuts import are_counted, tests_in
+from tensorexpr.codegen.rewrites.facts import Facts
+from tensorexpr.codegen.rewrites.loops.partition import by_tests
+from tensorexpr.codegen.rewrites.loops.simplify import simplify
+from tensorexpr.codegen.rewrites.paths import Path, rewrite_loops
+from tensorexpr.codegen.schedule.analysis.work import UNKNOWN_EXTENT
+from tensorexpr.codegen.target import Target
+from tensorexpr.dtypes import int64
+from tensorexpr.ir import Apply, apply
+from tensorexpr.records import replace
+from tensorexpr.traversal import free_names, walk
+
+MOST_CUT = 512
+"""Statements, with those that are copied out, up to which a loop may grow where it is cut at its borders."""
+FEWEST = 4
+"""Iterations from which on a loop is cut, where their number is known: borders are one or two of them."""
+OFTEN = 8
+"""Tests that are made less than once while some statement runs so often are left: to copy all of that takes code, and gains little."""
+_TESTS = ("lt", "le", "gt", "ge", "minimum", "maximum", "mod", "floordiv")
+
+
+def with_clear_middles(nest: LoopNest, target: Target) -> LoopNest:
+    """The nest with loops cut where tests of lanes and copies change."""
+    return replace(nest, kernels=tuple(_cut(nest, kernel, kernel.together or target.is_gpu) for kernel in nest.kernels))
+
+
+def _cut(nest: LoopNest, kernel: Kernel, is_shared: bool) -> Kernel:
+    """A kernel whose loops are cut: serial ones alone where loops run together, or on a GPU, on which blocks take different branches."""
+    kinds = ("serial",) if is_shared else ("serial", "parallel")
+
+    def is_cut(s: Stmt) -> bool:
+        return isinstance(s, For) and s.kind in kinds and _changes_lanes(s)
+
+    names = dict.fromkeys(s.index for s in statements(kernel.body) if isinstance(s, For) and is_cut(s))
+    if not names:
+        return kernel
+    made = replace(nest, kernels=(kernel,))
+    made = made if is_shared else simplify(made)
+    for name in names:
+        if any(isinstance(s, For) and s.index == name for k in made.kernels for s in statements(k.body)):  # not in what never runs
+
+            def pieces(s: For, path: Path, nest: LoopNest = made) -> Block | None:
+                return _pieces(s, Facts.at(nest, path)) if is_cut(s) else None
+
+            cut = rewrite_loops(made, name, pieces)
+            made = cut if _moved_back(cut) <= _moved_back(made) else made
+    made = made if is_shared else simplify(made)
+    return made.kernels[0] if made.kernels else kernel
+
+
+def _pieces(loop: For, facts: Facts) -> Block | None:
+    """A loop cut where tests of lanes change, and choices made in them, if what they depend on inside runs between numbers."""
+    lanes, depth, seldom = _copied(loop.body), len(facts.loops) + 1, _runs(loop.body) / OFTEN
+    inner = facts.loop(loop.index, loop.start, loop.stop)
+    found = ((test, at) for test, _, at in tests_in(loop.body, inner) if not lanes.isdisjoint(free_names(test)))
+    tests = {test for test, at in found if are_counted(at, depth, free_names(test)) and _times(at, depth, lanes) >= seldom}
+    inside_them = [n for test in tests for n in walk(test) if isinstance(n, Apply) and n.op.name in ("minimum", "maximum")]
+    tests |= {apply("le", *n.args) for n in inside_them if loop.index in free_names(n)}
+    return by_tests(loop, facts, MOST_CUT, frozenset(tests)) if tests else None
+
+
+def _runs(block: Block) -> int:
+    """About how often the statement inside that runs most often does, all lanes and copies at once."""
+    return max((_length(s) * _runs(inside(s)) for s in block), default=1)
+
+
+def _length(s: Stmt) -> int:
+    if not isinstance(s, For) or s.kind in (*LANES, "unroll"):
+        return 1
+    return UNKNOWN_EXTENT if (count := iterations(s)) is None else max(1, count)
+
+
+def _times(facts: Facts, depth: int, lanes: set[str]) -> int:
+    """`_runs` of what stands where some facts hold."""
+    ranges = [facts.box.get(index, (None, None)) for index, *_ in facts.loops[depth:] if index not in lanes]
+    return prod(UNKNOWN_EXTENT if low is None or high is None else max(1, high - low + 1) for low, high in ranges)
+
+
+def _moved_back(nest: LoopNest) -> set[tuple[str, frozenset[Apply]]]:
+    """Where stores write that are moved back at the end of a loop on all cores: elements that two cores write are proved to have the same
+    value where both run one statement."""
+    stores = [s for kernel in nest.kernels for s in stores_in(kernel.body)]
+    shared = {s.index for kernel in nest.kernels for s in statements(kernel.body) if isinstance(s, For) and s.kind == "parallel"}
+    ends = [[n for e in s.indices for n in walk(e) if isinstance(n, Apply) and n.op.name == "minimum"] for s in stores]
+    return {(s.buffer, frozenset(n for n in found if not shared.isdisjoint(free_names(n)))) for s, found in zip(stores, ends, strict=True)}
+
+
+def _copied(block: Block) -> set[str]:
+    """The loops inside that are lanes or copied out."""
+    return {s.index for s in statements(block) if isinstance(s, For) and s.kind in (*LANES, "unroll")}
+
+
+def _changes_lanes(loop: For) -> bool:
+    """Whether lanes or copies inside differ in tests that change along a loop. Blocks over cores that are moved back at the end write
+    elements twice, which is proved to be the same value where one statement does it: these stay one."""
+    lanes = _copied(loop.body)
+    stands = (s for s in statements(loop.body) if not isinstance(s, For))
+    nodes = [n for s in stands for e in expressions_of(s) for n in walk(e) if isinstance(n, Apply) and n.op.name in _TESTS]
+    tests = [n for n in nodes if n.args[0].dtype is int64 and loop.index in free_names(n)]
+    if (count := iterations(loop)) is not None and count < FEWEST:
+        return False
+    if loop.kind == "parallel" and any(n.op.name == "minimum" and lanes.isdisjoint(free_names(n)) for n in tests):
+        return False
+    return any(not lanes.isdisjoint(free_names(n)) for n in tests)
