@@ -61,7 +61,7 @@ def all_steps(scan: Scan, sweep: Sweep) -> Steps:
     states: dict[str, str] = {}
     batched: dict[str, int] = {}
     for c, (state, type_) in enumerate(scan.states):
-        axes = plain_axes(type_, workspace.reserved)
+        axes = plain_axes(type_, (*workspace.reserved, step.index))
         states[state] = workspace.new_name(scan.names[c], "_before")
         batched[states[state]] = 0
         value = before(scan, c, t, tuple(Index(axis.index) for axis in axes))
@@ -104,7 +104,7 @@ def sweep_steps(scan: Scan, steps: Steps, heads: Heads, states: Mapping[int, str
     after: dict[str, tuple[str, str]] = {}
     for c, head in heads.items():
         following, type_ = scan.nexts[c], scan.states[c][1]
-        axes = plain_axes(type_, workspace.reserved)
+        axes = plain_axes(type_, (*workspace.reserved, step.index))
         at = tuple(Index(axis.index) for axis in axes)
         value = widened(head((t, *at)))
         if scan.length != const(1) and c in states:

@@ -21,6 +21,7 @@ from tensorexpr.autodiff.scan.running import running_table
 from tensorexpr.autodiff.sweep.accumulate import Flow, accumulate, axes_of
 from tensorexpr.autodiff.sweep.beside import written_beside
 from tensorexpr.autodiff.sweep.neighbors import in_step
+from tensorexpr.autodiff.sweep.parts import with_parts
 from tensorexpr.autodiff.sweep.recompute import with_copies
 from tensorexpr.autodiff.sweep.sharing import flows_of
 from tensorexpr.autodiff.sweep.shifts import extreme_form, is_extreme, shifts, written_shifts
@@ -117,7 +118,8 @@ def reverse(
     sweep.still = written_shifts(program, [name for name, _ in outputs], {*wrt, *rules})
     for name, head in outputs:
         sweep.seed(name, head)
-    for definition in reversed(program.definitions):
+    swept = sweep.with_parts(program.definitions, {*rules, *wrt, *marked})
+    for definition in reversed(swept):
         names = [name for name, _ in definition.results]
         custom = next((name for name in names if name in rules), None)
         if custom is None:
@@ -212,6 +214,22 @@ class Sweep:
         owner = self.owners.get(consumer, consumer)
         for one in contributions:
             self._pending.setdefault(one.access.tensor, []).append((owner, consumer, one))
+
+    def with_parts(self, definitions: Sequence[Definition], fixed: Collection[str]) -> list[Definition]:
+        """The definitions with what several of them compute as definitions of their own, which the derivative starts with."""
+        known = {name for d in definitions for name, _ in d.results}
+
+        def new_name(name: str) -> str:
+            part = self.workspace.new_name(name, "_part")
+            self.owners[part] = self.owners.get(name, name)
+            return part
+
+        found = with_parts(definitions, self.active, fixed, new_name)
+        for part in found:
+            if known.isdisjoint(name for name, _ in part.results):
+                self.workspace.add(part)
+                self.activate([part])
+        return found
 
     def activate(self, definitions: Iterable[Definition]) -> None:
         """Makes the results of further definitions active where they read active tensors."""
