@@ -8,8 +8,8 @@ threads of a warp meet in a bank. A thread's columns are groups of four, so far 
 side by side; its rows likewise.
 
 Which tile, says a count of the time that the blocks take on all multiprocessors: of a point of the reduction, by what takes longer, the
-operations of a block (points beyond the ends included) or its accesses of shared memory. Tiles of few rows and columns of a thread wait for
-the latter.
+operations of a block (points beyond the ends included), its accesses of shared memory, or a warp by itself, in as many rounds as blocks do
+not fit on the multiprocessors at once. Tiles of few rows and columns of a thread wait for shared memory, few blocks for themselves.
 """
 
 from __future__ import annotations
@@ -40,8 +40,12 @@ Shapes = dict[str, tuple[Expr, ...]]
 TILES = (
     (128, 128, 16, 8),
     (128, 128, 8, 8),
+    (64, 128, 8, 8),
+    (128, 64, 8, 8),
+    (64, 64, 8, 8),
     (64, 128, 4, 8),
     (128, 64, 8, 4),
+    (64, 64, 8, 4),
     (64, 64, 4, 4),
     (64, 32, 4, 2),
     (32, 64, 2, 4),
@@ -60,9 +64,15 @@ LEAST_DEPTH = 8
 """Points of a step at least."""
 MULTIPLIED = 106
 """Products of float32 of a multiprocessor in a clock: of 128 that there are, beside the loads of what is multiplied."""
+REGISTERS = 1 << 16
+"""Registers of a multiprocessor."""
+BESIDE = 32
+"""Registers of a thread beside its results, and what it multiplies for these: a quarter as many."""
+LATENCY = 700
+"""Clocks that a warp alone waits in a step: for the copies of the next one, and at barriers."""
 COPIED = 8
 """Elements that a block reads and puts into shared memory in a clock."""
-MOST_WASTE = 1.5
+MOST_WASTE = 3.0
 """Points beyond the ends of the axes that a tile may have, to points within."""
 READS = 1 << 8
 """Operations for each element of an operand from which on a copy of it costs next to nothing."""
@@ -94,7 +104,8 @@ class Tile:
 
     def __str__(self) -> str:
         few = f" of {self.threads} threads" if self.threads < TEAM else ""
-        return f"{self.rows} {self.view.row}, {self.columns} {self.view.column}{few}"
+        row, column = ("_".join((*self.view.joined.get(axis, ()), axis)) for axis in (self.view.row, self.view.column))
+        return f"{self.rows} {row}, {self.columns} {column}{few}"
 
 
 def ranked_tiles(s: Planned, name: str, shapes: Shapes) -> list[Tile]:
@@ -108,9 +119,9 @@ def tiles_of(s: Planned, name: str, shapes: Shapes) -> list[Tile]:
 
 
 def timed_tiles(s: Planned, name: str, views: list[View]) -> list[tuple[float, Tile]]:
-    """The tiles of the first of some views that has any which pay, best first, each with the clocks of a point of the reduction."""
+    """The tiles of some views that pay, best first, each with the clocks of a point of the reduction."""
     known = (view for view in views if not (view.joined and view.tested) or (view.filled and not view.counts))
-    return next(filter(None, (sorted(_timed(s, name, view), key=lambda pair: pair[0]) for view in known)), [])
+    return sorted((found for view in known for found in _timed(s, name, view)), key=lambda pair: pair[0])
 
 
 def _timed(s: Planned, name: str, view: View) -> Iterator[tuple[float, Tile]]:
@@ -131,7 +142,9 @@ def _timed(s: Planned, name: str, view: View) -> Iterator[tuple[float, Tile]]:
         rounds = blocks / s.target.cores
         rounds = ceil(rounds) if rounds < FEW_BLOCKS else rounds
         shared = tile.threads / mma.WARP * (tile.thread_rows + tile.thread_columns) + (tile.rows + tile.columns) / COPIED
-        yield rounds * max(tile.rows * tile.columns / MULTIPLIED, shared), tile
+        own = tile.thread_rows * tile.thread_columns
+        waves = ceil(blocks / s.target.cores / max(1, REGISTERS // (tile.threads * (BESIDE + own + own // 4))))
+        yield max(rounds * max(tile.rows * tile.columns / MULTIPLIED, shared), waves * (own + LATENCY / depth)), tile
 
 
 def _is_plain(view: View) -> bool:

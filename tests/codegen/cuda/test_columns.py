@@ -60,6 +60,46 @@ def test_results_are_those_of_the_interpreter(text):
     np.testing.assert_array_equal(got, want)
 
 
+WEIGHTS = """
+x: f32[4, 30, 30, 40] = input()
+g: f32[4, 30, 30, 40] = input()
+y[i, j, p, k]: f32[3, 3, 1, 40] = sum(
+    g[n, r, s, k] * x[n, i + r - 1, j + s - 1, k]
+    for n in range(4)
+    for r in range(maximum(1 - i, 0), minimum(31 - i, 30))
+    for s in range(maximum(1 - j, 0), minimum(31 - j, 30))
+)
+return y
+"""
+GAUSSIAN = """
+x: f32[50, 3] = input()
+z: f32[300, 3] = input()
+b: f32[300] = input()
+y[i, c]: f32[50, 1] = sum(exp(-sum((x[i, k] - z[j, k]) * (x[i, k] - z[j, k]) for k in range(3))) * b[j] for j in range(300))
+return y
+"""
+SPREAD = """
+x: f32[300, 50, 7] = input()
+y[j, k]: f32[50, 3] = sum(x[i, j, k] for i in range(300))
+return y
+"""
+
+
+@needs_compiler
+@pytest.mark.parametrize(("text", "stages"), [(WEIGHTS, 3), (GAUSSIAN, 2)])
+def test_sums_over_several_axes_and_for_neighbors_along_several(text, stages):
+    s = autoschedule(parse_program(text), H200)
+    assert len(s.stages) == stages, s.stages
+    inputs = random_inputs(s.program, 3)
+    (want,) = evaluate_program(s.program, inputs).values()
+    (got,) = run(verify_nest(lower(s)), inputs, order=1).values()
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+def test_neighbors_far_apart_are_no_columns():
+    assert autoschedule(parse_program(SPREAD), H200).stages == ("y",)
+
+
 TWO_IN_A_ROW = """
 x: f32[ROWS, COLUMNS] = input()
 mean[j]: f32[COLUMNS] = sum(x[i, j] for i in range(ROWS)) / ROWS.0

@@ -38,6 +38,20 @@ return W
 """The gradient of a convolution by its weights: few results, of all points of all images."""
 
 
+TRANSPOSED = """
+G: f32[2, 32, 36, 36] = input()
+X: f32[2, 32, 18, 18] = input()
+W[c, k, p, q]: f32[32, 32, 3, 3] = sum(
+    G[n, k, r * 2 - p + 1, s * 2 - q + 1] * X[n, c, r - p + 1, s - q + 1]
+    for n in range(2)
+    for r in range(p // 2, p + 17)
+    for s in range(q // 2, q + 17)
+)
+return W
+"""
+"""The same of a transposed convolution: bounds are those of a block, which tests a step's points for all its threads."""
+
+
 def product(dtype: str, m: int, k: int, n: int) -> str:
     return PRODUCT.format(dtype=dtype, m=m, k=k, n=n)
 
@@ -52,8 +66,9 @@ def product(dtype: str, m: int, k: int, n: int) -> str:
         (product("f32", 64, 512, 64), False),
         (product("f64", 64, 512, 32), True),
         (WEIGHTS.format(n=8), True),
+        (TRANSPOSED, False),
     ],
-    ids=["16 rows", "bf16", "ends", "f32", "f64", "weights"],
+    ids=["16 rows", "bf16", "ends", "f32", "f64", "weights", "transposed"],
 )
 def test_a_long_product_with_few_results_has_parts(text, tensor_cores, monkeypatch):
     monkeypatch.setattr(parts_of, "LAUNCH", 10)  # small ones count as large
