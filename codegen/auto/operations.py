@@ -49,12 +49,12 @@ def instructions(name: str, dtype: DType, machine: Machine) -> Count:
 
 def is_known_power(dtype: DType, exponent: float) -> bool:
     """Whether a power whose exponent is a constant is made of products or a root."""
-    return exponent in (1.0, 2.0) or is_short_power(register_type(dtype), exponent) or is_root(register_type(dtype), exponent)
+    return exponent in (1.0, 2.0) or is_short_power(register_type(dtype), exponent) or is_root(exponent)
 
 
 @cache
 def power(exponent: float, dtype: DType, machine: Machine) -> Count:
-    """What such a power takes; of a float32 and more than two products, or one over its root, in registers of doubles."""
+    """What such a power takes; of a float32 and more products than `PRODUCTS` has, in registers of doubles."""
     module = Module(scales=machine.scales)
     builder = Builder(module)
     apply(builder, "pow", dtype, [Value("%x0", register_type(dtype), _LANES), literal(exponent, register_type(dtype))])

@@ -246,7 +246,7 @@ def _pow(b: Builder, dtype: DType, x: Value, y: Value) -> Value:
         return literal(1.0, x.type) if y.const == 0.0 else x if y.const == 1.0 else b.op("fmul", x, x)
     if y.const is not None and not y.stride and is_short_power(x.type, y.const):
         return whole_power(b, x, int(y.const))
-    if y.const is not None and not y.stride and is_root(x.type, y.const):
+    if y.const is not None and not y.stride and is_root(y.const):
         return root_power(b, x, y.const)
     return FUNCTIONS["pow"](b, *b.unify(x, y))
 

@@ -36,6 +36,9 @@ PRODUCTS = {3: 1.3, 4: 1.95, **{n: n - 1.5 for n in range(5, 17)}}
 """Exponents of products in x's own type, which cost what products that are written out do, and how far from the exact result these may
 round in ULP: that of each factor x but two may have been rounded by one unit of the result, the last product is by half of one."""
 
+ROOTS = {-2.5: 10.0, -1.5: 6.0, -0.5: 1.5, 0.5: 0.5, 1.5: 1.5, 2.5: 2.5}
+"""Exponents of products with a square root, or with one over it, and how far these may round in ULP."""
+
 
 def _decomposed(b: Builder, x: Value) -> tuple[Value, Value]:
     """k as a float, and f = m - 1, for positive finite x."""
@@ -156,18 +159,21 @@ def whole_power(b: Builder, x: Value, exponent: int) -> Value:
     return b.convert("fptrunc", result, "float") if wide else result
 
 
-def is_root(type_: str, exponent: float) -> bool:
-    """Whether a power is a root, or one over it, which is rounded twice: in float64 a logarithm is more exact."""
-    return exponent == 0.5 or (exponent == -0.5 and type_ == "float")
+def is_root(exponent: float) -> bool:
+    """Whether a power is a root, one over it, or a product with it."""
+    return exponent in ROOTS
 
 
 def root_power(b: Builder, x: Value, exponent: float) -> Value:
-    """x ** 0.5, which is +0 of both zeros and infinite of both infinities, and x ** -0.5, by doubles."""
-    single = exponent < 0
-    wide = b.convert("fpext", x, "double") if single else x
-    root = b.intrinsic("sqrt", add(b, wide, 0.0))
+    """x ** (n + 0.5) by the root and products in x's own type (`ROOTS`): +0 of both zeros, infinite of both infinities."""
+    root = b.intrinsic("sqrt", add(b, x, 0.0))
     root = b.select(b.compare("fcmp oeq", x, -_INFINITY), _INFINITY, root)
-    return b.convert("fptrunc", div(b, literal(1.0, "double"), root), "float") if single else root
+    if exponent < 0:
+        inverse = div(b, literal(1.0, x.type), root)
+        return inverse if exponent == -0.5 else whole_power(b, inverse, int(-2 * exponent))
+    whole = int(exponent - 0.5)
+    factor = absolute(b, x)
+    return mul(b, factor if whole == 1 else mul(b, factor, factor), root) if whole else root
 
 
 def _single_power(b: Builder, x: Value, y: Value) -> Value:
