@@ -81,7 +81,7 @@ def test_softmax():
     gradient = te.gradient(p, [x], head=te.placeholder((8, 10), name="p_bar"))
     assert printed(gradient, [p]) == lines("""
 s_bar[i]: f32[8] = -(sum(p_bar[i, k] * p[i, k] for k in range(10)) / s[i])
-e_bar[i, k]: f32[8, 10] = p_bar[i, k] / s[i] + s_bar[i]
+e_bar[i, k]: f32[8, 10] = p_bar[i, k] * (1.0 / s[i]) + s_bar[i]
 x_bar[i, k]: f32[8, 10] = e_bar[i, k] * e[i, k]
 return x_bar
 """)
@@ -182,7 +182,7 @@ return x_bar
     "layer norm": (
         layer_norm,
         """
-y_bar_1[i, k]: f32[8, 10] = y_bar[i, k] * g[k] / sqrt(v[i] + 1e-05)
+y_bar_1[i, k]: f32[8, 10] = y_bar[i, k] * g[k] * (1.0 / sqrt(v[i] + 1e-05))
 v_bar[i]: f32[8] = (
     sum(y_bar[i, k] * g[k] * (x[i, k] - mu[i]) for k in range(10))
     / sqrt(v[i] + 1e-05)
@@ -192,7 +192,7 @@ v_bar[i]: f32[8] = (
 )
 mu_bar[i]: f32[8] = -sum(y_bar_1[i, k] + v_bar[i] / 5.0 * (x[i, k] - mu[i]) for k in range(10))
 x_bar[i, k]: f32[8, 10] = y_bar_1[i, k] + v_bar[i] / 5.0 * (x[i, k] - mu[i]) + mu_bar[i] / 10.0
-g_bar[k]: f32[10] = sum(y_bar[i, k] * ((x[i, k] - mu[i]) / sqrt(v[i] + 1e-05)) for i in range(8))
+g_bar[k]: f32[10] = sum(y_bar[i, k] * ((x[i, k] - mu[i]) * (1.0 / sqrt(v[i] + 1e-05))) for i in range(8))
 return x_bar, g_bar
 """,
     ),

@@ -53,7 +53,7 @@ from tensorexpr.simplify.passes.definitions import with_definitions
 from tensorexpr.simplify.passes.inline.worth import without_literals
 from tensorexpr.simplify.passes.terms import bytes_of_ends, pays_alone
 from tensorexpr.simplify.passes.terms.found import term_of
-from tensorexpr.simplify.rules.floats import FUNCTION, absorb_literal, divide_literals
+from tensorexpr.simplify.rules.floats import FUNCTION, absorb_literal, divide_by_less, divide_literals
 from tensorexpr.simplify.rules.integers import wrapped
 from tensorexpr.traversal import (
     bound_names,
@@ -284,10 +284,10 @@ def _apart(node: Reduce, around: tuple[Axis, ...], types: Mapping[str, TensorTyp
     some = None if node.dtype.is_integer else _has_some(node.axes)
     left, left_below = [_guarded(e, some, 0) for e in left], [_guarded(e, some, 1) for e in left_below]
     literals = [e for e in left if isinstance(e, Const)]  # these stand last, as in all derived formulas
-    value = _quotient([*(e for e in left if not isinstance(e, Const)), value, *literals], [], node)
+    value = _quotient([*(e for e in left if not isinstance(e, Const)), value], [], node)
     for divisor in left_below:  # one after the other: the product of divisors may be out of range where no quotient is
         value = apply("div", value, divisor)
-    return value
+    return _quotient([value, *literals], [], node)
 
 
 def _is_open(axis: Axis) -> bool:
@@ -361,7 +361,7 @@ def _factors(value: Expr) -> tuple[list[Expr], list[Expr]]:
         return a + b, below_a + below_b
     if isinstance(value, Apply) and value.op.name == "div":
         (a, below_a), (b, below_b) = map(_factors, value.args)
-        return a + below_b, below_a + b
+        return [e for e in a if e != Const(1, e.dtype)] + below_b, below_a + b
     if isinstance(value, Apply) and value.op.name == "neg" and value.dtype.is_float:
         above, below = _factors(value.args[0])
         return [*above, Const(-1, value.dtype)], below
@@ -396,10 +396,13 @@ def _without(factors: Sequence[Expr], common: Sequence[Expr]) -> list[Expr]:
 
 
 def _quotient(factors: Sequence[Expr], divisors: Sequence[Expr], node: Reduce) -> Expr:
-    """The product of some factors over that of others; 1 of none."""
+    """The product of some factors over that of others, or with its inverse where that is the same at more points; 1 of none."""
     result = _product(factors) or Const(1, node.dtype)
     below = _product(divisors)
-    return result if below is None else apply("div", result, below)
+    if below is None:
+        return result
+    quotient = apply("div", result, below)
+    return divide_by_less(quotient) or quotient
 
 
 def _product(factors: Sequence[Expr]) -> Expr | None:

@@ -15,7 +15,7 @@ from tensorexpr.dtypes import DType
 from tensorexpr.ir import Apply, Cast, Const, Expr, Reduce, apply
 from tensorexpr.rewrite import on
 from tensorexpr.simplify.rules.common import fold_constants, is_value, operands_of, reads_nothing, without_negative
-from tensorexpr.traversal import put_term, walk
+from tensorexpr.traversal import free_names, put_term, walk
 
 FUNCTION = 12
 """What functions cost at least (`Op.cost`): beside one, a product with what it is a factor of costs next to nothing."""
@@ -473,7 +473,17 @@ def select_product(expr: Expr) -> Expr | None:
     return None
 
 
-DERIVED_RULES = (*ZERO_SIGN_RULES, absorb_literal, divide_literals, literals_last, select_product)
+@on("div")
+def divide_by_less(expr: Expr) -> Expr | None:
+    """x / y -> x * (1 / y), where x depends on all indices that y does, and on more: the inverse is the same for all of these"""
+    assert isinstance(expr, Apply)
+    left, right = expr.args
+    if isinstance(right, Const) or is_value(left, 1.0) or not set(free_names(right)) < set(free_names(left)):
+        return None
+    return apply("mul", left, apply("div", Const(1.0, expr.dtype), right))
+
+
+DERIVED_RULES = (*ZERO_SIGN_RULES, absorb_literal, divide_literals, literals_last, select_product, divide_by_less)
 
 
 @on("mul", "div")
