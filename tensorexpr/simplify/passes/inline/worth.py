@@ -11,7 +11,7 @@ from tensorexpr.regions import affine_of
 from tensorexpr.simplify.expressions import simplify_expr
 from tensorexpr.simplify.passes.amounts import cost, elements, points
 from tensorexpr.simplify.passes.inline.checks import Place
-from tensorexpr.simplify.passes.inline.places import axes_of
+from tensorexpr.simplify.passes.inline.places import axes_of, fixed_by
 from tensorexpr.traversal import free_names, reads, rename_bound, substitute, tensors_read, walk
 
 CHEAP = 4
@@ -64,7 +64,29 @@ def is_worth_it(definition: Define, places: list[Place], loads: int) -> bool:
     for place in places:
         elements_of.setdefault(id(place.reader), set()).add(place.access)
     few = max([len(elements_of), *map(len, elements_of.values())]) <= MOST_READS
+    if few and _is_point(definition, places):
+        return True
     return cost <= CHEAP and own <= 2 and loads <= MOST_LOADS and few and not repeated
+
+
+def _is_point(definition: Define, places: list[Place]) -> bool:
+    """Whether a definition is a cheap value where its condition allows an axis one place, else 0, and sums over that axis read it, which
+    have one term then."""
+    value = definition.value
+    if not isinstance(value, Apply) or value.op.name != "where" or value.args[2] != Const(0, value.dtype):
+        return False
+    along = definition.axes[-1].index if definition.axes else ""
+    fixed = fixed_by(value.args[0])
+    if sum(n.op.cost for n in walk(value.args[1]) if isinstance(n, Apply) and along in free_names(n)) > CHEAP or not fixed:
+        return False
+    summed = [_sums_over(place, {at for at, axis in enumerate(definition.axes) if axis.index in fixed}) for place in places]
+    return any(summed) and all(one or _reads_each_once(p.access, p.axes) for one, p in zip(summed, places, strict=True))
+
+
+def _sums_over(place: Place, axes: set[int]) -> bool:
+    """Whether a reduction goes along one of some axes of what a place reads."""
+    own = {axis.index for axis in axes_of(place.reader)} if isinstance(place.reader, Define) else set(free_names(place.access))
+    return any(isinstance(e, Index) and at in axes and e.name not in own for at, e in enumerate(place.access.indices))
 
 
 def _reads_few(definition: Define, places: list[Place]) -> bool:
