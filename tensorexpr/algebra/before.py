@@ -36,19 +36,21 @@ from tensorexpr.ir import (
 from tensorexpr.records import record, replace
 from tensorexpr.simplify import simplify_expr
 from tensorexpr.simplify.passes.amounts import points
-from tensorexpr.simplify.passes.definitions import with_definitions
+from tensorexpr.simplify.passes.definitions import simplify_indices, with_definitions
 from tensorexpr.traversal import (
     bottom_up,
     children,
     expressions,
     free_names,
     fresh_name,
+    map_expressions,
     negate,
     put_term,
     read_occurrences,
     reads,
     rename_bound,
     substitute,
+    tensors_read,
     walk,
 )
 
@@ -58,16 +60,19 @@ LEAST = 16
 
 @record
 class Late:
-    """A read of the states of a scan one step back: the choice that it is in, the place one step on, and the axes around it."""
+    """A read of the states of a scan one step back: the choice that it is in, the place one step on, and the axes and conditions around
+    it."""
 
     choice: Expr
     access: Access
     place: Expr
     axes: tuple[Axis, ...]
+    guards: tuple[Expr, ...]
 
 
 def with_states_before(program: Program) -> Program:
     """The program with a state for what was before each step, of each scan that is read one step back everywhere. Every value is kept."""
+    program = _with_terms_early(program)
     taken = {*program.types, *program.sizes}
     for scan in [d for d in program.definitions if isinstance(d, Scan)]:
         for at, name in enumerate(scan.names):
@@ -78,6 +83,47 @@ def with_states_before(program: Program) -> Program:
                 program = _with_state(program, replace(scan, length=length), scan, at, found, taken)
                 break
     return program
+
+
+def _with_terms_early(program: Program) -> Program:
+    """The program with sums that have the terms of the step before, and none at first, as sums of the terms of each step, which are read
+    one step back."""
+    for scan in [d for d in program.definitions if isinstance(d, Scan) and len(d.states) == 1]:
+        start = next((d.value for d in program.definitions if isinstance(d, Define) and d.name == scan.inits[0]), None)
+        (step, *others), (name,) = scan.body, scan.names
+        if others or not isinstance(step, Define) or not isinstance(start, Const) or start.value != 0 or name in program.outputs:
+            continue
+        early = _early(step, Access(scan.states[0][0], tuple(Index(a.index) for a in step.axes), scan.states[0][1].dtype), scan.step)
+        changed = replace(scan, body=(replace(step, value=early),)) if early is not None else scan
+        readers = [d for d in program.definitions if name in reads(d)]
+        if early is None or not all(isinstance(d, Define) for d in readers) or not _can_run(program, changed, scan.length):
+            continue
+
+        def late(e: Expr, name: str = name, start: Const = start) -> Expr:
+            if not isinstance(e, Access) or e.tensor != name:
+                return e
+            back = replace(e, indices=(apply("sub", e.indices[0], const(1)), *e.indices[1:]))
+            return apply("where", apply("ge", e.indices[0], const(1)), back, start)
+
+        definitions = (
+            changed if d is scan else map_expressions(d, lambda e: bottom_up(e, late)) if name in reads(d) else d
+            for d in program.definitions
+        )
+        program = simplify_indices(replace(program, definitions=tuple(definitions)), program)
+    return program
+
+
+def _early(step: Define, state: Access, at: str) -> Expr | None:
+    """What a step adds one step later, if it adds `where(at >= 1, term, 0)` to its state."""
+    if not isinstance(step.value, Apply) or step.value.op.name != "add" or step.value.args.count(state) != 1:
+        return None
+    (term,) = (e for e in step.value.args if e != state)
+    if not isinstance(term, Apply) or term.op.name != "where" or term.args[0] != apply("ge", Index(at), const(1)):
+        return None
+    if term.args[2] != Const(0, term.dtype) or state.tensor in tensors_read(term):
+        return None
+    following = substitute(term.args[1], {at: apply("add", Index(at), const(1))})
+    return replace(step.value, args=tuple(following if e is term else e for e in step.value.args))
 
 
 def _with_states_after(program: Program, scan: Scan, at: int) -> Program:
@@ -105,7 +151,7 @@ def _with_states_after(program: Program, scan: Scan, at: int) -> Program:
             value = simplify_expr(substitute(rename_bound(step.value, taken), bound), late.axes)
             value = put_term(value, Access(state, indices[1:], own.dtype), late.choice)
             again = next((e for e in walk(d.value) if isinstance(e, Apply) and _is_same(e, value)), None)
-            if again is not None and all(verdict is PROVED for verdict in check_access(indices, shape, late.axes, ())):
+            if again is not None and all(verdict is PROVED for verdict in check_access(indices, shape, late.axes, late.guards)):
                 found[again] = Access(name, indices, own.dtype)
         return replace(d, value=bottom_up(d.value, lambda e: found.get(e, e))) if found else d
 
@@ -145,7 +191,11 @@ def _late(e: Expr, axes: tuple[Axis, ...], name: str, start: Const, guards: tupl
             if isinstance(value, Access) and value.tensor == name and str(otherwise) == str(start):
                 place = simplify_expr(apply("add", value.indices[0], const(1)), axes)
                 if implied(apply("eq", place, const(0)), axes, (*guards, negate(condition))):
-                    yield Late(e, value, place, axes)
+                    yield Late(e, value, place, axes, guards)
+    if isinstance(e, Apply) and e.op.name == "where" and not tensors_read(e.args[0]):
+        yield from _late(e.args[1], axes, name, start, (*guards, *conjuncts(e.args[0])))
+        yield from _late(e.args[2], axes, name, start, (*guards, negate(e.args[0])))
+        return
     inner, holding = ((*axes, *e.axes), (*guards, *conjuncts(e.where))) if isinstance(e, Reduce) else (axes, guards)
     for child in children(e):
         yield from _late(child, inner, name, start, holding)
@@ -159,7 +209,7 @@ def _length(program: Program, scan: Scan, reads: list[Late]) -> Expr | None:
         in_bounds = all(
             verdict is PROVED
             for late in reads
-            for verdict in check_access((late.place, *late.access.indices[1:]), (length, *shape), late.axes, ())
+            for verdict in check_access((late.place, *late.access.indices[1:]), (length, *shape), late.axes, late.guards)
         )
         if in_bounds and (length == scan.length or _can_run(program, scan, length)):
             return length

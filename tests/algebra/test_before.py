@@ -143,3 +143,36 @@ def test_exclusive_sums_of_open_sizes():
         forward, backward = run(given, given)
         np.testing.assert_allclose(forward, np.cumsum(given, 1) - given, rtol=1e-4, atol=1e-4)
         np.testing.assert_allclose(backward, np.cumsum(given[:, ::-1], 1)[:, ::-1] - given, rtol=1e-4, atol=1e-4)
+
+
+EARLY = """
+X: f32[20, {columns}] = input()
+zero[i]: f32[20] = 0.0
+for t in range({steps}):
+    h: f32[20] = state(zero)
+    n[i]: f32[20] = h[i] + where(t >= 1, X[i, {term}], 0.0)
+    S[t] = h = n
+Y[i, j]: f32[20, {steps}] = {value}
+return Y
+"""
+
+
+@pytest.mark.parametrize(
+    ("columns", "steps", "term", "value", "found"),
+    [
+        (9, 9, "t - 1", "S[j, i]", True),  # an exclusive sum
+        (9, 9, "9 - t", "S[8 - j, i] * 2.0", True),  # from behind
+        (9, 9, "9 - t", "where(j < 8, X[i, j + 1] + where(j < 7, S[7 - j, i], 0.0), 0.0)", True),  # the state after, computed again
+        (8, 9, "t - 1", "S[j, i]", False),  # the term of the last step does not exist
+        (1, 1, "t - 1", "S[j, i]", True),
+    ],
+)
+def test_terms_of_the_step_before_are_those_of_each_step_read_one_step_back(
+    columns: int, steps: int, term: str, value: str, found: bool
+) -> None:
+    program = parse_program(EARLY.format(columns=columns, steps=steps, term=term, value=value))
+    changed = with_states_before(program)
+    verify(changed)
+    x = np.random.default_rng(0).integers(-3, 4, (20, columns)).astype(np.float32)
+    np.testing.assert_array_equal(evaluate_program(changed, {"X": x})["Y"], evaluate_program(program, {"X": x})["Y"])
+    assert ("where(t >= 1" not in print_program(changed)) is found
