@@ -387,11 +387,12 @@ TE_INLINE double te_maximum(double x, double y) { return x > y || x != x ? x : y
 TE_INLINE float te_sign(float x) { return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x != x ? x : 0.0f; }
 TE_INLINE double te_sign(double x) { return x > 0.0 ? 1.0 : x < 0.0 ? -1.0 : x != x ? x : 0.0; }
 
-// x to the power n > 0, by squares and products: those of the code for CPUs.
+// x to the power n, not 0, by squares and products: those of the code for CPUs.
 template <int n, class T> TE_INLINE T te_whole_power(T x) {
+  if (n < 0) x = T(1) / x;
   T result = x;
   bool begun = n & 1;
-  for (int left = n >> 1; left; left >>= 1) {
+  for (int left = (n < 0 ? -n : n) >> 1; left; left >>= 1) {
     x = x * x;
     if (left & 1) result = begun ? result * x : x, begun = true;
   }

@@ -32,9 +32,10 @@ _INFINITY = float("inf")
 _NAN = float("nan")
 LONGEST = 32
 """The largest whole exponent that is multiplied out: five squares, and at most five products."""
-PRODUCTS = {3: 1.3, 4: 1.95, **{n: n - 1.5 for n in range(5, 17)}}
-"""Exponents of products in x's own type, which cost what products that are written out do, and how far from the exact result these may
-round in ULP: that of each factor x but two may have been rounded by one unit of the result, the last product is by half of one."""
+PRODUCTS = {3: 1.3, 4: 1.95, **{n: n - 1.5 for n in range(5, 17)}, **{-n: 2.0 * n - 1 for n in range(1, 17)}}
+"""Exponents of products in the own type of x, or of 1 / x, which cost what products that are written out do, and how far from the exact
+result these may round in ULP: that of each factor x but two may have been rounded by one unit of the result, the last product is by half
+of one; each factor 1 / x is rounded, too."""
 
 ROOTS = {-2.5: 10.0, -1.5: 6.0, -0.5: 1.5, 0.5: 0.5, 1.5: 1.5, 2.5: 2.5}
 """Exponents of products with a square root, or with one over it, and how far these may round in ULP."""
@@ -143,9 +144,14 @@ def is_short_power(type_: str, exponent: float) -> bool:
 
 
 def whole_power(b: Builder, x: Value, exponent: int) -> Value:
-    """x ** exponent by squares and products: of its own type (`PRODUCTS`), else of doubles for floats, to half an ULP."""
+    """x ** exponent by squares and products: of its own type (`PRODUCTS`), else of doubles for floats, to half an ULP.
+
+    Products of 1 / x are in range wherever the power is, as those of x, which are divided by, are not.
+    """
     wide = exponent not in PRODUCTS
     square, result, left = b.convert("fpext", x, "double") if wide else x, None, abs(exponent)
+    if exponent < 0:
+        square = div(b, literal(1.0, square.type), square)
     while True:
         if left & 1:
             result = square if result is None else mul(b, result, square)
@@ -154,8 +160,6 @@ def whole_power(b: Builder, x: Value, exponent: int) -> Value:
             break
         square = mul(b, square, square)
     assert result is not None
-    if exponent < 0:
-        result = div(b, literal(1.0, "double"), result)
     return b.convert("fptrunc", result, "float") if wide else result
 
 

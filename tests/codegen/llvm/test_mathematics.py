@@ -163,7 +163,7 @@ def test_accuracy(name: str, dtype: DType) -> None:
 
 
 @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64], ids=str)
-@pytest.mark.parametrize("exponent", [3, 4, 5, 7, 12, 16, 17, 32, -1, -2, -5, 33, 3.5, 2.5, 1.5, 0.5, -0.5, -1.5, -2.5])
+@pytest.mark.parametrize("exponent", [3, 4, 5, 7, 12, 16, 17, 32, -1, -2, -5, -12, -16, -20, 33, 3.5, 2.5, 1.5, 0.5, -0.5, -1.5, -2.5])
 def test_powers_that_are_products_and_roots_are_as_exact(exponent: float, dtype: DType) -> None:
     """A whole exponent that is known is a few products, a half a root; special values and signs of zero are those of any power."""
     special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-38, 1.0, -1.0, 3e38])
