@@ -575,6 +575,25 @@ def test_a_border_is_one_of_the_loops_that_read_around_a_place(reader: str, inli
         assert print_program(simplify(program)).count("f32[66, 66]") == 0
 
 
+@pytest.mark.parametrize(
+    ("row", "column", "inlined"),
+    [
+        ("(i + 63) % 64", "(j + 63) % 64", True),  # around the end
+        ("minimum(maximum(i - 1, 0), 63)", "maximum(minimum(j - 1, 63), 0)", True),  # the edge again
+        ("(i + j) % 64", "minimum(j, 63)", False),  # no border of a place
+        ("i // 2", "minimum(j, 63)", False),
+    ],
+)
+def test_borders_of_elements_are_read_from_where_they_are(row: str, column: str, inlined: bool) -> None:
+    reader = "C[i, j]: f32[64, 64] = P[i, j + 1] + P[i + 2, j + 1] + P[i + 1, j] + P[i + 1, j + 2] - 4.0 * P[i + 1, j + 1]"
+    text = f"x: f32[64, 64] = input()\nP[i, j]: f32[66, 66] = x[{row}, {column}]\n{reader}\nreturn C\n"
+    program = parse_program(text)
+    found = simplify(program)
+    assert ("f32[66, 66]" not in print_program(found)) is inlined
+    x = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
+    np.testing.assert_array_equal(evaluate_program(found, {"x": x})["C"], evaluate_program(program, {"x": x})["C"])
+
+
 COPIED = """
 x: f32[6, 8] = input()
 w: f32[8, 5] = input()

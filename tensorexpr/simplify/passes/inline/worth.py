@@ -224,16 +224,24 @@ def fans_out(definition: Define, places: list[Place], types: Mapping[str, Tensor
 
 
 def is_padded(definition: Define, places: list[Place], types: Mapping[str, TensorType]) -> bool:
-    """Whether a definition is a smaller tensor in a border of a literal, of which no reader reads an element but from around its place:
-    conditions on places are those of loops, or of a border of them."""
+    """Whether a definition is a smaller tensor in a border of a literal, or of elements from its other end or its edge, of which no reader
+    reads an element but from around its place: conditions on places are those of loops, or of a border of them."""
     read = {node for node in walk(definition.value) if isinstance(node, Access)}
-    if not is_element(definition.value) or len(read) != 1 or isinstance(definition.value, Access):
+    if not is_element(definition.value) or len(read) != 1:
         return False
     (element,) = read
-    if element.tensor not in types or not _is_along_axes(element):
+    if element.tensor not in types or not (_is_along_axes(element) or _is_bordered(element)):
         return False
     whole = points(definition.axes) <= ONCE * elements(types[element.tensor].shape)
     return whole and all(isinstance(p.reader, Define) and _moves_along(p.access, p.axes) for p in places)
+
+
+def _is_bordered(access: Access) -> bool:
+    """Whether each subscript is an index of its own, shifted, wrapped around or kept inside."""
+    named = [set(free_names(e)) for e in access.indices]
+    inside = (node for e in access.indices for node in walk(e) if isinstance(node, Apply))
+    apart = sum(map(len, named)) == len(set[str]().union(*named)) and all(len(names) <= 1 for names in named)
+    return apart and all(node.op.name in ("add", "sub", "mod", "minimum", "maximum") for node in inside)
 
 
 def _moves_along(access: Access, axes: tuple[Axis, ...]) -> bool:
