@@ -374,7 +374,7 @@ def _rows_loop(s: Planned, table: dict[str, Define], reader: Define, name: str) 
         return None
     alone = depth == len(source.axes) and (depth < len(reader.axes) or len(reader.axes) == 1)  # an element at a time
     each = depth == len(source.axes) if s.target.is_gpu else alone
-    if each and (_is_down_columns(s, source) or (s.target.is_gpu and _is_down_columns(s, reader))):
+    if each and (_is_down_columns(s, source) or _is_down_columns(s, reader)):
         return None
     placed = {m.place.loop for m in s.state.placed_in(reader.name) if m.place is not None}
     # On a GPU the innermost loop is then a block's, whose threads run along the rows that are there, or a thread's own.
