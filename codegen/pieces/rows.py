@@ -8,13 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tensorexpr.codegen.lowering.context.arithmetic import add
+from tensorexpr.codegen.lowering.context.arithmetic import add, maximum, minimum, normal, sub
 from tensorexpr.codegen.pieces.cut import Piece, piece_of, wanted
 from tensorexpr.dtypes import accumulator
 from tensorexpr.ir import Access, Apply, Axis, Const, Define, Definition, Expr, Index, Input, Program, Reduce, Size, TensorType, const
 from tensorexpr.language.core.renaming import index_names
 from tensorexpr.records import record, replace
-from tensorexpr.traversal import children, expressions, free_names, fresh_name, map_children, reads, size_names, tensors_read, walk
+from tensorexpr.traversal import (
+    children,
+    expressions,
+    free_names,
+    fresh_name,
+    map_children,
+    reads,
+    size_names,
+    substitute,
+    tensors_read,
+    walk,
+)
 
 
 @record
@@ -217,15 +228,46 @@ class _Cut:
                 return add(e, self.first)
             case Reduce():
                 inside = rows | {a.index for a in e.axes if a.index in over}
-                if any(not inside.isdisjoint(free_names(x)) for a in e.axes for x in (a.start, a.stop)):
+                if any(not (inside - rows).isdisjoint(free_names(x)) for a in e.axes for x in (a.start, a.stop)):
                     raise _OthersNeededError
-                if any(a.index in over - rows and (a.start != const(0) or a.stop != self.of.count) for a in e.axes):
-                    raise _OthersNeededError
-                axes = tuple(replace(a, stop=self.rows_) if a.index in over - rows else a for a in e.axes)
+                axes = tuple(self._some_rows(a) if a.index in over - rows else self._at_row(a, rows) for a in e.axes)
                 where = None if e.where is None else self._value(e.where, inside, over)
                 return replace(e, axes=axes, values=tuple(self._value(v, inside, over) for v in e.values), where=where)
         changed: Expr = map_children(e, lambda child: self._value(child, rows, over))
         return changed
+
+    def _some_rows(self, axis: Axis) -> Axis:
+        """The part of a sum over rows that is over some of them."""
+
+        def inside(e: Expr) -> Expr:
+            return e if e == const(0) else self.rows_ if e == self.of.count else minimum(maximum(sub(e, self.first), const(0)), self.rows_)
+
+        return replace(axis, start=inside(axis.start), stop=inside(axis.stop))
+
+    def _at_row(self, axis: Axis, rows: frozenset[str]) -> Axis:
+        """The axis of a sum that ends where the row says: no further on than for the last row, as is known of that."""
+        names = rows.intersection(free_names(axis.stop))
+        if rows.intersection(free_names(axis.start)) or not all(_grows(axis.stop, name) for name in names):
+            raise _OthersNeededError
+        if not names:
+            return axis
+        here = substitute(axis.stop, {name: add(Index(name), self.first) for name in names})
+        last = substitute(axis.stop, dict.fromkeys(names, sub(self.of.count, const(1))))
+        return replace(axis, stop=minimum(normal(here), normal(last)))
+
+
+def _grows(e: Expr, name: str) -> bool:
+    """Whether an expression becomes no smaller where an index becomes larger."""
+    if name not in free_names(e):
+        return True
+    match e:
+        case Index():
+            return True
+        case Apply() if e.op.name in ("add", "minimum", "maximum"):
+            return all(_grows(a, name) for a in e.args)
+        case Apply() if e.op.name == "sub":
+            return _grows(e.args[0], name) and name not in free_names(e.args[1])
+    return False
 
 
 def _accesses(e: Expr, bound: Mapping[str, Axis]) -> Sequence[tuple[Access, Mapping[str, Axis]]]:
