@@ -54,6 +54,8 @@ def rows_of(program: Program) -> Rows | None:
     large = _large(program)
     if not large or len(definitions) < len(program.definitions) or not set(program.outputs) <= definitions.keys():
         return None
+    if len(large[0].axes) < 3:  # a batch, rows and columns
+        return None
     found = []
     for place, axis in enumerate(large[0].axes):
         try:
