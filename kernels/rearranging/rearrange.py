@@ -391,7 +391,7 @@ def _reshaped(x: te.Tensor, shape: tuple[Any, ...]) -> te.Tensor:
     if any(known(extent) and extent == 0 for extent in shape):
         return te.compute(shape, lambda *i: te.cast(0, x.dtype))  # no element: there is nothing to count
     blocks = _blocks(tuple(x.shape), shape)
-    mixed = [b for b in blocks if len(b[0]) > 1 and len(b[1]) > 1]
+    mixed = [b for b in blocks if sum(not _is_one(x.shape[d]) for d in b[0]) > 1 and sum(not _is_one(shape[d]) for d in b[1]) > 1]
     if any(not known(*(x.shape[d] for d in b[0]), *(shape[d] for d in b[1])) for b in mixed):
         # Symbolic extents counted twice are turned around in two steps: through the flat order.
         middle = tuple(e for b in blocks for e in ([product([shape[d] for d in b[1]])] if b in mixed else [shape[d] for d in b[1]]))

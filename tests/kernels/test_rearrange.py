@@ -126,3 +126,23 @@ def test_sizes_of_run_time(operation, reference):
         np.testing.assert_array_equal(value, reference(array))
         expected = np.bincount(places.ravel(), head_array.ravel(), array.size).reshape(shape)
         np.testing.assert_allclose(bar, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("own", "wanted"),
+    [
+        ((2 * N, 1, 1), (N, 2, 1, 1)),
+        ((N, 2, 1, 1), (2 * N, 1, 1)),
+        ((1, N, 1, M), (M, 1, N)),
+        ((N, 6, 1), (1, N, 2, 3)),
+        ((N, 1, 6), (2, N, 3, 1)),
+    ],
+)
+def test_axes_of_one_element_are_not_counted(own, wanted):
+    """Among open extents, too: they are no second axis of a block that is counted anew."""
+    x = te.placeholder(own, name="x")
+    reshaped = te.build(kernels.reshape(x, shape=wanted), [x])
+    for n, m in ((0, 3), (1, 1), (7, 2), (33, 5)):
+        shapes = [tuple(e if isinstance(e, int) else eval(repr(e), {"n": n, "m": m}) for e in shape) for shape in (own, wanted)]
+        array = np.arange(np.prod(shapes[0]), dtype=np.float32).reshape(shapes[0])
+        np.testing.assert_array_equal(reshaped(array), array.reshape(shapes[1]))

@@ -10,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (make test-peers installs it)")
 
 from tensorexpr.interop.torch.backend import TABLE, backend, lowering  # noqa: E402
+from tensorexpr.interop.torch.backend.lists import decompositions  # noqa: E402
 from tests.peers.compile_cases import BACKWARD, DRAWN, GROUPS, OUTSIDE, Given  # noqa: E402
 
 STRICT = {"fallback": False}
@@ -134,3 +135,23 @@ def test_the_table_names_what_torch_has():
         room, packet, overload = name.split(".")
         if room == "aten":
             assert overload in getattr(torch.ops.aten, packet).overloads(), name
+
+
+def test_operators_on_lists():
+    """Every overload that is taken apart, in one program."""
+    lists = [[0.1 + 0.8 * torch.rand(shape, dtype=torch.float64) for shape in ((3, 2), (4,))] for _ in range(3)]
+    made = {"List[Tensor]": lists, "List[number]": [[0.75, 0.5]], "number": [0.25], "Tensor": [torch.tensor(0.5, dtype=torch.float64)]}
+
+    calls = []
+    for target in decompositions():
+        rest = {kind: iter(values) for kind, values in made.items()}
+        calls.append((target, [next(rest[kind]) for p in target._schema.arguments if (kind := str(p.type)) in rest and not p.kwarg_only]))
+
+    def results():
+        return [each for target, given in calls for each in target(*given)]
+
+    assert len(calls) > 70
+    torch._dynamo.reset()
+    compiled = torch.compile(results, backend=backend, fullgraph=True, options=STRICT)()
+    for found, wanted in zip(compiled, results(), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-12)

@@ -157,6 +157,24 @@ def test_an_optimizer_is_one_program():
         torch.testing.assert_close(one, eager, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("kind", ["AdamW", "SGD", "RMSprop"])
+def test_an_optimizer_on_lists_of_tensors(kind):
+    """`foreach=True`: operators on lists are operators on each, in one program."""
+    options = {"AdamW": {"amsgrad": True}, "SGD": {"momentum": 0.9, "nesterov": True}, "RMSprop": {"centered": True}}[kind]
+    models = [mlp().double().eval()]
+    models.append(copy.deepcopy(models[0]))
+    steps = [getattr(torch.optim, kind)(m.parameters(), lr=1e-2, weight_decay=0.1, foreach=True, **options).step for m in models]
+    calls = [compiled(lambda: steps[0]()), torch.compile(lambda: steps[1](), backend="aot_eager")]
+    x = torch.randn(5, 12, dtype=torch.float64)
+    for _ in range(3):
+        for model, call in zip(models, calls, strict=True):
+            model.zero_grad()
+            model(x).square().sum().backward()
+            call()
+    for one, other in zip(*(m.parameters() for m in models), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+
+
 def test_open_sizes_are_compiled_once():
     ours = mlp().double().eval()
     calls = []
@@ -218,6 +236,49 @@ def test_numbers_that_are_ratios_of_sizes():
         found.square().sum().backward()
         wanted.square().sum().backward()
         torch.testing.assert_close(x.grad, y.grad)
+
+
+class Attention(nn.Module):
+    """Causal attention whose mask and positions are the first rows of tables."""
+
+    def __init__(self, most=64, width=8, heads=2):
+        super().__init__()
+        self.projected, self.heads = nn.Linear(width, 3 * width), heads
+        self.positions = nn.Parameter(torch.randn(most, width))
+        self.register_buffer("mask", torch.tril(torch.ones(1, 1, most, most)))
+
+    def forward(self, x):
+        samples, length, width = x.shape
+        parts = self.projected(x + self.positions[:length]).split(width, 2)
+        q, k, v = (part.view(samples, length, self.heads, width // self.heads).transpose(1, 2) for part in parts)
+        scores = (q @ k.transpose(2, 3) / math.sqrt(k.size(-1))).masked_fill(self.mask[:, :, :length, :length] == 0, float("-inf"))
+        mixed = scores.softmax(-1) @ v + F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return mixed.transpose(1, 2).reshape(samples, length, width)
+
+
+def test_rows_of_a_table_that_there_are_at_most():
+    """A part of a table of known size is in bounds, for torch has made a guard of it. Lengths of 1 are a graph of their own."""
+    ours = Attention().double()
+    fast = torch.compile(ours, backend=backend, dynamic=True, options=STRICT)
+    for length in (5, 64, 33, 1):
+        x = torch.randn(2, length, 8, dtype=torch.float64)
+        found, wanted = fast(x), ours(x)
+        torch.testing.assert_close(found, wanted)
+        parameters = list(ours.parameters())
+        for one, other in zip(*(torch.autograd.grad(y.square().sum(), parameters) for y in (found, wanted)), strict=True):
+            torch.testing.assert_close(one, other)
+
+
+def test_a_number_of_every_open_size():
+    """The scale of attention is a root of a root where the width of heads is open, too."""
+
+    def f(q, k, v):
+        return F.scaled_dot_product_attention(q, k, v)
+
+    fast = torch.compile(f, backend=backend, dynamic=True, options=STRICT)
+    for shape in ((2, 3, 5, 7), (4, 2, 9, 6)):
+        parts = [torch.randn(shape, dtype=torch.float64) for _ in range(3)]
+        torch.testing.assert_close(fast(*parts), f(*parts))
 
 
 def test_a_definition_that_fails_is_run_by_torch(monkeypatch, caplog):

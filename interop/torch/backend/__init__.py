@@ -5,7 +5,8 @@
 
 The backend is found by name (an entry point of this package). What happens, a page each:
 
-- `graphs`: AOTAutograd gives a forward and a backward graph of functional ATen operators; random numbers are made ready.
+- `graphs`: AOTAutograd gives a forward and a backward graph of functional ATen operators; random numbers are made ready. `lists`:
+  operators on lists of tensors are taken apart.
 - `regions`: what has a definition becomes regions, as few as can be, usually one; PyTorch runs the rest, and one line of the logger
   `tensorexpr.torch` says so. `cuts`: a backward graph is cut where little passes, so that what was saved is freed on the way.
 - `lowering`: a region is composed by the definitions of the `table` (a page per family in `aten/`) and compiled as one program; ops of

@@ -19,6 +19,7 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import TracingContext
 from torch.fx import GraphModule, Node
 
+from tensorexpr.interop.torch.backend import lists
 from tensorexpr.interop.torch.backend.regions import compiled
 from tensorexpr.interop.torch.backend.sizes import hint, symbols_of
 from tensorexpr.interop.torch.backend.table import definition_of
@@ -35,9 +36,10 @@ _MORE = (
 
 @functools.cache
 def decompositions() -> dict[Any, Callable[..., Any]]:
-    """Torch's for its core operators and a few more, without those that the table has; what draws random numbers is left as it is."""
+    """Torch's for its core operators and a few more, without those that the table has; what draws random numbers is left as it is. Lists
+    of tensors are taken apart."""
     seeded = torch.Tag.nondeterministic_seeded
-    rules: dict[Any, Any] = dict(core_aten_decompositions().items()) | get_decompositions(_MORE)
+    rules: dict[Any, Any] = dict(core_aten_decompositions().items()) | get_decompositions(_MORE) | lists.decompositions()
     return {target: rule for target, rule in rules.items() if definition_of(target) is None and seeded not in target.tags}
 
 

@@ -1,13 +1,15 @@
 """Symbolic integers of torch as sizes of the language, and how tensors lie in memory.
 
-A symbol of torch's shape environment is a `te.dim` of its name, at least as large as guards have made it by then; an expression over
-symbols is the expression over these. No question is asked that would make torch guard on an answer. A tensor whose strides are those of
-its axes in some order, without gaps, is read and written as it lies (channels_last, transposed, stretched): kernels see its memory in
-row-major order, the definition reads through the permutation, and nothing is copied.
+A symbol of torch's shape environment is a `te.dim` of its name, with the least and the greatest value that guards have left it by then (a
+part of a table of 1,024 rows has no more); an expression over symbols is the expression over these. No question is asked that would make
+torch guard on an answer. A tensor whose strides are those of its axes in some order, without gaps, is read and written as it lies
+(channels_last, transposed, stretched): kernels see its memory in row-major order, the definition reads through the permutation, and
+nothing is copied.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from math import prod
@@ -27,6 +29,9 @@ _REMAINDERS = tuple(getattr(theirs, name) for name in ("Mod", "PythonMod") if ha
 _WHOLES = tuple(getattr(theirs, name) for name in ("TruncToInt", "FloorToInt") if hasattr(theirs, name))
 
 _RATIOS = tuple(getattr(theirs, name) for name in ("IntTrueDiv", "FloatTrueDiv") if hasattr(theirs, name))
+_SIZE = re.compile(r"(.+?)(?:_from(\d+))?(?:_upto(\d+))?")
+"""The name of a size of a program, as `te.dim` makes it: the symbol, and what is known of it."""
+_UNBOUNDED = 1 << 40  # what torch says of a symbol of which it knows nothing is more
 _ROOTS = tuple(getattr(theirs, name) for name in ("OpaqueUnaryFn_sqrt",) if hasattr(theirs, name))
 
 
@@ -50,6 +55,9 @@ def _real(expression: Any, ranges: Mapping[Any, Any]) -> Any:
         return dividend / divisor
     if isinstance(expression, _ROOTS):
         return te.sqrt(_real(expression.args[0], ranges))
+    if isinstance(expression, theirs.FloatPow):
+        base, exponent = (_real(argument, ranges) for argument in expression.args)
+        return base**exponent
     if expression.is_Add or expression.is_Mul:
         return _folded(lambda a, b: a + b if expression.is_Add else a * b, [_real(argument, ranges) for argument in expression.args])
     if isinstance(expression, theirs.ToFloat):
@@ -66,8 +74,7 @@ def _scalar(expression: Any, ranges: Mapping[Any, Any]) -> Any:
     if by_one or isinstance(expression, (theirs.ToFloat, theirs.CeilToInt)):  # of the length of an arange of floats: whole numbers, exact
         return _scalar(expression.args[0], ranges)
     if expression.is_Symbol:
-        least = ranges[expression].lower if expression in ranges else 0
-        return te.dim(str(expression), min=int(least) if least > 0 else 0)
+        return _symbol(expression, ranges)
     if isinstance(expression, _WHOLES):
         return _part(expression.args[0], ranges)
     if isinstance(expression, _QUOTIENTS):
@@ -94,6 +101,15 @@ def _scalar(expression: Any, ranges: Mapping[Any, Any]) -> Any:
     raise Unsupported(f"the size {expression}")
 
 
+def _symbol(symbol: Any, ranges: Mapping[Any, Any]) -> Any:
+    known = ranges.get(symbol)
+    if known is None:
+        return te.dim(str(symbol))
+    least = max(int(known.lower), 0) if known.lower.is_Integer else 0
+    most = int(known.upper) if known.upper.is_Integer and known.upper < _UNBOUNDED else None
+    return te.dim(str(symbol), min=least, max=most)
+
+
 def _part(product: Any, ranges: Mapping[Any, Any]) -> Any:
     """The whole part of a size times a float of few digits, whose product has no rounding: by integers."""
     factors = product.args if product.is_Mul else (product,)
@@ -114,8 +130,10 @@ def _folded(function: Callable[[Any, Any], Any], arguments: Sequence[Any]) -> An
 
 def opened(size: str) -> tuple[str, Any]:
     """The symbol that a size of a program is of, and the scalar that it is there."""
-    name, _, least = size.partition("_from")
-    return name, te.dim(name, min=int(least or 0))
+    found = _SIZE.fullmatch(size)
+    assert found is not None
+    name, least, more = found[1], int(found[2] or 0), found[3]
+    return name, te.dim(name, min=least, max=None if more is None else least + int(more))
 
 
 def symbols_of(value: Any) -> set[str]:
