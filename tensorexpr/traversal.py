@@ -415,10 +415,13 @@ def read_occurrences(value: Expr, axes: tuple[Axis, ...], guards: tuple[Expr, ..
     The guards are the conjuncts of `where` conditions on the path (negated for the other branch) and of the reductions'
     `where`. Accesses inside index expressions, conditions and bounds are reported too.
     """
+    if not tensors_read(value):  # most of what indices and bounds are made of
+        return
     match value:
         case Access():
             for index in value.indices:
-                yield from read_occurrences(index, axes, guards)
+                if tensors_read(index):
+                    yield from read_occurrences(index, axes, guards)
             yield Read(value, axes, guards)
         case Apply() if value.op.name == "where":
             condition, taken, otherwise = value.args
@@ -438,7 +441,8 @@ def read_occurrences(value: Expr, axes: tuple[Axis, ...], guards: tuple[Expr, ..
                 yield from read_occurrences(item, inner, guards)
         case _:
             for child in children(value):
-                yield from read_occurrences(child, axes, guards)
+                if tensors_read(child):
+                    yield from read_occurrences(child, axes, guards)
 
 
 _NEGATED = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq"}

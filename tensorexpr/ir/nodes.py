@@ -89,9 +89,18 @@ def _are_equal(first: Node, second: Node) -> bool:
             if left is right:
                 continue
             if isinstance(left, Node):
-                if type(left) is not type(right) or hash(left) != hash(right):
+                if type(left) is not type(right):
                     return False
-                left, right = _representative(left), _representative(right)
+                try:  # of what has hashes, as nearly all has, without calls
+                    if left._hash != right._hash:
+                        return False
+                except AttributeError:
+                    if hash(left) != hash(right):
+                        return False
+                while (node := left._equal_to) is not None:
+                    left = node
+                while (node := right._equal_to) is not None:
+                    right = node
                 if left is not right and (id(left), id(right)) not in met:
                     met[id(left), id(right)] = (left, right)
                     key = _KEYS.get(type(left)) or _key_of(type(left))

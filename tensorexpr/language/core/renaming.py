@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from tensorexpr.ir import Access, Axis, Const, Define, Definition, Expr, Index, Reduce, Scan, Scatter, Segments
 from tensorexpr.records import replace
-from tensorexpr.traversal import expressions, fresh_name, map_axes, map_children, walk
+from tensorexpr.traversal import expressions, fresh_name, map_axes, map_children, tensors_read, walk
 
 
 def local_names(definition: Definition) -> Iterator[str]:
@@ -105,7 +105,7 @@ class Renaming:
         self._done: dict[int, tuple[Expr, Expr]] = {}
 
     def __call__(self, node: Expr) -> Expr:
-        if type(node) is Const or (type(node) is Index and not self._indices):
+        if type(node) is Const or not (self._indices or tensors_read(node)):
             return node
         found = self._done.get(id(node))
         if found is not None:

@@ -24,9 +24,9 @@ def drop_alike_axes(program: Program) -> Program:
     Requires: a verified program. Ensures: every value is kept; a key out of its extent is an error as before.
     """
     wanted = {d.name: found for d in program.definitions if isinstance(d, Define | Scatter) and (found := _alike(d))}
-    for name in list(wanted):
-        if name in program.outputs or name in _whole(program.definitions):
-            del wanted[name]
+    if wanted:
+        for name in {*program.outputs, *_whole(program.definitions)}:
+            wanted.pop(name, None)
     for d in program.definitions if wanted else ():
         for e in expressions(d):
             for node in walk(e):

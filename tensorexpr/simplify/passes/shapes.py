@@ -128,19 +128,15 @@ def _at_more_than_one(access: Access, layouts: Layouts) -> bool:
 def _in_digits(program: Program) -> Program:
     """The program with two axes for one that a definition divides by a short length, also where others have that axis as it is, if all that
     read these put two digits together, and both are divisions no more: `t[n, p] = f(p // 4, p % 4)`, read as `t[n, i * 4 + k]`."""
-    for name in (d.name for d in program.definitions if isinstance(d, Define)):
+    for place in range(len(program.definitions)):  # in other words later, but each in its place
         at = 0
-        while at < len((d := _define(program, name)).axes):
+        while isinstance(d := program.definitions[place], Define) and at < len(d.axes):
             divided = [node for node in walk(d.value) if _is_division(node)]
             length = max((_divisor(node, d.axes[at], SHORT) for node in divided), default=0)
             layouts = _carried(program, d, at, length) if length else None
             found = _simplified(_laid_out(program, layouts), program) if layouts is not None else program
             program, at = (found, at) if _divisions_more(found, program) < 0 else (program, at + 1)
     return program
-
-
-def _define(program: Program, name: str) -> Define:
-    return next(d for d in program.definitions if isinstance(d, Define) and d.name == name)
 
 
 def _carried(program: Program, definition: Define, axis: int, length: int) -> Layouts | None:
@@ -159,6 +155,8 @@ def _carried(program: Program, definition: Define, axis: int, length: int) -> La
             return None
         found[name, at] = None
         for reader in program.definitions:
+            if not isinstance(reader, Scan) and name not in reads(reader):
+                continue
             for node in (n for e in expressions(reader) for n in walk(e) if isinstance(n, Access) and n.tensor == name):
                 index = node.indices[at]
                 own = [a.index for a in reader.axes] if isinstance(reader, Define) else []

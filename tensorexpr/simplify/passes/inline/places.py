@@ -20,7 +20,7 @@ from tensorexpr.ir import (
     conjuncts,
 )
 from tensorexpr.simplify.passes.inline.checks import Place
-from tensorexpr.traversal import free_names, negate
+from tensorexpr.traversal import free_names, negate, tensors_read
 
 
 def places_read(program: Program) -> tuple[dict[str, list[Place]], set[str]]:
@@ -58,6 +58,8 @@ def _collect(definition: Definition, outer: tuple[Axis, ...], sites: dict[str, l
 def _collect_from(
     expr: Expr, definition: Definition, axes: tuple[Axis, ...], guards: tuple[Expr, ...], sites: dict[str, list[Place]]
 ) -> None:
+    if not tensors_read(expr):
+        return
     if isinstance(expr, Access):
         sites.setdefault(expr.tensor, []).append(Place(definition, expr, axes, guards))
     if isinstance(expr, Reduce):
