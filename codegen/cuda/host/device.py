@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from math import prod
 from typing import Any
@@ -12,7 +12,6 @@ import numpy as np
 from tensorexpr.codegen.auto.gpus import GpuFacts
 from tensorexpr.codegen.cuda.emitter.source import Source
 from tensorexpr.codegen.cuda.host import HostKernels
-from tensorexpr.codegen.cuda.launch.reports import Pending, Say
 from tensorexpr.codegen.cuda.nvidia.nvrtc import Compiled
 from tensorexpr.codegen.cuda.thread.packs import ALIGNMENT
 
@@ -93,7 +92,7 @@ class HostDevice:
     def settle(self) -> None:
         pass
 
-    def checked(self, array: Any, pending: Pending) -> Any:
+    def checked(self, array: Any, pending: object) -> Any:
         return array
 
 
@@ -111,11 +110,10 @@ class _ReadAtOnce:
         self._words = np.zeros(3, np.int64)
         self.address = int(self._words.ctypes.data)
 
-    def sent(self, say: Say) -> Pending | None:
+    def sent(self, say: Callable[[int, int, int], Exception]) -> None:
         check, index, extent = (int(n) for n in self._words)
         if check:
             raise say(check - 1, index, extent)
-        return None
 
     def dropped(self) -> None:
         pass
