@@ -8,7 +8,8 @@ import pytest
 from tensorexpr import dtypes
 from tensorexpr.codegen.cuda.thread.operations import operations
 from tensorexpr.codegen.llvm.math.functions import FUNCTIONS
-from tensorexpr.dtypes import DTYPES
+from tensorexpr.codegen.llvm.math.log import PRODUCTS
+from tensorexpr.dtypes import DTYPES, DType
 from tensorexpr.ir import Cast, Const, Index, apply
 from tensorexpr.ops import OPS, cast_value
 from tests.codegen.cuda.device import needs_compiler, run
@@ -90,6 +91,22 @@ def test_constant_right_operand(name: str) -> None:
         with np.errstate(all="ignore"):
             want = np.array([OPS[name].evaluate(v, y.dtype.numpy.type(right)) for v in values])
         assert np.array_equal(got, want), (y.dtype, right, values[got != want], got[got != want], want[got != want])
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64], ids=str)
+def test_whole_powers_are_products(dtype: DType) -> None:
+    values = np.random.default_rng(0).uniform(-3, 3, 64).astype(dtype.numpy)
+    values[:6] = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0]
+    x, results = buffer("X", dtype, 64), [buffer(f"Y{k}", dtype, 64) for k in range(len(PRODUCTS))]
+    kernels = [
+        (loop("i", 64, write(y, [Index("i")], apply("pow", read(x, Index("i")), Const(float(n), dtype))), kind="parallel"),)
+        for y, n in zip(results, PRODUCTS, strict=True)
+    ]
+    found = run(nest([x, *results], results, *kernels), {"X": values})
+    for y, n in zip(results, PRODUCTS, strict=True):
+        with np.errstate(all="ignore"):
+            want = np.power(values.astype(np.longdouble), n).astype(dtype.numpy)
+        np.testing.assert_allclose(found[y.name], want, rtol=PRODUCTS[n] * np.finfo(dtype.numpy).eps, err_msg=str(n))
 
 
 def test_constants_read_back() -> None:
