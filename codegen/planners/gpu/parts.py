@@ -59,13 +59,14 @@ def parts_of_columns(s: Planned, name: str, shapes: Shapes) -> Cuts | None:
     def parts_of(run: tuple[str, ...]) -> int:
         return min(prod(long[a] for a in run), most)
 
-    runs = [(max(group.indices, key=lambda a: long[a]),), *accumulate((a.index,) for a in fixed)]
+    runs: list[tuple[str, ...]] = [(max(group.indices, key=lambda a: long[a]),), *accumulate((a.index,) for a in fixed)]
     most_found = max(map(parts_of, runs))
     best = next(run for run in sorted(runs, key=len) if 2 * parts_of(run) >= most_found)
     if parts_of(best) < FEW_PARTS:
         return None
-    *whole, last = best
-    return (*((a, 1) for a in whole), (last, even_block(long[last], max(1, most // prod(long[a] for a in whole)))))
+    each = max(1, most // prod(long[a] for a in best[:-1]))
+    cuts: list[tuple[str, int]] = [(a, 1) for a in best[:-1]]
+    return (*cuts, (best[-1], even_block(long[best[-1]], each)))
 
 
 def _lies_across(stage: Stage, group: Group, shapes: Shapes) -> bool:
