@@ -32,7 +32,7 @@ def with_parts(
     """
     found: list[Definition] = []
     for d in definitions:
-        if isinstance(d, Scan) and fixed.isdisjoint(d.names):
+        if isinstance(d, Scan) and not any(name in fixed for name in d.names):
             d = replace(d, body=tuple(with_parts(d.body, None, fixed, new_name)))
         found.append(d)
     for _ in range(MOST_ROUNDS):

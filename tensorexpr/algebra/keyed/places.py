@@ -134,7 +134,7 @@ def _after(e: Expr) -> Expr:
 
 def _is_each(places: tuple[Expr, ...], plan: Segments, around: tuple[Axis, ...]) -> bool:
     """Whether a definition of these axes has each segment of a plan at one of its points."""
-    stops = {Index(a.index): a.stop for a in around if is_plain(a)}
+    stops: dict[Expr, Expr] = {Index(a.index): a.stop for a in around if is_plain(a)}
     extents = (*(a.stop for a in plan.batch), *plan.extents)
     return len(set(places)) == len(places) == len(extents) and all(stops.get(p) == e for p, e in zip(places, extents, strict=True))
 
