@@ -260,6 +260,24 @@ def test_states_that_start_from_constants_and_from_what_is_scattered_keep_their_
             "f32[2, 4, 5, 3]",
             False,
         ),
+        (  # a reader with more rows, whole ones
+            "x: f32[4, 3, 5] = input()\nT[p, j]: f32[12, 5] = exp(x[p // 3, p % 3, j])\n"
+            "r[p, j]: f32[15, 5] = where(p < 12, T[p, j], 0.0)\nreturn r\n",
+            "f32[5, 15]",
+            False,
+        ),
+        (  # a reader with a part of a row more
+            "x: f32[4, 3, 5] = input()\nT[p, j]: f32[12, 5] = exp(x[p // 3, p % 3, j])\n"
+            "r[p, j]: f32[13, 5] = where(p < 12, T[p, j], 0.0)\nreturn r\n",
+            "f32[13, 5]",
+            True,
+        ),
+        (  # a reader of a part
+            "x: f32[4, 3, 5] = input()\nT[p, j]: f32[12, 5] = exp(x[p // 3, p % 3, j])\n"
+            "r[p, j]: f32[10, 5] = T[p, j]\ns[i, a, j]: f32[4, 3, 5] = T[i * 3 + a, j]\nreturn r, s\n",
+            "f32[10, 5]",
+            True,
+        ),
         (  # a reader that needs the axis whole
             "x: f32[6, 4, 4] = input()\nT[n, p]: f32[6, 16] = exp(x[n, p // 4, p % 4])\n"
             "r[n, i, k]: f32[6, 4, 4] = T[n, i * 4 + k] * T[n, 15 - i]\nreturn r\n",

@@ -141,7 +141,7 @@ def _in_digits(program: Program) -> Program:
 
 def _carried(program: Program, definition: Define, axis: int, length: int) -> Layouts | None:
     """The layouts with rows of some length in an axis of a definition, and of those that have it from there; None where one reads it in
-    another way, or has lanes along it that it needs."""
+    another way, has no whole rows, or has lanes along it that it needs."""
     free, table = _free(program), {d.name: d for d in program.definitions if isinstance(d, Define)}
     waiting, found = [(definition.name, axis)], dict[tuple[str, int], None]()
     while waiting:
@@ -153,6 +153,9 @@ def _carried(program: Program, definition: Define, axis: int, length: int) -> La
             name in program.outputs and (at == len(d.axes) - 1 or (d is definition and not isinstance(d.value, Access)))
         ):
             return None
+        stop = d.axes[at].stop
+        if not isinstance(stop, Const) or int(stop.value) % length:
+            return None  # who reads a part of it, or pads it, has no whole rows
         found[name, at] = None
         for reader in program.definitions:
             if not isinstance(reader, Scan) and name not in reads(reader):
