@@ -16,7 +16,8 @@ BESIDE := tests/peers $(addprefix tests/,benchmarks/test_gpu.py autodiff/test_mo
   runtime/test_laws.py)
 THIRDS := $(addprefix tests/,autodiff/test_pieces.py autodiff/test_ragged.py autodiff/test_scans.py autodiff/test_segments.py \
   codegen/auto/test_search.py codegen/auto/test_tiles.py contract/test_gradient.py fuzz/test_fuzz.py kernels/test_laws.py)
-CUDA   := $(addprefix tests/codegen/cuda/test_,blocks.py groups.py operations.py parts.py products.py row_blocks.py rows.py sorting.py triangles.py turned.py)
+CUDA   := $(addprefix tests/codegen/cuda/,model test_blocks.py test_columns.py test_groups.py test_isolation.py test_laws.py test_operations.py test_parts.py \
+  test_products.py test_row_blocks.py test_rows.py test_sorting.py test_triangles.py test_turned.py)
 LATER  := $(addprefix tests/,algebra/test_supports.py autodiff/test_budget.py autodiff/test_turns.py benchmarks/test_run.py \
   benchmarks/test_workloads.py codegen/auto/test_open.py codegen/llvm/test_fences.py codegen/test_pieces.py examples graph/test_open_sizes.py \
   kernels/test_empty.py kernels/test_rearrange.py kernels/test_run_time_sizes.py language/test_special.py runtime/test_open_programs.py runtime/test_versions.py)

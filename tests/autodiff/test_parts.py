@@ -10,8 +10,6 @@ from tensorexpr.parse import parse_program
 from tensorexpr.text import print_expr
 from tensorexpr.traversal import fresh_name
 
-SIZES = (0, 1, 7, 33, 300)
-
 
 def slope(state, p):
     x, y, z = state
@@ -69,11 +67,10 @@ def test_stages_of_a_step_cost_about_as_much_as_if_they_had_names() -> None:
     assert one.operations <= 2.2 * named.operations
 
 
-@pytest.mark.parametrize("open_size", [False, True])
-def test_gradients_of_components_are_those_of_stages_with_names(open_size: bool) -> None:
+def test_gradients_of_components_are_those_of_stages_with_names() -> None:
     rng = np.random.default_rng(0)
     ops = [te.vjp(te.op(runge_kutta(kind)), wrt=("u", "p")) for kind in (False, True)]
-    for n in SIZES if open_size else (33,):
+    for n in (0, 33):  # each is compiled for itself
         arrays = rng.standard_normal((3, n)), rng.standard_normal(3), rng.standard_normal(n)
         found, want = (op(*arrays) for op in ops)
         for mine, theirs in zip(found, want, strict=True):
