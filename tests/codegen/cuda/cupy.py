@@ -118,6 +118,8 @@ class Memory(np.ndarray):
 class Array(np.ndarray):
     """An array whose elements the current stream writes, and which the host reads by `get`."""
 
+    given: object = None
+    """Who holds the memory, where another library does."""
     data: Any = property(lambda self: bytes_at(self.ctypes.data, self.nbytes, self).view(Memory))
 
     def get(self) -> np.ndarray:
@@ -286,7 +288,7 @@ class Tensor:
         event.record(self.stream)
         Stream.current().put(event.synchronize)
         made = self.array.view(Array)
-        made.given = self  # type: ignore[attr-defined]  # who holds the memory
+        made.given = self
         return made
 
 
