@@ -6,12 +6,15 @@ import random
 from dataclasses import dataclass, replace
 
 from tests.random_programs import Options, Sample, random_sample
+from tests.random_programs.notation import notation_sample
 
 POINTS = ((600, 45), (5_000, 32), (60_000, 18), (1_000_000, 5))
 """Budgets of points and how often they are drawn, in percent."""
 SCHEDULES = (("default", 100), ("plain", 10), ("random", 12), ("tuned", 12), ("cuda", 2), ("searched", 20))
 """Schedules beside each other and how often, in percent of the programs; `cuda` is the text for GPUs, on the CPU, and
 `searched` the nest of the search, whether it is predicted to be faster or not."""
+NOTATION, FIRST_NOTATION = 3, 1_000_000
+"""Of how many programs one is made of deep terms in index notation, from which seed on: campaigns take them, suites do not."""
 VERSIONS = 50
 """How often programs of open sizes run by code for the sizes of each call, in percent."""
 GRADIENTS = ((("gradient",), 11), (("gradient", "forced"), 3), (("gradient", "second"), 2))
@@ -64,6 +67,8 @@ class Plan:
 def planned(seed: int) -> Plan:
     """The plan of a seed."""
     rng = random.Random(f"plan {seed}")
+    if seed >= FIRST_NOTATION and seed % NOTATION == 0:
+        return _of_notation(seed, rng)
     (points,) = rng.choices([p for p, _ in POINTS], [w for _, w in POINTS])
     derivatives: tuple[str, ...] = ()
     roll = rng.randrange(100)
@@ -93,3 +98,13 @@ def planned(seed: int) -> Plan:
         threads=rng.random() < 0.5,
         runs=rng.choice((0, 1, 2, 3)),
     )
+
+
+def _of_notation(seed: int, rng: random.Random) -> Plan:
+    """The plan of a program in index notation: two in three are differentiated."""
+    roll = rng.randrange(100)
+    derivatives = ("gradient",) if roll < 50 else ("gradient", "forced") if roll < 60 else ("gradient", "second") if roll < 67 else ()
+    schedules = ("default", *(name for name, weight in SCHEDULES[1:] if rng.randrange(100) < weight))
+    if rng.randrange(100) < VERSIONS:
+        schedules += ("versions",)
+    return Plan(notation_sample(seed), schedules, derivatives, exact=False, threads=rng.random() < 0.3, runs=rng.choice((0, 1, 2)))

@@ -11,7 +11,7 @@ import tests.fuzz.checks as checks
 from tests.fuzz.checks import Failure, Skipped, check, slope_of
 from tests.fuzz.corpus import FOUND
 from tests.fuzz.minimise import minimised, outcome
-from tests.fuzz.plan import Plan, planned
+from tests.fuzz.plan import FIRST_NOTATION, NOTATION, Plan, planned
 from tests.fuzz.report import pasteable
 from tests.random_programs import Sample
 from tests.random_programs.bounds import Near
@@ -40,6 +40,16 @@ def test_the_same_seed_gives_the_same_plan():
     plans = [planned(seed) for seed in range(300)]
     assert {name for plan in plans for name in plan.schedules} == {"default", "plain", "random", "tuned", "cuda", "searched", "versions"}
     assert {word for plan in plans for word in plan.derivatives} == {"gradient", "forced", "second"}
+
+
+def test_campaigns_take_programs_in_index_notation():
+    seeds = range(FIRST_NOTATION, FIRST_NOTATION + 40 * NOTATION)
+    plans = [planned(seed) for seed in seeds]
+    assert plans == [planned(seed) for seed in seeds]
+    deep = [plan for plan in plans if "notation" in plan.sample.features]
+    assert [plan.sample.seed for plan in deep] == [seed for seed in seeds if seed % NOTATION == 0]
+    assert all(plan.sample.traced().program.definitions for plan in deep[:5])
+    assert {word for plan in deep for word in plan.derivatives} >= {"gradient", "second"}
 
 
 SAMPLE = Sample(
