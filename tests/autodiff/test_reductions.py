@@ -77,6 +77,38 @@ def test_extremes_go_to_the_first_winner_in_row_major_order():
         np.testing.assert_array_equal(gradient_of(y, [x], {x: data})[0], expected)
 
 
+@pytest.mark.parametrize("pad, stride, gap", [(1, 1, 1), (2, 1, 1), (1, 2, 1), (2, 3, 2), (4, 1, 1)])
+def test_windows_that_end_at_a_border_number_their_points_as_all_others_do(pad, stride, gap):
+    """Also where a window has no point (padding beyond its length), with ties, NaN and an open number of rows."""
+    n, width, lost = te.dim("n"), 3, 2 * pad - 2 * gap
+    x = te.placeholder((n, 7), F64, name="x")
+
+    def at(i, a):
+        return i * stride + a * gap - pad
+
+    def window(i, j):
+        inside = lambda a, b: (at(i, a) >= 0) & (at(i, a) < n) & (at(j, b) >= 0) & (at(j, b) < 7)  # noqa: E731
+        return te.max(lambda a, b: x[at(i, a), at(j, b)], (width, width), where=inside)
+
+    y = te.compute(((n + lost - 1) // stride + 1, (7 + lost - 1) // stride + 1), window, name="y")
+    head = te.placeholder(y.shape, F64, name="head")
+    gradient = te.gradient(y, [x], head)
+    assert "for a in range(3) for b in range(3)" in " ".join(str(gradient).split())
+    run = te.build(list(gradient), [x, head])
+    for rows in (0, 1, 7, 33):
+        random = np.random.default_rng(rows)
+        data = random.integers(0, 3, (rows, 7)).astype(float)
+        data[:1, 3] = np.nan
+        weight = random.standard_normal(((rows + lost - 1) // stride + 1, (7 + lost - 1) // stride + 1))
+        expected = np.zeros((rows, 7))
+        for i, j in np.ndindex(*weight.shape):
+            places = [(at(i, a), at(j, b)) for a in range(width) for b in range(width)]
+            places = [(p, q) for p, q in places if 0 <= p < rows and 0 <= q < 7]
+            if places:
+                expected[places[int(np.argmax([data[place] for place in places]))]] += weight[i, j]
+        np.testing.assert_allclose(run(data, weight)[0], expected, rtol=1e-12, atol=1e-12)
+
+
 def test_maximum_over_dependent_axes():
     x = te.placeholder((4, 4), F64, name="x")
     y = te.compute((), lambda: te.max(lambda i: te.max(lambda j: x[i, j], i + 1), 4), name="y")
