@@ -33,7 +33,7 @@ def winner_guards(node: Reduce, place: Place, workspace: Workspace, owner: str) 
 
 
 def _over_whole_windows(node: Reduce) -> Reduce:
-    """The same points under conditions, where that makes an axis as long at every place: a window that ends at a border keeps its numbers."""
+    """The same points, under conditions where that makes an axis equally long at all places: windows at a border keep their numbers."""
     axes, conditions = [], []
     for axis in node.axes:
         low, high = alternatives(axis.start, "maximum"), alternatives(axis.stop, "minimum")

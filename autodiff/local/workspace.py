@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from tensorexpr import dtypes
+from tensorexpr.autodiff.local.points import at_point, points_of, with_points
 from tensorexpr.integers import Affine, ge, lt
 from tensorexpr.ir import (
     FALSE,
@@ -183,7 +184,8 @@ class Workspace:
     def simplify(self, given: Iterable[Definition] = ()) -> None:
         """Brings every definition to its simplest form (derived formulas, see `simplify.Options`); steps are left alone.
 
-        Where a definition, also one of those `given` before, turns out to be a number, that is written where it is read.
+        Where a definition, also one of those `given` before, turns out to be a number, that is written where it is read, and where one
+        has values at one place of an axis only, those are where a sum over that axis reads it.
         """
         if self.steps:
             return
@@ -192,11 +194,14 @@ class Workspace:
         options = Options(signed_zeros=False, factor=True, derived=True)
         program = factor_sums(narrow_domains(Program(inputs, (), tuple(self.definitions), tuple(own), self.sizes), options), options)
         numbers = {d.name: d.value for d in (*given, *program.definitions) if isinstance(d, Define) and isinstance(d.value, Const)}
+        definitions = tuple(part for d in program.definitions for part in at_point(d, self.new_name))
+        self.types.update(result for d in definitions for result in d.results)
+        program, points = replace(program, definitions=definitions), points_of(definitions)
 
         def written(node: Expr) -> Expr:
-            return numbers.get(node.tensor, node) if isinstance(node, Access) else node
+            return numbers.get(node.tensor, node) if isinstance(node, Access) else with_points(node, points)
 
-        if any(name in numbers for definition in program.definitions for name in reads(definition)):
+        if any(name in numbers or name in points for definition in program.definitions for name in reads(definition)):
             definitions = tuple(map_expressions(d, lambda e: bottom_up(e, written)) for d in program.definitions)
             program = narrow_domains(replace(program, definitions=definitions), options)
         self.definitions = list(program.definitions)

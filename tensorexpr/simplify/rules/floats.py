@@ -457,12 +457,12 @@ def literals_last(expr: Expr) -> Expr | None:
 def select_product(expr: Expr) -> Expr | None:
     """where(c, x, 0) * y -> where(c, x * y, 0);  y * where(c, x, 0) -> where(c, y * x, 0);  where(c, x, 0) / y -> where(c, x / y, 0)
 
-    What is not selected is not multiplied, also by an infinity or a NaN. Only for conditions over indices.
+    What is not selected is not multiplied, also by an infinity or a NaN. Only for conditions over indices, read from tensors or not.
     """
     assert isinstance(expr, Apply)
     for at in (0, 1) if expr.op.name == "mul" else (0,):
         chosen = operands_of(expr.args[at], "where")
-        if chosen is not None and reads_nothing(chosen[0]):
+        if chosen is not None and not any(node.dtype.is_float for node in walk(chosen[0])):
             other = expr.args[1 - at]
             for taken, rest in ((1, 2), (2, 1)):
                 zero = chosen[rest]
