@@ -3,6 +3,7 @@
     w[i, j, p] = x[i, j + p];  y[i, j] = sum(w[i, j, p] * k[p] for p)        -->   y[i, j] = sum(x[i, j + p] * k[p] for p)
     t[k, i] = sum(x[i, k, p] for p);  y[i] = sum(t[k, i] for k)              -->   y[i] = sum(x[i, k, p] for k for p)
     c[i, j] = sum(where(k <= j, x[i, k], 0.0) for k)                         -->   c[i, j] = sum(x[i, k] for k in range(j + 1))
+    m[i] = max(x[i] + y[j] for j)                                            -->   m[i] = x[i] + max(y[j] for j)
 
 Programs that differ in such things alone are one program, so they have one derivative: windows and reshapes with a name have no adjoint
 that is stored and read again. What multiplies or takes a function keeps its name, so that its adjoint is computed once for all it reads.
@@ -14,7 +15,7 @@ from collections.abc import Collection
 
 from tensorexpr.ir import Apply, Cast, Define, Definition, Program, Reduce
 from tensorexpr.records import replace
-from tensorexpr.simplify import Options, narrow_domains
+from tensorexpr.simplify import Options, narrow_domains, take_extrema_apart
 from tensorexpr.simplify.passes.definitions import with_definitions
 from tensorexpr.simplify.passes.inline import inline_cheap
 from tensorexpr.simplify.passes.inline.worth import is_element, renames_only
@@ -34,7 +35,7 @@ def with_plain_reads(program: Program, kept: Collection[str]) -> Program:
     written = frozenset(map(id, program.definitions))
     for _ in range(ROUNDS):
         before = found
-        simple = narrow_domains(found, OPTIONS).definitions
+        simple = narrow_domains(take_extrema_apart(found), OPTIONS).definitions
         pairs = zip(found.definitions, simple, strict=True)
         found = with_definitions(found, (_as_it_was(was, now, id(was) in written) for was, now in pairs))
         found = inline_cheap(found, among=_moves_only)

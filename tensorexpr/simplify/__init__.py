@@ -23,6 +23,7 @@ from tensorexpr.simplify.passes.definitions import (
     share_definitions,
     simplify_indices,
 )
+from tensorexpr.simplify.passes.extrema import take_extrema_apart
 from tensorexpr.simplify.passes.factors import factor_sums
 from tensorexpr.simplify.passes.inline import cheap_names, inline_cheap, inline_definitions
 from tensorexpr.simplify.passes.shapes import with_plain_shapes
@@ -50,9 +51,17 @@ def simplify(program: Program, *, inline: bool = True, signed_zeros: bool = True
     def factor(given: Program) -> Program:
         return factor_sums(given, options)
 
-    passes: list[Pass] = [simplify_expressions, factor, share_definitions, share_reductions, remove_dead_definitions, drop_alike_axes]
+    passes: list[Pass] = [
+        simplify_expressions,
+        take_extrema_apart,
+        factor,
+        share_definitions,
+        share_reductions,
+        remove_dead_definitions,
+        drop_alike_axes,
+    ]
     if inline:
-        passes.insert(2, inline_cheap)
+        passes.insert(3, inline_cheap)
         passes.insert(1, write_out_cases)
         passes.insert(1, split_reductions)
         passes += [slice_definitions, keep_terms, keep_terms_of_steps]
@@ -86,6 +95,7 @@ __all__ = [
     "simplify_indices",
     "slice_definitions",
     "split_reductions",
+    "take_extrema_apart",
     "with_plain_shapes",
     "write_out_cases",
 ]

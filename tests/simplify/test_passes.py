@@ -27,6 +27,7 @@ from tensorexpr.simplify import (
     simplify,
     simplify_indices,
     slice_definitions,
+    take_extrema_apart,
     write_out_cases,
 )
 from tensorexpr.text import print_program
@@ -46,6 +47,7 @@ PASSES = (
     write_out_cases,
     slice_definitions,
     drop_alike_axes,
+    take_extrema_apart,
 )
 
 
