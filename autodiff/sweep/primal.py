@@ -35,7 +35,7 @@ def with_plain_reads(program: Program, kept: Collection[str]) -> Program:
     written = frozenset(map(id, program.definitions))
     for _ in range(ROUNDS):
         before = found
-        simple = narrow_domains(take_extrema_apart(found), OPTIONS).definitions
+        simple = narrow_domains(take_extrema_apart(found, found.outputs), OPTIONS).definitions
         pairs = zip(found.definitions, simple, strict=True)
         found = with_definitions(found, (_as_it_was(was, now, id(was) in written) for was, now in pairs))
         found = inline_cheap(found, among=_moves_only)

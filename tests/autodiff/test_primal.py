@@ -112,6 +112,20 @@ def test_what_is_asked_for_by_name_keeps_it():
     np.testing.assert_allclose(found[1], 2 * array)
 
 
+def test_a_sum_that_a_maximum_reads_keeps_the_name_that_it_is_asked_for_by():
+    x, y = te.placeholder((N,), "float64", name="x"), te.placeholder((D,), "float64", name="y")
+    t = te.compute((N, D), lambda i, j: x[i] + y[j], name="t")
+    m = te.compute((N,), lambda i: te.max(lambda j: t[i, j], D), name="m")
+    total = te.compute((), lambda: te.sum(lambda i: m[i], N), name="total")
+    rng = np.random.default_rng(0)
+    arrays = rng.standard_normal(N), rng.standard_normal(D)
+    (by_t,) = te.build(list(te.gradient(total, [t])), [x, y])(*arrays)
+    np.testing.assert_array_equal(by_t, np.broadcast_to(np.arange(D) == arrays[1].argmax(), (N, D)))
+    twice = te.gradient(total, [x], override={t: lambda output, inputs, head: [te.compute((N,), lambda i: 2.0 * head[i, 0]), None]})
+    by_rule = te.build(list(twice), [x, y])(*arrays)[0]
+    np.testing.assert_array_equal(by_rule, np.full(N, 2.0 * (arrays[1].argmax() == 0)))
+
+
 @pytest.mark.parametrize("options", [SMOOTH, EVERYTHING], ids=["smooth", "everything"])
 def test_random_programs_keep_their_values_and_derivatives(options) -> None:
     changed = 0

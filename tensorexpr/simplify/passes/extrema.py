@@ -10,7 +10,7 @@ larger terms are no longer told apart once they are added up.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from tensorexpr.ir import Access, Apply, Axis, Combiner, Const, Define, Definition, Expr, Program, Reduce, apply, conjunction
 from tensorexpr.records import replace
@@ -20,12 +20,12 @@ from tensorexpr.simplify.rules.reduce import identity
 from tensorexpr.traversal import children, free_names, has_points, map_children, substitute, walk
 
 
-def take_extrema_apart(program: Program) -> Program:
-    """Takes maxima and minima of sums apart where no index is left that all terms have, also of sums that have a name.
+def take_extrema_apart(program: Program, kept: Collection[str] = ()) -> Program:
+    """Takes maxima and minima of sums apart where no index is left that all terms have, also of sums that have a name (but for `kept`).
 
-    Requires: nothing. Ensures: every value is kept, the sign of zeros apart.
+    Requires: nothing. Ensures: every value is kept, the sign of zeros apart; who reads a tensor of `kept` still reads it.
     """
-    sums = {d.name: d for d in program.definitions if isinstance(d, Define) and _is_sum(d.value)}
+    sums = {d.name: d for d in program.definitions if isinstance(d, Define) and d.name not in kept and _is_sum(d.value)}
     return with_definitions(program, (_apart(d, sums) for d in program.definitions))
 
 
