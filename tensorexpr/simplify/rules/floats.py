@@ -2,7 +2,7 @@
 
 `FLOAT_RULES` keep every value: NaN stays NaN, infinities and the sign of zero are kept (which is why `x + 0.0` of any x, `x * 0.0`,
 `x - x`, `-(x - y)` and `x / x` are not here). `ZERO_SIGN_RULES` change at most the sign of a zero. `DERIVED_RULES` are for formulas
-that we write and not the user: products of literals are folded and stand last, and what is not selected is not multiplied.
+that we write and not the user: products of literals are folded and stand last, and what is not selected, or multiplied by 0, is nothing.
 `REASSOCIATION_RULES` hold for real numbers: they may round differently and forget a NaN or an infinity. The last three apply only
 where the caller asks for them.
 """
@@ -473,6 +473,14 @@ def select_product(expr: Expr) -> Expr | None:
     return None
 
 
+@on("mul")
+def multiply_nothing(expr: Expr) -> Expr | None:
+    """x * 0.0 -> 0.0: what is multiplied by the literal has no derivative, also where the other factor is infinite or NaN"""
+    assert isinstance(expr, Apply)
+    zero = expr.args[1]
+    return Const(0.0, expr.dtype) if isinstance(zero, Const) and zero.value == 0 else None
+
+
 @on("div")
 def divide_by_less(expr: Expr) -> Expr | None:
     """x / y -> x * (1 / y), where x depends on all indices that y does, and on more: the inverse is the same for all of these"""
@@ -483,7 +491,7 @@ def divide_by_less(expr: Expr) -> Expr | None:
     return apply("mul", left, apply("div", Const(1.0, expr.dtype), right))
 
 
-DERIVED_RULES = (*ZERO_SIGN_RULES, absorb_literal, divide_literals, literals_last, select_product, divide_by_less)
+DERIVED_RULES = (*ZERO_SIGN_RULES, absorb_literal, divide_literals, literals_last, select_product, multiply_nothing, divide_by_less)
 
 
 @on("mul", "div")
