@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from math import prod
 from typing import Any, NamedTuple, TypeVar
@@ -37,10 +37,10 @@ from tensorexpr.codegen.target import host_target
 from tensorexpr.codegen.tuning.lookup import record_for
 from tensorexpr.constants import data
 from tensorexpr.errors import Location
-from tensorexpr.ir import Access, Definition, Program, Scan, Scatter, Segments, integer
+from tensorexpr.ir import Access, Program, Scatter, Segments, integer
 from tensorexpr.records import cached_property, record
 from tensorexpr.text import print_program
-from tensorexpr.traversal import expressions, walk
+from tensorexpr.traversal import expressions, walk, with_bodies
 
 _EXECUTABLES_KEPT = 1024
 _UNBROKEN = sys.maxsize  # columns: where lines break says nothing about a program, and takes longer than the rest of its text
@@ -269,17 +269,9 @@ def _lines(program: Program) -> _Lines:
     """The lines that a run-time error of the program could name: where some index depends on data, those of accesses and definitions."""
     accesses = [node for definition in program.definitions for e in expressions(definition) for node in walk(e) if type(node) is Access]
     indices = {id(index): index for node in accesses for index in node.indices}  # each once: they are shared all over
-    for definition in all_definitions(program.definitions):
+    for definition in with_bodies(program.definitions):
         keys = definition.keys if isinstance(definition, Segments) else definition.indices if isinstance(definition, Scatter) else ()
         indices |= {id(index): index for index in keys}
     if not any(type(inner) is Access for index in indices.values() for inner in walk(index)):
         return ()
-    return (*(node.location for node in accesses), *(definition.location for definition in all_definitions(program.definitions)))
-
-
-def all_definitions(definitions: Sequence[Definition]) -> Iterator[Definition]:
-    """The definitions, and those in the bodies of scans."""
-    for definition in definitions:
-        yield definition
-        if isinstance(definition, Scan):
-            yield from all_definitions(definition.body)
+    return (*(node.location for node in accesses), *(definition.location for definition in with_bodies(program.definitions)))

@@ -59,7 +59,7 @@ from tensorexpr.ir import (
 from tensorexpr.records import field, record, replace
 from tensorexpr.simplify.facts.sort_ranges import known_of, ranges_of
 from tensorexpr.text import print_expr
-from tensorexpr.traversal import fresh_name, map_children, negate, walk
+from tensorexpr.traversal import fresh_name, map_children, negate, walk, with_bodies
 
 COMBINE = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "all": "and", "any": "or"}
 
@@ -139,7 +139,7 @@ class _Plain:
         self.program = program
         self.types: dict[str, TensorType] = dict(program.types)
         self.taken = {*self.types, *program.sizes, *_names(program.definitions)}
-        every = [*_every(program.definitions)]
+        every = [*with_bodies(program.definitions)]
         self.ranges = ranges_of(every)
         self.elements: dict[str, Element] = {}
         self.targets: dict[str, str] = {}
@@ -502,20 +502,10 @@ def _as(value: Expr, dtype: DType) -> Expr:
     return value if value.dtype is dtype else Cast(dtype, value)
 
 
-def _every(definitions: Sequence[Definition]) -> Sequence[Definition]:
-    """All definitions, those in bodies of scans included."""
-    found: list[Definition] = []
-    for definition in definitions:
-        found.append(definition)
-        if isinstance(definition, Scan):
-            found += _every(definition.body)
-    return found
-
-
 def _names(definitions: Sequence[Definition]) -> set[str]:
     """The names of tensors and steps in the bodies of scans."""
     names: set[str] = set()
-    for definition in _every(definitions):
+    for definition in with_bodies(definitions):
         names.update(name for name, _ in definition.results)
         if isinstance(definition, Scan):
             names |= {definition.step, *(name for name, _ in definition.states)}

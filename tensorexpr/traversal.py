@@ -348,6 +348,14 @@ def expressions(definition: Definition) -> Iterator[Expr]:
                 yield from expressions(inner)
 
 
+def with_bodies(definitions: Iterable[Definition]) -> Iterator[Definition]:
+    """The definitions, and behind each scan those of its body."""
+    for definition in definitions:
+        yield definition
+        if isinstance(definition, Scan):
+            yield from with_bodies(definition.body)
+
+
 def map_expressions(definition: Definition, function: Callable[[Expr], Expr]) -> Definition:
     """The definition with `function` applied to its values, guards, indices and bounds (of a scan: of its body too)."""
     match definition:

@@ -52,6 +52,7 @@ from tensorexpr.traversal import (
     substitute,
     tensors_read,
     walk,
+    with_bodies,
 )
 
 
@@ -353,11 +354,10 @@ def _always(condition: Expr, axes: Sequence[Axis]) -> bool:
 
 def _local_names(definitions: Iterable[Definition]) -> Iterator[str]:
     """The names of tensors that live inside scans."""
-    for definition in definitions:
+    for definition in with_bodies(definitions):
         if isinstance(definition, Scan):
             yield from (name for name, _ in definition.states)
             yield from (name for inner in definition.body for name, _ in inner.results)
-            yield from _local_names(definition.body)
 
 
 def plain_axes(type_: TensorType, reserved: Iterable[str] = ()) -> tuple[Axis, ...]:

@@ -19,6 +19,7 @@ from itertools import product
 from tensorexpr.autodiff.local.derivatives import negative, plus
 from tensorexpr.ir import TRUE, Access, Apply, Axis, Const, Define, Expr, Index, Reduce, apply, conjunction, const
 from tensorexpr.records import replace
+from tensorexpr.regions import alternatives
 from tensorexpr.simplify import simplify_expr
 from tensorexpr.traversal import bottom_up, children, free_names, map_children, rename_bound, substitute, walk
 
@@ -177,7 +178,7 @@ def _even(expr: Expr) -> Expr:
 
 def _is_within(axis: Axis, frame: Axis) -> bool:
     """Whether bounds say that an axis has no points outside of a constant one."""
-    starts, stops = _alternatives(axis.start, "maximum"), _alternatives(axis.stop, "minimum")
+    starts, stops = alternatives(axis.start, "maximum"), alternatives(axis.stop, "minimum")
     low, high = (_number(bound) for bound in (frame.start, frame.stop))
     return any(isinstance(e, Const) and _number(e) >= low for e in starts) and any(
         isinstance(e, Const) and _number(e) <= high for e in stops
@@ -187,15 +188,6 @@ def _is_within(axis: Axis, frame: Axis) -> bool:
 def _number(expr: Expr) -> int:
     assert isinstance(expr, Const)
     return int(expr.value)
-
-
-def _alternatives(expr: Expr, op: str) -> Iterator[Expr]:
-    """The expressions of which a bound is the greatest or least."""
-    if isinstance(expr, Apply) and expr.op.name == op:
-        for arg in expr.args:
-            yield from _alternatives(arg, op)
-    else:
-        yield expr
 
 
 # --------------------------------------------------------------------------------------------------------- factors

@@ -10,12 +10,10 @@ Of a sum of several products, such as those of complex numbers, an update is sev
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from tensorexpr.codegen.facts.places import Touch
 from tensorexpr.codegen.nest import Store
 from tensorexpr.ir import Access, Apply, Cast, Expr, apply
-from tensorexpr.traversal import tensors_read
+from tensorexpr.traversal import signed_terms, tensors_read
 
 MOST_IN_TURN = 4
 """Terms that are added one after the other: one instruction less of a few is much, and each waits for the one before."""
@@ -71,20 +69,11 @@ def in_turn(store: Store) -> Expr:
     match store.value:
         case Apply(args=(first, second)) if store.value.op.name == "add" and own in (first, second) and own.dtype.is_float:
             added = second if first == own else first
-            terms = [] if _reads(added, own) else list(_terms(added, "add"))
+            terms = [] if _reads(added, own) else list(signed_terms(added))
             products = [term for _, term in terms if isinstance(term, Apply) and term.op.name == "mul"]
             if len(products) >= 2 and len(terms) <= MOST_IN_TURN:
                 total: Expr = own
                 for sign, term in terms:
-                    total = apply(sign, total, term)
+                    total = apply("add" if sign > 0 else "sub", total, term)
                 return total
     return store.value
-
-
-def _terms(e: Expr, sign: str) -> Iterator[tuple[str, Expr]]:
-    """The terms of a sum, each with how it is added."""
-    if isinstance(e, Apply) and e.op.name in ("add", "sub"):
-        yield from _terms(e.args[0], sign)
-        yield from _terms(e.args[1], sign if e.op.name == "add" else "sub" if sign == "add" else "add")
-    else:
-        yield sign, e

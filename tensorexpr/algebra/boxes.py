@@ -14,19 +14,19 @@ from functools import reduce
 
 from tensorexpr.algebra.keyed.keys import sums_evaluated
 from tensorexpr.bounds import PROVED, check_access
-from tensorexpr.ir import Access, Apply, Axis, Define, Definition, Expr, Index, Program, Reduce, apply, const
+from tensorexpr.ir import Access, Axis, Define, Definition, Expr, Index, Program, Reduce, apply, const
 from tensorexpr.records import record, replace
 from tensorexpr.simplify.facts.indices import factors_of
 from tensorexpr.simplify.passes.amounts import cost, points
-from tensorexpr.traversal import bottom_up, free_names, fresh_name, has_points, read_occurrences, replaced, tensors_read, walk
+from tensorexpr.traversal import bottom_up, free_names, fresh_name, has_points, read_occurrences, replaced, signed_terms, tensors_read, walk
 
 GAIN = 2.0
 """How many times fewer operations it has to take: what rows give is stored and loaded, and a kernel of its own."""
 STORED = 2.0
 """What an element costs that is stored and loaded, in operations."""
 COMBINERS = ("sum", "prod", "max", "min", "all", "any")
-Term = tuple[str, list[Expr], Reduce]
-"""How a sum goes to those before it, what is a factor of it as a whole, and the sum."""
+Term = tuple[int, list[Expr], Reduce]
+"""Whether a sum is added to those before it, 1, or subtracted, -1, what is a factor of it as a whole, and the sum."""
 Shapes = Mapping[str, tuple[Expr, ...]]
 
 
@@ -67,10 +67,10 @@ def _apart(d: Define, shapes: Shapes, taken: set[str]) -> tuple[Define, Define] 
     for e in sums_evaluated(d.value):
         if len(e.axes) > 1 and e.combiner.name in COMBINERS and e.combiner.is_builtin and e.where is None:
             terms = _in_terms(d, e)
-            for at, (how, common, one) in enumerate(terms):
+            for at, (sign, common, one) in enumerate(terms):
                 made = next((m for way in _ways(d, one, shapes) if (m := _made(d, one, way, shapes, taken)) is not None), None)
                 if made is not None:
-                    terms[at] = (how, common, made[1])
+                    terms[at] = (sign, common, made[1])
                     value = reduce(_added, terms[1:], _times(terms[0]))
                     return made[0], replace(d, value=replaced(d.value, {e: value}))
     return None
@@ -81,24 +81,16 @@ def _in_terms(d: Define, e: Reduce) -> list[Term]:
     are all products but for one: a difference of two that are not rounded may be far smaller than these, and exact. Where there may be no
     terms a factor stays with them, as it may be infinite."""
     if e.combiner.name != "sum" or not e.dtype.is_float or not all(_has_points(a, (*d.axes, *e.axes[:n])) for n, a in enumerate(e.axes)):
-        return [("add", [], e)]
-    addends = list(_addends(e.values[0], "add"))
-    if len(addends) > 1 and sum(len(list(factors_of(one))) < 2 for _, one in addends) < 2 and addends[0][0] == "add":
-        return [(how, *_without_common(replace(e, values=(one,)))) for how, one in addends]
-    return [("add", *_without_common(e))]
+        return [(1, [], e)]
+    addends = list(signed_terms(e.values[0]))
+    if len(addends) > 1 and sum(len(list(factors_of(one))) < 2 for _, one in addends) < 2 and addends[0][0] > 0:
+        return [(sign, *_without_common(replace(e, values=(one,)))) for sign, one in addends]
+    return [(1, *_without_common(e))]
 
 
 def _has_points(axis: Axis, around: tuple[Axis, ...]) -> bool:
     """Whether an axis from 0 on is never empty: its start is an index below its end."""
     return has_points(axis) or all(verdict is PROVED for verdict in check_access((axis.start,), (axis.stop,), around, ()))
-
-
-def _addends(e: Expr, how: str) -> Iterator[tuple[str, Expr]]:
-    if isinstance(e, Apply) and e.op.name in ("add", "sub"):
-        yield from _addends(e.args[0], how)
-        yield from _addends(e.args[1], how if e.op.name == "add" else "sub" if how == "add" else "add")
-    else:
-        yield how, e
 
 
 def _times(term: Term) -> Expr:
@@ -109,7 +101,7 @@ def _times(term: Term) -> Expr:
 
 
 def _added(before: Expr, term: Term) -> Expr:
-    return apply(term[0], before, _times(term))
+    return apply("add" if term[0] > 0 else "sub", before, _times(term))
 
 
 def _without_common(e: Reduce) -> tuple[list[Expr], Reduce]:

@@ -36,6 +36,7 @@ from tensorexpr.ir import (
     const,
 )
 from tensorexpr.records import replace
+from tensorexpr.regions import alternatives
 from tensorexpr.rewrite import MOST_STEPS, Rule, RuleSet, endless, trace
 from tensorexpr.simplify.domains import narrowed, residue_classes, without_idle_guards
 from tensorexpr.simplify.facts.conditions import (
@@ -258,7 +259,7 @@ class Simplifier:
 
     def _extremum(self, expr: Apply, context: Context) -> Expr:
         """minimum(a, b) -> a where a <= b is known here; operands of nested minima are compared with each other"""
-        given = list(_operands(expr, expr.op.name))
+        given = alternatives(expr, expr.op.name)
         operands = list(dict.fromkeys(given))
         kept: list[Expr] = []
         for at, one in enumerate(operands):
@@ -433,14 +434,6 @@ _STEPS = {
     Reduce: Simplifier._reduce,
 }
 """One step at a node of each kind: its parts simplified, then the node itself."""
-
-
-def _operands(expr: Expr, name: str) -> Iterable[Expr]:
-    if isinstance(expr, Apply) and expr.op.name == name:
-        for arg in expr.args:
-            yield from _operands(arg, name)
-    else:
-        yield expr
 
 
 def _inward(expr: Expr, op: str) -> Expr:

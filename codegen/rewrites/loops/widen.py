@@ -17,8 +17,6 @@ Always legal: nothing runs that did not, and nothing changes its place.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from tensorexpr.codegen.lowering.context.arithmetic import add, constant, sub
 from tensorexpr.codegen.nest import Block, For, LoopNest
 from tensorexpr.codegen.rewrites.cuts import hull
@@ -27,8 +25,9 @@ from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.loops.simplify import simplified
 from tensorexpr.codegen.rewrites.paths import Path, loop_at, loop_paths, rewrite_loops
 from tensorexpr.codegen.rewrites.refusals import refuse
-from tensorexpr.ir import Apply, Expr, Index, apply, const
+from tensorexpr.ir import Expr, Index, apply, const
 from tensorexpr.records import replace
+from tensorexpr.regions import alternatives
 from tensorexpr.traversal import free_names, tensors_read
 
 MOST = 16
@@ -77,8 +76,8 @@ def widen(nest: LoopNest, loop: str, outer: str | None = None) -> LoopNest:
             raise refuse(f"expected a start of {loop} at most {MOST} before its stop to give it one length", s, loop)
         start, length = found
         stop = add(start, const(length))
-        tests = [apply("ge", Index(loop), e) for e in _ends(s.start, "maximum") if e != start]
-        tests += [apply("lt", Index(loop), e) for e in _ends(s.stop, "minimum") if constant(sub(e, stop)) != 0]
+        tests = [apply("ge", Index(loop), e) for e in alternatives(s.start, "maximum") if e != start]
+        tests += [apply("lt", Index(loop), e) for e in alternatives(s.stop, "minimum") if constant(sub(e, stop)) != 0]
         return simplified((replace(s, start=start, stop=stop, body=under(tests, s.body)),), facts, ended=False)
 
     def widened(s: For, path: Path) -> Block | None:
@@ -100,18 +99,9 @@ def widen(nest: LoopNest, loop: str, outer: str | None = None) -> LoopNest:
 
 def _range(s: For, facts: Facts) -> tuple[Expr, int] | None:
     """The shortest range from one of the starts of a loop that has all of its iterations: where it begins, and how long it is."""
-    starts, stops = list(_ends(s.start, "maximum")), list(_ends(s.stop, "minimum"))
+    starts, stops = alternatives(s.start, "maximum"), alternatives(s.stop, "minimum")
     for length in range(1, MOST + 1):
         for start in starts:
             if any(facts.is_less(stop, add(start, const(length)), 0) for stop in stops):
                 return start, length
     return None
-
-
-def _ends(bound: Expr, word: str) -> Iterator[Expr]:
-    """What a bound is the greatest, or the least, of."""
-    if isinstance(bound, Apply) and bound.op.name == word:
-        for e in bound.args:
-            yield from _ends(e, word)
-    else:
-        yield bound

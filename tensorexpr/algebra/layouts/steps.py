@@ -17,7 +17,7 @@ from tensorexpr.algebra.layouts.slices import REUSED
 from tensorexpr.ir import Access, Apply, Axis, Const, Define, Definition, Expr, Index, Program, Reduce, Scan, TensorType, const
 from tensorexpr.records import replace
 from tensorexpr.simplify.passes.amounts import amount, elements, points
-from tensorexpr.traversal import bottom_up, expressions, free_names, fresh_name, walk
+from tensorexpr.traversal import bottom_up, expressions, free_names, fresh_name, walk, with_bodies
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ def with_operands_turned(program: Program) -> Program:
     Requires: a simplified program. Ensures: every value is kept bit for bit.
     """
     types = program.types
-    taken = {*types, *program.sizes, *(n for d in _all(program.definitions) for n, _ in d.results)}
+    taken = {*types, *program.sizes, *(n for d in with_bodies(program.definitions) for n, _ in d.results)}
     made: dict[tuple[str, int], str] = {}
     definitions: list[Definition] = []
     for d in program.definitions:
@@ -61,13 +61,6 @@ def _is_turned(d: Define, types: Mapping[str, TensorType]) -> bool:
     extents = {a.index: a.stop for a in d.axes if a.start == const(0)}
     whole = [extents.get(n) for n in names] == list(types[d.value.tensor].shape)
     return whole and sorted(names) == sorted(a.index for a in d.axes) and names != [a.index for a in d.axes]
-
-
-def _all(definitions: tuple[Definition, ...]) -> Iterator[Definition]:
-    for d in definitions:
-        yield d
-        if isinstance(d, Scan):
-            yield from _all(d.body)
 
 
 def _across(scan: Scan, types: Mapping[str, TensorType], steps: float) -> Iterator[tuple[str, int]]:

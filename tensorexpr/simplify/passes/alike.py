@@ -14,7 +14,7 @@ from typing import Any
 from tensorexpr.ir import Access, Const, Define, Definition, Expr, Index, Program, Scan, Scatter
 from tensorexpr.records import replace
 from tensorexpr.simplify.passes.definitions import with_definitions
-from tensorexpr.traversal import bottom_up, expressions, free_names, map_expressions, walk
+from tensorexpr.traversal import bottom_up, expressions, free_names, map_expressions, walk, with_bodies
 
 
 def drop_alike_axes(program: Program) -> Program:
@@ -81,10 +81,7 @@ def _alike(d: Define | Scatter) -> tuple[int, ...]:
 
 def _whole(definitions: tuple[Definition, ...]) -> Iterator[str]:
     """Tensors that are taken as a whole: by a scan, as a state."""
-    for d in definitions:
-        if isinstance(d, Scan):
-            yield from (*d.inits, *d.nexts)
-            yield from _whole(d.body)
+    return (name for d in with_bodies(definitions) if isinstance(d, Scan) for name in (*d.inits, *d.nexts))
 
 
 def _reads(e: Expr) -> bool:
