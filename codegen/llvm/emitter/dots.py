@@ -133,18 +133,13 @@ def _emit(emitter: Statements, s: For, found: Found) -> None:
         start = b.add(first.base, piece * 16 * count)
         pointer = b.emit(f"getelementptr inbounds {many.element}, ptr {many.pointer}, i64 {start.text}", "ptr")
         numbers = b.emit(f"load <16 x i32>, ptr {pointer.text}, align {many.align}", "i32", 16)
-        sums = _part(emitter, total, piece)
+        sums = total if lanes == 16 else b.shuffled(total, range(piece * 16, piece * 16 + 16))
         if signed:
             lanes_128 = Value("splat (i32 -2139062144)", "i32", 16)
             sums = b.op("sub", sums, _called(emitter, dot, Value("zeroinitializer", "i32", 16), lanes_128, numbers))
         pieces.append(_called(emitter, dot, sums, words, numbers))
-    while len(pieces) > 1:
-        width = 2 * pieces[0].lanes
-        order = ", ".join(f"i32 {k}" for k in range(width))
-        pairs = zip(pieces[::2], pieces[1::2], strict=True)
-        pieces = [b.emit(f"shufflevector {x.typed}, {y.typed}, <{width} x i32> <{order}>", x.type, width) for x, y in pairs]
-    binding = emitter.buffers[store.buffer]
-    emit_memory.store(b, binding, emitter.offset(binding, store.indices), pieces[0], lanes, None)
+    binding, sums = emitter.buffers[store.buffer], b.joined(pieces)
+    emit_memory.store(b, binding, emitter.offset(binding, store.indices), sums, lanes, None)
 
 
 def _apart(emitter: Statements, index: str, access: Access) -> tuple[int, int] | None:
@@ -166,14 +161,6 @@ def _apart(emitter: Statements, index: str, access: Access) -> tuple[int, int] |
     with emitter.bound(index, literal(0, "i64")):
         first = emitter.offset(binding, access.indices)
     return None if first.lanes > 1 and not first.stride else (first.stride, step)
-
-
-def _part(emitter: Statements, total: Value, piece: int) -> Value:
-    """Sixteen lanes of a vector."""
-    if total.lanes == 16:
-        return total
-    order = ", ".join(f"i32 {piece * 16 + k}" for k in range(16))
-    return emitter.b.emit(f"shufflevector {total.typed}, {total.full_type} poison, <16 x i32> <{order}>", total.type, 16)
 
 
 def _called(emitter: Statements, dot: Dot, sums: Value, words: Value, numbers: Value) -> Value:

@@ -89,8 +89,7 @@ def _zero(b: Builder) -> str:
 
 
 def _reverse(b: Builder, value: Value) -> Value:
-    order = ", ".join(f"i32 {lane}" for lane in reversed(range(value.lanes)))
-    return b.emit(f"shufflevector {value.typed}, {value.full_type} poison, <{value.lanes} x i32> <{order}>", value.type, value.lanes)
+    return b.shuffled(value, reversed(range(value.lanes)))
 
 
 def _from_behind(b: Builder, offset: Value) -> Value:
@@ -216,8 +215,7 @@ def _load_every_other(b: Builder, binding: Binding, offset: Value, lanes: int, m
         for before in (0, lanes):
             pointer = _address(b, binding, b.add(start, before), True)
             pair.append(b.emit(f"load {type_}, ptr {pointer}, align {align}", element, lanes))
-        order = ", ".join(f"i32 {2 * lane + odd}" for lane in range(lanes))
-        return b.emit(f"shufflevector {pair[0].typed}, {pair[1].typed}, <{lanes} x i32> <{order}>", element, lanes)
+        return b.shuffled(pair[0], range(odd, 2 * lanes, 2), pair[1])
     low = _address(b, binding, offset.base, mask is None)
     high = _address(b, binding, b.add(offset.base, lanes - 1), mask is None)
     half = (lanes + 1) // 2
@@ -231,14 +229,9 @@ def _load_every_other(b: Builder, binding: Binding, offset: Value, lanes: int, m
             [place // 2 if place % 2 == 0 else lanes for place in range(lanes)],
             [(place + lanes - 1) // 2 if (place + lanes - 1) % 2 == 0 else lanes for place in range(lanes)],
         )
-        masks = []
-        for picks in spread:
-            order = ", ".join(f"i32 {pick}" for pick in picks)
-            off = f"{active.full_type} zeroinitializer"
-            masks.append(b.emit(f"shufflevector {active.typed}, {off}, <{lanes} x i32> <{order}>", "i1", lanes))
+        masks = [b.shuffled(active, picks, "zeroinitializer") for picks in spread]
         first, second = (masked_load(b, pointer, m, element, align) for pointer, m in zip((low, high), masks, strict=True))
-    order = ", ".join(f"i32 {2 * lane if lane < half else 2 * lane + 1}" for lane in range(lanes))
-    return b.emit(f"shufflevector {first.typed}, {second.typed}, <{lanes} x i32> <{order}>", element, lanes)
+    return b.shuffled(first, (2 * lane if lane < half else 2 * lane + 1 for lane in range(lanes)), second)
 
 
 def _shared_start(b: Builder, binding: Binding, offset: Value) -> tuple[Value, int] | None:
@@ -287,26 +280,10 @@ def _load_column(b: Builder, binding: Binding, step: int, start: Value, at: int,
             row = b.emit(f"load <{count} x {element}>, ptr {pointer}, align {binding.align}", element, count)
             other = row if found is None else found
             picks = [lane * step + at - block if lane in here else count + lane if found is not None else 0 for lane in range(count)]
-            order = ", ".join(f"i32 {pick}" for pick in picks)
-            found = b.emit(f"shufflevector {row.typed}, {other.typed}, <{count} x i32> <{order}>", element, count)
+            found = b.shuffled(row, picks, other)
         assert found is not None
         parts.append(found)
-    return _joined(b, parts)
-
-
-def _joined(b: Builder, parts: list[Value]) -> Value:
-    """Vectors of one length, a power of two of them, as one."""
-    while len(parts) > 1:
-        pairs = zip(parts[::2], parts[1::2], strict=True)
-        parts = [
-            b.emit(
-                f"shufflevector {x.typed}, {y.typed}, <{2 * x.lanes} x i32> <{', '.join(f'i32 {k}' for k in range(2 * x.lanes))}>",
-                x.type,
-                2 * x.lanes,
-            )
-            for x, y in pairs
-        ]
-    return parts[0]
+    return b.joined(parts)
 
 
 def masked_load(b: Builder, pointer: str, mask: Value, element: str, align: int) -> Value:
@@ -410,10 +387,8 @@ def _store_every_other(b: Builder, binding: Binding, offset: Value, value: Value
     """Writes every second element: two vectors one after the other, whose odd places are off."""
     active, value = b.vector(literal(True, "i1") if mask is None else mask, lanes), _fenced(b, value)
     for first in (0, lanes // 2):
-        order = ", ".join(f"i32 {first + place // 2}" for place in range(lanes))
-        off = ", ".join(f"i32 {lanes if place % 2 else first + place // 2}" for place in range(lanes))
-        spread = b.emit(f"shufflevector {value.typed}, {value.full_type} poison, <{lanes} x i32> <{order}>", value.type, lanes)
-        on = b.emit(f"shufflevector {active.typed}, {active.full_type} zeroinitializer, <{lanes} x i32> <{off}>", "i1", lanes)
+        spread = b.shuffled(value, (first + place // 2 for place in range(lanes)))
+        on = b.shuffled(active, (lanes if place % 2 else first + place // 2 for place in range(lanes)), "zeroinitializer")
         pointer = _address(b, binding, b.add(offset.base, 2 * first), False)
         b.line(f"call void @llvm.masked.store.{mangle(spread)}.p0({spread.typed}, ptr align {binding.align} {pointer}, {on.typed})")
 
@@ -422,25 +397,19 @@ def store_interleaved(b: Builder, binding: Binding, offset: Value, values: list[
     """Writes as many values as the lanes of `offset` are apart, each one element behind the one before, in every lane that `mask` has:
     vectors without gaps."""
     parts = [_fenced(b, to_memory(b, b.vector(value, lanes), binding.dtype)) for value in values]
-    element, count = parts[0].type, len(parts)
-    width = lanes
+    count = len(parts)
     while len(parts) > 1:  # pairs side by side, an odd one with itself
-        pairs = [(parts[at], parts[min(at + 1, len(parts) - 1)]) for at in range(0, len(parts), 2)]
-        order = ", ".join(f"i32 {lane}" for lane in range(2 * width))
-        parts = [b.emit(f"shufflevector {x.typed}, {y.typed}, <{2 * width} x i32> <{order}>", element, 2 * width) for x, y in pairs]
-        width *= 2
+        parts = [b.joined((parts[at], parts[min(at + 1, len(parts) - 1)])) for at in range(0, len(parts), 2)]
     whole = _fenced(b, parts[0])
     for piece in range(count):
-        picks = ((piece * lanes + lane) % count * lanes + (piece * lanes + lane) // count for lane in range(lanes))
-        order = ", ".join(f"i32 {pick}" for pick in picks)
-        value = b.emit(f"shufflevector {whole.typed}, {whole.full_type} poison, <{lanes} x i32> <{order}>", element, lanes)
+        places = range(piece * lanes, (piece + 1) * lanes)
+        value = b.shuffled(whole, (place % count * lanes + place // count for place in places))
         start = b.add(offset.base, piece * lanes)
         pointer = _address(b, binding, start, mask is None)
         if mask is None:
             put(b, binding, pointer, start, value)
             continue
-        active, order = b.vector(mask, lanes), ", ".join(f"i32 {(piece * lanes + lane) // count}" for lane in range(lanes))
-        on = b.emit(f"shufflevector {active.typed}, {active.full_type} zeroinitializer, <{lanes} x i32> <{order}>", "i1", lanes)
+        on = b.shuffled(b.vector(mask, lanes), (place // count for place in places), "zeroinitializer")
         b.line(f"call void @llvm.masked.store.{mangle(value)}.p0({value.typed}, ptr align {binding.align} {pointer}, {on.typed})")
 
 

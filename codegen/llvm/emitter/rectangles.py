@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from tensorexpr.codegen.llvm.emitter.memory import masked_load, put, store
 from tensorexpr.codegen.llvm.emitter.squares import along, turn
-from tensorexpr.codegen.llvm.text.builder import Builder
 from tensorexpr.codegen.llvm.text.values import Value, literal, ramp
 from tensorexpr.codegen.nest import For, If, Store
 from tensorexpr.ir import Access, Apply, Const, Expr, Index
@@ -53,7 +52,7 @@ def moved(emitter: Statements, s: For, start: Value, columns: int) -> bool:
         count = min(side, columns - begin)
         pieces = [_square(emitter, found, first, begin, count, side) for first in range(0, found.lanes, side)]
         for column in range(count):
-            vector = _joined(emitter.b, [piece[column] for piece in pieces])
+            vector = emitter.b.joined([piece[column] for piece in pieces])
             target = emitter.buffers[found.target.buffer]
             pointer, offset = _address(emitter, found.target.buffer, found.target.indices, found, begin + column, 0)
             if found.partly:
@@ -127,13 +126,3 @@ def _address(emitter: Statements, name: str, indices: tuple[Expr, ...], found: C
         offset = emitter.offset(binding, indices)
         pointer = emitter.b.emit(f"getelementptr inbounds {binding.element}, ptr {binding.pointer}, i64 {offset.text}", "ptr")
     return pointer.text, offset
-
-
-def _joined(b: Builder, pieces: list[Value]) -> Value:
-    """Vectors one behind the other."""
-    while len(pieces) > 1:
-        width = 2 * pieces[0].lanes
-        order = ", ".join(f"i32 {k}" for k in range(width))
-        pairs = zip(pieces[::2], pieces[1::2], strict=True)
-        pieces = [b.emit(f"shufflevector {x.typed}, {y.typed}, <{width} x i32> <{order}>", x.type, width) for x, y in pairs]
-    return pieces[0]

@@ -174,15 +174,8 @@ def _scaled(b: Builder, x: Value, whole: Value) -> Value:
     bits = int(width(x).bits[1:])
     if x.lanes * bits > 512:
         half = x.lanes // 2
-        order = [", ".join(f"i32 {lane}" for lane in range(first, first + half)) for first in (0, half)]
-        parts = []
-        for picks in order:
-            low, exponent = (
-                b.emit(f"shufflevector {v.typed}, {v.full_type} poison, <{half} x i32> <{picks}>", v.type, half) for v in (x, whole)
-            )
-            parts.append(_scaled(b, low, exponent))
-        both = ", ".join(f"i32 {lane}" for lane in range(x.lanes))
-        return b.emit(f"shufflevector {parts[0].typed}, {parts[1].typed}, <{x.lanes} x i32> <{both}>", x.type, x.lanes)
+        halves = (range(half), range(half, x.lanes))
+        return b.joined([_scaled(b, b.shuffled(x, lanes), b.shuffled(whole, lanes)) for lanes in halves])
     mask = f"i{max(8, x.lanes)}"
     rounding = ", i32 4" if x.lanes * bits == 512 else ""  # the current one, which the narrow forms always take
     name = f"llvm.x86.avx512.mask.scalef.p{'s' if bits == 32 else 'd'}.{x.lanes * bits}"

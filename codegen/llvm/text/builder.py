@@ -9,7 +9,7 @@ Text is made with f-strings and nothing else: LLVM's own builder objects are twe
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from math import gcd
 
@@ -235,6 +235,18 @@ class Builder:
                 result = self.op("add", result, self._steps(value.type, lanes, value.stride, 0))
         found = self.here[key] = self.remember(key, Value(result.text, value.type, lanes, 0, None, value.low, value.high))
         return found
+
+    def shuffled(self, x: Value, picks: Iterable[int], y: Value | str = "poison") -> Value:
+        """The elements at these places of a vector, and behind it of another of its type, which may be a word for one."""
+        order = [f"i32 {pick}" for pick in picks]
+        other = y.typed if isinstance(y, Value) else f"{x.full_type} {y}"
+        return self.emit(f"shufflevector {x.typed}, {other}, <{len(order)} x i32> <{', '.join(order)}>", x.type, len(order))
+
+    def joined(self, parts: Sequence[Value]) -> Value:
+        """Vectors of one length, a power of two of them, as one."""
+        while len(parts) > 1:
+            parts = [self.shuffled(x, range(2 * x.lanes), y) for x, y in zip(parts[::2], parts[1::2], strict=True)]
+        return parts[0]
 
     @staticmethod
     def _steps(type_: str, lanes: int, stride: int, start: int) -> Value:
