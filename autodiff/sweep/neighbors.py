@@ -202,12 +202,7 @@ def _factored(value: Expr) -> Expr:
     terms = list(_terms(value, 1))
     if not any(sum(e in factors for _, factors in terms) > 1 for e in dict.fromkeys(_dear_values(value))):
         return value
-    return added_up(value)
-
-
-def added_up(value: Expr) -> Expr:
-    """e * a + e * b -> e * (a + b), for any e"""
-    sign, made = _sum(list(_terms(value, 1)))
+    sign, made = _sum(terms)
     return made if sign > 0 else negative(made)
 
 

@@ -19,7 +19,6 @@ from tensorexpr.autodiff.scan.folds import expand_reduction, in_parts
 from tensorexpr.autodiff.scan.recurrences import reverse_scan
 from tensorexpr.autodiff.scan.running import running_table
 from tensorexpr.autodiff.sweep.accumulate import Flow, accumulate, axes_of
-from tensorexpr.autodiff.sweep.beside import written_beside
 from tensorexpr.autodiff.sweep.neighbors import in_step
 from tensorexpr.autodiff.sweep.parts import with_parts
 from tensorexpr.autodiff.sweep.recompute import with_copies
@@ -132,8 +131,6 @@ def reverse(
     supports = supports_of([*program.definitions, *workspace.definitions])
     workspace.definitions = list(narrowed_to(workspace.definitions, supports, derived=True))  # what was not read has no derivative
     workspace.simplify(program.definitions)
-    if not steps:
-        workspace.definitions = written_beside(workspace.definitions, frozenset(adjoints.values()))
     steps_in_line: list[Definition] = []
     for definition in workspace.definitions:
         found = in_step(definition, workspace.new_name) if isinstance(definition, Define) else [definition]

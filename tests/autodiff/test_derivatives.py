@@ -6,11 +6,13 @@ import math
 import numpy as np
 import pytest
 
+import tensorexpr as te
 from tensorexpr import dtypes
 from tensorexpr.autodiff.local.derivatives import scalings
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Access, Const, Define, Input, Program, TensorType, apply
 from tensorexpr.ops import OPS, expand
+from tests.codegen.programs import as_built
 
 F64 = dtypes.float64
 FLOATING = [name for name, op in OPS.items() if op.accepts(F64) and name != "where"]
@@ -110,3 +112,22 @@ def test_power_at_base_zero():
     assert partial("pow", 1, (0.0, 2.0)) == 0
     assert partial("pow", 1, (0.0, 0.0)) == 0
     assert math.isnan(partial("pow", 1, (-2.0, 2.0)))
+
+
+def test_the_divisor_gets_what_the_dividend_gets_times_the_result():
+    a, b, h = (te.placeholder((4,), name=name) for name in "abh")
+    y = te.compute((4,), lambda i: a[i] / b[i], name="y")
+    assert "b_bar[i]: f32[4] = -(h[i] / b[i] * y[i])" in str(as_built([y, *te.gradient(y, [a, b], h)], [a, b, h]))
+
+
+@pytest.mark.parametrize("a", [0.0, 1.0, np.inf])
+@pytest.mark.parametrize("b", [0.0, -2.0, np.inf])
+@pytest.mark.parametrize("t", [0.0, 3.0, np.inf])
+def test_a_quotient_at_zero_and_infinity(a, b, t):
+    """As -(t * (a / b / b)): the same numbers, infinities and NaN."""
+    x, y, head = (te.placeholder((), "float64", name=name) for name in "xyh")
+    quotient = te.compute((), lambda: x[()] / y[()], name="q")
+    with np.errstate(all="ignore"):
+        a, b, t = np.float64(a), np.float64(b), np.float64(t)
+        (found,) = te.evaluate(list(te.gradient(quotient, [y], head)), {x: a, y: b, head: t})
+        np.testing.assert_array_equal(found, -(t * (a / b / b)))
