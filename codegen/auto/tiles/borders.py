@@ -7,14 +7,21 @@
 A test of lanes is a mask, one of copies is made as often as there are copies, and an index held inside a tensor, or that goes around its
 borders, makes gathers of loads. Loops that change a test of lanes or copies are cut, from the outermost in, where what the test depends on
 inside runs between numbers: a triangle is cut along its inner loop, to which the outer one is a bound.
+
+On a GPU a step of a sum in a tile, which all threads of a block have come to, is asked as a whole: a loop over steps is not cut, as copies
+for steps to come go through it.
+
+    for k_i in unroll(16): for i_i, lane: if k_o*16 + k_i <= i_o*64 + i_i: ...  -->  if k_o*16 + 15 <= i_o*64: for k_i, i_i, lane: ...
+                                                                                     else: (as before)
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
 
-from tensorexpr.codegen.nest import LANES, Block, For, Kernel, LoopNest, Stmt
-from tensorexpr.codegen.nest.walks import expressions_of, inside, iterations, statements, stores_in
+from tensorexpr.codegen.nest import LANES, Block, For, If, Kernel, LoopNest, Stmt
+from tensorexpr.codegen.nest.walks import expressions_of, inside, iterations, map_statements, statements, stores_in
 from tensorexpr.codegen.rewrites.cuts import are_counted, tests_in
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.loops.partition import by_tests
@@ -23,9 +30,11 @@ from tensorexpr.codegen.rewrites.paths import Path, rewrite_loops
 from tensorexpr.codegen.schedule.analysis.work import UNKNOWN_EXTENT
 from tensorexpr.codegen.target import Target
 from tensorexpr.dtypes import int64
-from tensorexpr.ir import Apply, apply
+from tensorexpr.integers import Affine
+from tensorexpr.ir import Apply, Expr, apply, conjunction, const
 from tensorexpr.records import replace
-from tensorexpr.traversal import free_names, walk
+from tensorexpr.regions import constraints_of, expression_of
+from tensorexpr.traversal import free_names, size_names, walk
 
 MOST_CUT = 512
 """Statements, with those that are copied out, up to which a loop may grow where it is cut at its borders."""
@@ -38,7 +47,60 @@ _TESTS = ("lt", "le", "gt", "ge", "minimum", "maximum", "mod", "floordiv")
 
 def with_clear_middles(nest: LoopNest, target: Target) -> LoopNest:
     """The nest with loops cut where tests of lanes and copies change."""
-    return replace(nest, kernels=tuple(_cut(nest, kernel, kernel.together or target.is_gpu) for kernel in nest.kernels))
+    kernels = tuple(_cut(nest, kernel, kernel.together or target.is_gpu) for kernel in nest.kernels)
+    if target.is_gpu:
+        kernels = tuple(replace(kernel, body=map_statements(kernel.body, _whole_step)) for kernel in kernels)
+    return replace(nest, kernels=kernels)
+
+
+def _whole_step(s: Stmt) -> Block | None:
+    """A step of a sum, if it has a test that depends on its points: without that where it holds at all of them."""
+    if isinstance(s, For) and s.kind == "vectorize":
+        return (s,)
+    loops: dict[str, int] = {}
+    chain: list[For] = []
+    inner: Stmt = s
+    while isinstance(inner, For) and inner.kind in ("unroll", "vectorize") and len(inner.body) == 1:
+        count = iterations(inner)
+        if count is None or inner.start != const(0):
+            return None
+        loops[inner.index] = count
+        chain.append(inner)
+        inner = inner.body[0]
+    if not chain:
+        return None
+    if type(inner) is not If or inner.otherwise or chain[0].index not in free_names(inner.condition):
+        return (s,)
+    holds = _everywhere(inner.condition, loops)
+    if holds is None:
+        return (s,)
+    body = inner.then
+    for loop in reversed(chain):
+        body = (replace(loop, body=body),)
+    return (If(holds, body, (s,)),)
+
+
+def _everywhere(test: Expr, loops: Mapping[str, int]) -> Expr | None:
+    """What holds where a test does at all points of some loops; None where that is not known."""
+    found, exact = constraints_of(test)
+    wanted = list[Expr]()
+    for constraint in found:
+        outer, own = Affine([], constraint.expr.constant), dict[str, Affine]()
+        for atom, factor in constraint.expr.terms:
+            term = Affine.of(atom) * factor
+            names = set(term.names())
+            if names.isdisjoint(loops):
+                outer += term
+            elif len(names) == 1:
+                (name,) = names
+                own[name] = own.get(name, Affine([])) + term
+            else:
+                return None
+        least = sum(min(form.evaluate({name: n}) for n in range(loops[name])) for name, form in own.items())
+        if constraint.kind != ">=" or not outer.names():
+            return None
+        wanted.append(apply("ge", expression_of(outer + least, size_names(test)), const(0)))
+    return conjunction(tuple(wanted)) if exact and wanted else None
 
 
 def _cut(nest: LoopNest, kernel: Kernel, is_shared: bool) -> Kernel:

@@ -14,9 +14,12 @@ factors of ten bits of fraction, so each is rounded to the nearest, away from ze
 memory by `ldmatrix` where they lie side by side along k (or, transposed, along rows or columns), and so do those of float32 along k, each
 as two of 16 bits; else element by element.
 
-A condition around the sum, such as that of a window, may depend on the column: lanes then take in the columns that count. Where it says
-no more than that an operand is not one of the zeros that fill up its tile (`Filled`), of columns or of rows, all may be taken in as long
-as the other operand is finite, which a product with zero tells.
+A factor of float32 beside one of bf16 goes as three of bf16, eight bits of its fraction each: three instructions, whose products are exact.
+
+A condition around the sum, such as that of a window, may depend on the row or on the column: lanes then take in those that count. Where it
+depends on k, too, as a triangle does, the operand of that side has zeros where it fails; and where it says no more than that an operand
+is not one of the zeros that fill up its tile (`Filled`), these are there. All may then be taken in as long as the other operand is finite,
+which a product with zero tells; else points of k come one by one.
 """
 
 from __future__ import annotations
@@ -60,6 +63,9 @@ KINDS = (
     Kind("te_mma_f16", dtypes.float16, 16, 2, "te_pair", 4, 2, True),
     Kind("te_mma_f64", dtypes.float64, 4, 1, "", 1, 1, False),
 )
+KIND_SPLIT = KINDS[0]
+"""The one for a factor of float32 in pieces, beside one that is its operand."""
+PIECES = 3
 KIND_TF32 = Kind("te_mma_tf32", dtypes.float32, 8, 1, "te_tf32", 4, 2, True)
 
 
@@ -86,26 +92,43 @@ class Product:
     b: Operand
     target: Access
     where: Expr | None = None
-    zeros: str = ""
-    """The operand that is zero where the condition fails, "a" or "b", if that is known."""
+    side: str = "b"
+    """The operand whose rows ("a") or columns ("b") the condition is one of."""
+    zeros: bool = False
+    """Whether that operand is zero where the condition fails."""
+    masked: bool = False
+    """Whether it is made so, as the condition depends on k."""
+    split: str = ""
+    """The operand that is one of float32 in pieces, "a" or "b", if one is."""
 
-    def a_element(self, register: int, part: int, start: Expr) -> Access:
-        """What a lane holds of the first operand in one part of a register, k from `start`."""
-        moved: dict[str, Expr] = {self.k.index: _sum(start, self._k(), const(part + register // 2 * 4 * self.kind.together))}
-        if self.row is not None:
-            moved[self.row.index] = const(register % 2)
-        return _moved(self.a.access, moved, self.lane)
+    def element(self, operand: Operand, register: int, part: int, start: Expr) -> Access:
+        """What a lane holds of an operand in one part of a register, k from `start`."""
+        return _moved(operand.access, self._at(operand, register, part, start), self.lane)
 
-    def b_element(self, register: int, part: int, start: Expr) -> Access:
-        """The same of the second: column lane // 4 % 8."""
-        lane = Index(self.lane.index)
-        row = apply("mod", apply("floordiv", lane, const(4)), const(ROWS))
-        moved = {
-            self.k.index: _sum(start, self._k(), const(part + register * 4 * self.kind.together)),
-            self.lane.index: _sum(_warp(lane), apply("floordiv", row, const(2))),
-            self.column.index: apply("mod", row, const(2)),
-        }
-        return _moved(self.b.access, moved, self.lane)
+    def holds(self, operand: Operand, register: int, part: int, start: Expr) -> Expr:
+        """The condition on that."""
+        assert self.where is not None
+        return substitute(self.where, self._at(operand, register, part, start))
+
+    def _at(self, operand: Operand, register: int, part: int, start: Expr) -> dict[str, Expr]:
+        """Where that is: of the first operand, in the lane's row; of the second, in column lane // 4 % 8."""
+        further, lane = register // 2 if operand is self.a else register, Index(self.lane.index)
+        moved: dict[str, Expr] = {self.k.index: _sum(start, self._k(), const(part + further * 4 * self.kind.together))}
+        if operand is self.b:
+            row = apply("mod", apply("floordiv", lane, const(4)), const(ROWS))
+            return moved | {
+                self.lane.index: _sum(_warp(lane), apply("floordiv", row, const(2))),
+                self.column.index: apply("mod", row, const(2)),
+            }
+        return moved if self.row is None else moved | {self.row.index: const(register % 2)}
+
+    def operand(self, side: str) -> Operand:
+        return self.a if side == "a" else self.b
+
+    def asked(self) -> list[Operand]:
+        """The operands that must be finite for products with zeros of the other, or with later pieces of it, to be of no account."""
+        sides = {"b" if side == "a" else "a" for side in ([self.side] if self.zeros or self.masked else []) + [*self.split]}
+        return [self.operand(side) for side in sorted(sides)]
 
     def a_row(self, start: Expr) -> Access:
         """The row whose address a lane gives to ldmatrix for four matrices of the first operand."""
@@ -149,13 +172,13 @@ class Product:
                 found.append(_moved(self.target, moved, self.lane))
         return found
 
-    def counted(self) -> list[Expr]:
-        """The conditions on the two columns of a lane, or on its rows; none where all count."""
+    def counted(self, k: Expr | None = None) -> list[Expr]:
+        """The conditions on the two columns of a lane, or on its rows, at a point of k if they depend on that; none where all count."""
         if self.where is None:
             return []
-        if self.zeros == "a":
-            return [self.where] if self.row is None else [substitute(self.where, {self.row.index: const(row)}) for row in (0, 1)]
-        return [substitute(self.where, {self.column.index: const(column)}) for column in (0, 1)]
+        where = self.where if k is None else substitute(self.where, {self.k.index: k})
+        twice = self.row if self.side == "a" else self.column
+        return [where] if twice is None else [substitute(where, {twice.index: const(n)}) for n in (0, 1)]
 
     def _k(self) -> Expr:
         """Where along k the elements of a lane begin."""
@@ -212,7 +235,9 @@ def product_of(loop: For, homes: Mapping[str, str], pitch: Mapping[str, tuple[in
         return None
     lengths = {f.index: _length(f) for f in chain}
     kinds = (*KINDS, KIND_TF32) if precision == "tf32" else KINDS
-    kind = next((found for found in kinds if found.operand is factors[0].dtype is factors[1].dtype), None)
+    both = {f.dtype for f in factors}
+    pieces = both == {KIND_SPLIT.operand, dtypes.float32}
+    kind = KIND_SPLIT if pieces else next((found for found in kinds if both == {found.operand}), None)
     if kind is None or None in lengths.values() or lengths[k.index] % kind.depth or lengths[lane.index] % WARP:  # type: ignore[operator]  # None was asked for before
         return None
     own = {f.index for f in unrolled}
@@ -226,9 +251,14 @@ def product_of(loop: For, homes: Mapping[str, str], pitch: Mapping[str, tuple[in
             continue
         if not (_is_constant(a, lane, lengths, column=True) and _is_constant(b, lane, lengths, column=False)):
             continue
-        known = "a" if zeros == a.tensor else "b" if zeros == b.tensor else ""
-        if where is not None and not known and not _is_of_columns(where, lane, lengths, mine[1]):
-            continue
+        side, masked = "a" if zeros == a.tensor else "b", False
+        known = zeros in (a.tensor, b.tensor)
+        if where is not None and not known:
+            free = [x for x, others in (("b", mine[0]), ("a", mine[1])) if _is_of(x, where, lane, lengths, others)]
+            masked = k.index in free_names(where)
+            if not free or (masked and kind.together != 2):
+                continue
+            side = free[0]
         rows = [f for f in unrolled if f.index in mine[0] and lengths[f.index] == 2]
         columns = [f for f in unrolled if f.index in mine[1] and lengths[f.index] == 2]
         if not columns or (kind.halves and not rows):
@@ -246,7 +276,10 @@ def product_of(loop: For, homes: Mapping[str, str], pitch: Mapping[str, tuple[in
             Operand(b, found[1], ""),
             Access(store.buffer, store.indices, store.value.dtype),
             where,
+            side,
             known,
+            masked,
+            next((side for side, x in (("a", a), ("b", b)) if x.dtype is not kind.operand), ""),
         )
         return replace(made, a=replace(made.a, load=_load(made, a, lengths, pitch)), b=replace(made.b, load=_load(made, b, lengths, pitch)))
     return None
@@ -265,17 +298,18 @@ def _only_store(body: Block) -> tuple[Store | None, Expr | None, str]:
     return (store if isinstance(store, Store) else None), (conjunction(tuple(conditions)) if conditions else None), zeros
 
 
-def _is_of_columns(condition: Expr, lane: For, lengths: Mapping[str, int | None], own: set[str]) -> bool:
-    """Whether what a condition says depends on the column of a lane and on the loops over columns alone, besides loops further out."""
+def _is_of(side: str, condition: Expr, lane: For, lengths: Mapping[str, int | None], others: set[str]) -> bool:
+    """Whether what a condition says depends on the row ("a") or the column ("b") of a lane, on k and on the loops over that side, and not
+    on those of the other, `others`, besides loops further out."""
     found, exact = constraints_of(condition)
     if not exact:
         return False
     for constraint in found:
         names = [set(Affine.of(atom).names()) for atom, _ in constraint.expr.terms]
         inner = Affine([term for term, mine in zip(constraint.expr.terms, names, strict=True) if mine & set(lengths)])
-        if any(mine & set(lengths) and not mine <= own | {lane.index} for mine in names):
+        if any(mine & set(lengths) and (mine & others or not mine <= set(lengths)) for mine in names):
             return False
-        if not _is_constant(Access("", (expression_of(inner),), dtypes.int64), lane, lengths, column=False):
+        if not _is_constant(Access("", (expression_of(inner),), dtypes.int64), lane, lengths, column=side == "a"):
             return False
     return True
 
@@ -345,7 +379,7 @@ def _is_constant(access: Access, lane: For, lengths: Mapping[str, int | None], c
 
 def _load(made: Product, access: Access, lengths: Mapping[str, int | None], pitch: Mapping[str, tuple[int, ...]]) -> str:
     """How ldmatrix may load an operand."""
-    if made.kind.operand.bits not in (16, 32):
+    if made.kind.operand.bits not in (16, 32) or access.dtype is not made.kind.operand:
         return ""
     # Sixteen bytes of neighbors from a multiple of sixteen: along k, or along the rows (columns) of the tile.
     together = 128 // made.kind.operand.bits

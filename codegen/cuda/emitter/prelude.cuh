@@ -209,25 +209,83 @@ TE_INLINE void te_mma_f64(double &c0, double &c1, const double (&a)[1], const do
   asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};" : "+d"(c0), "+d"(c1) : "d"(a[0]), "d"(b[0]));
 }
 #endif
+// A number of float32 as three of bf16, eight bits of its fraction each (what is below 2^-133 is lost), two to a register; what is not finite is
+// in the first of them. What the second and third are multiplied with must be finite, or (`te_finite`) has zeros where it is not: of such
+// numbers no product counts but that with the first. A mask has zeros for what does not count; `te_alone` leaves of a fragment what lies at one point of k.
+TE_INLINE float te_rest(float x) { return x - te_float_of_bits(te_bits_of_float(x) & 0xffff0000u); }
+TE_INLINE uint32_t te_highs(float low, float high) { return te_bits_of_float(low) >> 16 | (te_bits_of_float(high) & 0xffff0000u); }
+TE_INLINE void te_split(uint32_t &high, uint32_t &middle, uint32_t &low, float x, float y) {
+  const uint32_t infinite = 0x7f800000u;
+  const float x1 = (te_bits_of_float(x) & ~0x80000000u) == infinite ? 0.0f : te_rest(x);
+  const float y1 = (te_bits_of_float(y) & ~0x80000000u) == infinite ? 0.0f : te_rest(y);
+  high = te_highs(x, y), middle = te_highs(x1, y1), low = te_highs(te_rest(x1), te_rest(y1));
+}
+template <int N> struct te_both { uint32_t x[N], finite[N]; };
+template <int N> TE_INLINE te_both<N> te_finite(const uint32_t (&x)[N]) {
+  te_both<N> made;
+  for (int k = 0; k < N; ++k) {
+    const uint32_t odd = ((x[k] & 0x7f807f80u) + 0x00800080u) >> 15 & 0x00010001u;
+    made.x[k] = x[k], made.finite[k] = x[k] & ~(odd * 0xffffu);
+  }
+  return made;
+}
+TE_INLINE void te_mask(uint32_t &x, bool low, bool high) { x &= (low ? 0xffffu : 0u) | (high ? 0xffff0000u : 0u); }
+template <class T> TE_INLINE T te_counted(bool counts, T x) { return counts ? x : T{}; }
+TE_INLINE void te_alone(uint32_t &to, uint32_t x, int k) {
+  const int part = k - (int)(threadIdx.x % 4u) * 2;
+  to = part == 0 ? x & 0xffffu : part == 1 ? x & 0xffff0000u : 0u;
+}
+TE_INLINE void te_alone(uint32_t (&to)[4], const uint32_t (&x)[4], int k) {
+  for (int r = 0; r < 4; ++r) te_alone(to[r], x[r], k - r / 2 * 8);
+}
+TE_INLINE void te_alone(uint32_t (&to)[2], const uint32_t (&x)[2], int k) { te_alone(to[0], x[0], k), te_alone(to[1], x[1], k - 8); }
+template <int N> TE_INLINE void te_alone(te_both<N> &to, const te_both<N> &x, int k) {
+  te_alone(to.x, x.x, k), te_alone(to.finite, x.finite, k);
+}
+template <int M, int N> TE_INLINE void te_alone(uint32_t (&to)[M][N], const uint32_t (&x)[M][N], int k) {
+  for (int m = 0; m < M; ++m) te_alone(to[m], x[m], k);
+}
 // Products of which only the first, or the second, column of a lane counts, or row; products of a fragment with zero added up, which are
 // no zeros where something of it is not finite; a fragment of float32 rounded (here, or behind what the host has).
 #define TE_MMA_COLUMNS(name)                                                                                           \
-  TE_INLINE void name##_columns(float &c0, float &c1, float &c2, float &c3, const uint32_t (&a)[4], const uint32_t (&b)[2], \
-                                bool first, bool second) {                                                             \
+  template <class A, class B>                                                                                          \
+  TE_INLINE void name##_columns(float &c0, float &c1, float &c2, float &c3, const A &a, const B &b, bool first, bool second) {\
     float d0 = c0, d1 = c1, d2 = c2, d3 = c3;                                                                          \
     name(d0, d1, d2, d3, a, b);                                                                                        \
     c0 = first ? d0 : c0, c1 = second ? d1 : c1, c2 = first ? d2 : c2, c3 = second ? d3 : c3;                          \
   }                                                                                                                    \
-  TE_INLINE void name##_rows(float &c0, float &c1, float &c2, float &c3, const uint32_t (&a)[4], const uint32_t (&b)[2], \
-                             bool first, bool second) {                                                                \
+  template <class A, class B>                                                                                          \
+  TE_INLINE void name##_rows(float &c0, float &c1, float &c2, float &c3, const A &a, const B &b, bool first, bool second) {\
     float d0 = c0, d1 = c1, d2 = c2, d3 = c3;                                                                          \
     name(d0, d1, d2, d3, a, b);                                                                                        \
     c0 = first ? d0 : c0, c1 = first ? d1 : c1, c2 = second ? d2 : c2, c3 = second ? d3 : c3;                          \
   }
+#define TE_MMA_EACH(name, which)                                                                                       \
+  template <class A, class B>                                                                                          \
+  TE_INLINE void name##_##which(float &c0, float &c1, float &c2, float &c3, const A &a, const B &b, int k, bool first, bool second) {\
+    A x;                                                                                                               \
+    B y;                                                                                                               \
+    te_alone(x, a, k), te_alone(y, b, k);                                                                              \
+    name##_##which(c0, c1, c2, c3, x, y, first, second);                                                               \
+  }
+#define TE_MMA_PIECES(name, A, B, a1, b1, a2, b2, a3, b3)                                                              \
+  TE_INLINE void name(float &c0, float &c1, float &c2, float &c3, const A, const B) {                                  \
+    name(c0, c1, c2, c3, a1, b1);                                                                                      \
+    name(c0, c1, c2, c3, a2, b2);                                                                                      \
+    name(c0, c1, c2, c3, a3, b3);                                                                                      \
+  }
 #define TE_MMA_REST                                                                                                    \
+  TE_MMA_PIECES(te_mma_bf16, uint32_t (&a)[3][4], uint32_t (&b)[2], a[0], b, a[1], b, a[2], b)                         \
+  TE_MMA_PIECES(te_mma_bf16, uint32_t (&a)[4], uint32_t (&b)[3][2], a, b[0], a, b[1], a, b[2])                         \
+  TE_MMA_PIECES(te_mma_bf16, uint32_t (&a)[3][4], te_both<2> &b, a[0], b.x, a[1], b.finite, a[2], b.finite)            \
+  TE_MMA_PIECES(te_mma_bf16, te_both<4> &a, uint32_t (&b)[3][2], a.x, b[0], a.finite, b[1], a.finite, b[2])            \
   TE_MMA_COLUMNS(te_mma_bf16)                                                                                          \
   TE_MMA_COLUMNS(te_mma_f16)                                                                                           \
   TE_MMA_COLUMNS(te_mma_tf32)                                                                                          \
+  TE_MMA_EACH(te_mma_bf16, rows)                                                                                       \
+  TE_MMA_EACH(te_mma_bf16, columns)                                                                                    \
+  TE_MMA_EACH(te_mma_f16, rows)                                                                                        \
+  TE_MMA_EACH(te_mma_f16, columns)                                                                                     \
   TE_INLINE void te_mma_f64_columns(double &c0, double &c1, const double (&a)[1], const double (&b)[1], bool first, bool second) { \
     double d0 = c0, d1 = c1;                                                                                           \
     te_mma_f64(d0, d1, a, b);                                                                                          \

@@ -11,17 +11,17 @@ between instructions whose operands are there, so that tensor cores work on whil
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import prod
 from typing import Protocol
 
 from tensorexpr import dtypes
-from tensorexpr.codegen.cuda.emitter.mma import Operand, Product
+from tensorexpr.codegen.cuda.emitter.mma import PIECES, Operand, Product
 from tensorexpr.codegen.cuda.thread import values as v
 from tensorexpr.codegen.cuda.thread.expressions import Emitter
 from tensorexpr.codegen.cuda.thread.values import Value
 from tensorexpr.codegen.nest import For, Stmt
 from tensorexpr.ir import Access, Expr, Index, apply, const, integer
+from tensorexpr.traversal import substitute
 
 LONE = 96
 """Accumulators of a lane from which on its block is alone on a multiprocessor; with fewer, one block works while another waits."""
@@ -51,7 +51,7 @@ def write_product(kernel: Kernel, made: Product, lines: list[str], margin: str) 
     inner = margin + "    "
     names = _declared(kernel, made, "", lines, inner)
     _loaded(kernel, made, names, Index(made.k.index), lines, inner)
-    _multiplied(kernel, made, names, lines, inner)
+    _multiplied(kernel, made, names, Index(made.k.index), lines, inner)
     lines += [f"{margin}  }}", f"{margin}}}"]
 
 
@@ -60,7 +60,8 @@ def may_rotate(made: Product) -> bool:
     wide = made.kind.operand.itemsize // 8 + 1
     tiles = [prod(_length(loop) for loop in operand.loops) for operand in (made.a, made.b)]
     accumulators = prod(tiles) * len(made.accumulators()) * wide
-    fragments = (tiles[0] * made.kind.a_registers + tiles[1] * made.kind.b_registers) * wide
+    pieces = [PIECES if side == made.split else 1 for side in "ab"]
+    fragments = (tiles[0] * made.kind.a_registers * pieces[0] + tiles[1] * made.kind.b_registers * pieces[1]) * wide
     steps = integer(made.k.stop) // made.kind.depth
     return steps % 2 == 0 and accumulators >= LONE and accumulators + 2 * fragments <= REGISTERS
 
@@ -86,7 +87,7 @@ def write_rotated(kernel: Kernel, loop: For, head: tuple[Stmt, ...], made: Produ
     kernel.outside_of_lanes(head, lines, deepest + "  ")
     _loaded(kernel, made, ahead, const(0), lines, deepest + "  ")
     lines.append(f"{deepest}}}")
-    _multiplied(kernel, made, [f"{n}[{k} / {depth} % 2]" for n in names], lines, deepest)
+    _multiplied(kernel, made, [f"{n}[{k} / {depth} % 2]" for n in names], Index(made.k.index), lines, deepest)
     lines += [f"{inner}}}", f"{margin}  }}", f"{margin}}}"]
 
 
@@ -103,9 +104,10 @@ def _declared(kernel: Kernel, made: Product, sets: str, lines: list[str], margin
     """Declares the fragments of both operands, or sets of them, and gives their names."""
     type_ = "double" if made.kind.operand is dtypes.float64 else "uint32_t"
     names = []
-    for operand, registers in ((made.a, made.kind.a_registers), (made.b, made.kind.b_registers)):
+    for side, registers in (("a", made.kind.a_registers), ("b", made.kind.b_registers)):
+        operand = made.operand(side)
         names.append(kernel.fragment(operand.access.tensor))
-        sizes = "".join(f"[{_length(loop)}]" for loop in operand.loops)
+        sizes = "".join(f"[{_length(loop)}]" for loop in operand.loops) + (f"[{PIECES}]" if side == made.split else "")
         lines.append(f"{margin}{type_} {names[-1]}{sets}{sizes}[{registers}];")
     return names
 
@@ -113,13 +115,15 @@ def _declared(kernel: Kernel, made: Product, sets: str, lines: list[str], margin
 def _loaded(kernel: Kernel, made: Product, names: list[str], start: Expr, lines: list[str], margin: str) -> None:
     """The fragments of both operands for one instruction's depth along k."""
     kind = made.kind
-    sides = ((made.a, kind.a_registers, made.a_element), (made.b, kind.b_registers, made.b_element))
-    for name, (operand, registers, element) in zip(names, sides, strict=True):
+    for name, side, registers in zip(names, "ab", (kind.a_registers, kind.b_registers), strict=True):
+        operand = made.operand(side)
         # Where there are two tiles of two matrices each, one load takes both.
         pairs = next((loop.index for loop in reversed(operand.loops) if operand is made.b and operand.load and _length(loop) % 2 == 0), "")
         deepest = _loops(kernel, operand.loops, lines, margin, pairs)
-        place = _place_of(kernel, operand, name)
-        if operand.load:
+        place, masked = _place_of(kernel, operand, name), made.masked and side == made.side
+        if not operand.load:
+            _elements(kernel, made, side, registers, start, place, lines, deepest)
+        else:
             transposed = "true" if operand.load == "columns" else "false"
             at = _place(kernel, made.a_row(start) if operand is made.a else made.b_row(start, pairs), lines, deepest)
             next_ = name + "".join(f"[{kernel.word(n)}{' + 1' if n == pairs else ''}]" for n in (loop.index for loop in operand.loops))
@@ -127,39 +131,60 @@ def _loaded(kernel: Kernel, made: Product, names: list[str], start: Expr, lines:
             lines.append(f"{deepest}te_matrices<{transposed}>({', '.join(filled)}, &{at});")
             if kind.operand is dtypes.float32:
                 lines += [f"{deepest}te_tf32({fragment});" for fragment in filled]
-        else:
-            _elements(kernel, made, registers, element, start, place, lines, deepest)
+        if masked and operand.load:
+            for tile, fragment in enumerate(filled):
+                moved = {pairs: apply("add", Index(pairs), const(tile))} if pairs else {}
+                for register in range(registers):
+                    parts = [substitute(made.holds(operand, register, part, start), moved) for part in range(kind.together)]
+                    asked = ", ".join(_value(kernel, part, lines, deepest) for part in parts)
+                    lines.append(f"{deepest}te_mask({fragment}[{register}], {asked});")
         _close(operand.loops, lines, margin)
 
 
-def _multiplied(kernel: Kernel, made: Product, names: list[str], lines: list[str], margin: str) -> None:
-    """One instruction for each tile of a warp. Where a condition only leaves out zeros, it is asked where the other operand has something
-    that times zero is none."""
-    if not made.zeros:
-        _instructions(kernel, made, names, made.counted(), lines, margin)
+def _multiplied(kernel: Kernel, made: Product, names: list[str], start: Expr, lines: list[str], margin: str) -> None:
+    """One instruction for each tile of a warp, or one for each piece of an operand. Where a condition only leaves out zeros, it is asked
+    where the other operand has something that times zero is none."""
+    counted = [] if made.zeros or made.masked else made.counted()
+    if not made.asked():
+        _instructions(kernel, made, names, counted, "", lines, margin)
         return
-    other, name = (made.b, names[1]) if made.zeros == "a" else (made.a, names[0])
     odd, type_ = kernel.fragment("odd"), "double" if made.kind.operand is dtypes.float64 else "uint32_t"
     lines.append(f"{margin}{type_} {odd} = 0;")
-    deepest = _loops(kernel, other.loops, lines, margin)
-    lines.append(f"{deepest}te_zeros_{made.kind.word.removeprefix('te_mma_')}({odd}, {_place_of(kernel, other, name)});")
-    _close(other.loops, lines, margin)
+    for side, name in zip("ab", names, strict=True):
+        operand = made.operand(side)
+        if operand in made.asked():
+            deepest = _loops(kernel, operand.loops, lines, margin)
+            asked = _place_of(kernel, operand, name) + ("[0]" if side == made.split else "")
+            lines.append(f"{deepest}te_zeros_{made.kind.word.removeprefix('te_mma_')}({odd}, {asked});")
+            _close(operand.loops, lines, margin)
     lines.append(f"{margin}if (__any_sync(0xffffffffu, te_odd({odd}))) {{")
-    _instructions(kernel, made, names, made.counted(), lines, margin + "  ")
+    if made.masked:
+        each = kernel.word(f"{made.k.index} each", "point")
+        kernel.scope[f"{made.k.index} each"] = Value(each, dtypes.int64, v.ATOM, True, 0, made.kind.depth - 1)
+        lines.append(f"{margin}  for (int {each} = 0; {each} < {made.kind.depth}; ++{each}) {{")
+        at_each = made.counted(apply("add", start, Index(f"{made.k.index} each")))
+        _instructions(kernel, made, names, at_each, each, lines, margin + "    ", True)
+        lines.append(f"{margin}  }}")
+    else:
+        _instructions(kernel, made, names, made.counted(), "", lines, margin + "  ", True)
     lines.append(f"{margin}}} else {{")
-    _instructions(kernel, made, names, [], lines, margin + "  ")
+    _instructions(kernel, made, names, counted, "", lines, margin + "  ")
     lines.append(f"{margin}}}")
 
 
-def _instructions(kernel: Kernel, made: Product, names: list[str], counted: list[Expr], lines: list[str], margin: str) -> None:
-    """The instructions, under conditions on columns or rows."""
+def _instructions(
+    kernel: Kernel, made: Product, names: list[str], counted: list[Expr], each: str, lines: list[str], margin: str, odd: bool = False
+) -> None:
+    """The instructions, under conditions on columns or rows, or those of one point of k; `odd` says that operands may not be finite."""
     both = (*made.a.loops, *made.b.loops)
     deepest = _loops(kernel, both, lines, margin)
-    fragments = [_place_of(kernel, operand, name) for operand, name in zip((made.a, made.b), names, strict=True)]
+    fragments = [_place_of(kernel, made.operand(side), name) for side, name in zip("ab", names, strict=True)]
+    if odd and made.split:
+        fragments = [f if side == made.split else f"te_finite({f})" for side, f in zip("ab", fragments, strict=True)]
     targets = [_place(kernel, access, lines, deepest) for access in made.accumulators()]
     asked = [_value(kernel, condition, lines, deepest) for condition in counted]
-    word = f"{made.kind.word}_{'rows' if made.zeros == 'a' else 'columns'}" if counted else made.kind.word
-    lines.append(f"{deepest}{word}({', '.join([*targets, *fragments, *asked])});")
+    word = f"{made.kind.word}_{'rows' if made.side == 'a' else 'columns'}" if counted else made.kind.word
+    lines.append(f"{deepest}{word}({', '.join([*targets, *fragments, *([each] if each else []), *asked])});")
     _close(both, lines, margin)
 
 
@@ -167,21 +192,20 @@ def _place_of(kernel: Kernel, operand: Operand, name: str) -> str:
     return name + "".join(f"[{kernel.word(loop.index)}]" for loop in operand.loops)
 
 
-def _elements(
-    kernel: Kernel,
-    made: Product,
-    registers: int,
-    element: Callable[[int, int, Expr], Access],
-    start: Expr,
-    place: str,
-    lines: list[str],
-    margin: str,
-) -> None:
+def _elements(kernel: Kernel, made: Product, side: str, registers: int, start: Expr, place: str, lines: list[str], margin: str) -> None:
     """The registers of an operand, element by element."""
+    operand, masked = made.operand(side), made.masked and side == made.side
     for register in range(registers):
-        parts = [_place(kernel, element(register, part, start), lines, margin) for part in range(made.kind.together)]
-        packed = f"{made.kind.packs}({', '.join(parts)})" if made.kind.packs else parts[0]
-        lines.append(f"{margin}{place}[{register}] = {packed};")
+        parts = []
+        for part in range(made.kind.together):
+            parts.append(_place(kernel, made.element(operand, register, part, start), lines, margin))
+            if masked:
+                parts[-1] = f"te_counted({_value(kernel, made.holds(operand, register, part, start), lines, margin)}, {parts[-1]})"
+        if side == made.split:
+            lines.append(f"{margin}te_split({', '.join([*(f'{place}[{n}][{register}]' for n in range(PIECES)), *parts])});")
+        else:
+            packed = f"{made.kind.packs}({', '.join(parts)})" if made.kind.packs else parts[0]
+            lines.append(f"{margin}{place}[{register}] = {packed};")
 
 
 def _place(kernel: Kernel, access: Access, lines: list[str], margin: str) -> str:

@@ -2,7 +2,7 @@
 
 A kernel ends when the slowest of these has: a unit of the multiprocessor that has most blocks; the longest warp, one wave of resident
 blocks after the other, where each basic block takes its longest chain of results that wait for each other; the second cache; memory.
-Blocks are three of the grid, first, middle and last, as Simpson weighs them. The first cache keeps what a block touches twice where the
+Blocks are three of the grid, at places that no period of it meets. The first cache keeps what a block touches twice where the
 resident blocks' bytes fit in, and small tensors that all blocks read, where there is room beside those; memory is read once where what
 blocks share fits in the second cache, else as often as square groups of the blocks that run at once need it.
 """
@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, sqrt
-from time import monotonic
+from time import process_time
 
 import numpy as np
 
@@ -25,6 +25,8 @@ from tensorexpr.codegen.cuda.model.text import Instruction, Kernel
 from tensorexpr.codegen.cuda.model.traffic import SECTOR
 from tensorexpr.codegen.cuda.nvidia.nvrtc import Resources
 
+PLACES = (0.236, 0.618, 0.854)
+"""Where blocks are along the grid that stand for all, by the golden section: rows of a triangle, say, come again after so many blocks."""
 PATIENCE = 1.0
 """Seconds of one block beyond which the others are taken to be like it."""
 _ROUNDS = 6
@@ -67,7 +69,7 @@ class Prediction:
     peak: float
     """The operations a nanosecond that the units used have."""
     accesses: tuple[Access, ...]
-    """What the middle block touches."""
+    """What one block touches."""
     by_data: bool
     spills: int = 0
 
@@ -90,7 +92,7 @@ def predict_launch(
     blocks = grid[0] * grid[1] * grid[2]
     threads = launch.threads[0] * launch.threads[1] * launch.threads[2]
     runs, weights = _runs(kernel, launch, grid, scalars)
-    middle = runs[0]
+    first = runs[0]
     resident = limits_of(threads, resources.registers, resources.shared + launch.shared, facts)
     counts, operations, kinds = _counted(kernel, runs, weights, blocks)
     shared = _wavefronts(runs, weights, blocks)
@@ -100,7 +102,7 @@ def predict_launch(
     times = {name: counts[name] * most / rates[name] / facts.clock for name in rates}
     times["tensor cores"] = sum(n * most / (facts.tensor_rate(kind)) for kind, n in kinds.items()) / facts.clock
     times["L1 and shared memory"] = shared * most / facts.wavefront / facts.clock
-    chain = _chain(kernel, middle.longest, facts)
+    chain = _chain(kernel, first.longest, facts)
     times["latency"] = chain * ceil(blocks / (resident.blocks * facts.cores)) / facts.clock
     times["L2"] = l2 / facts.l2
     times["memory"] = memory / facts.memory
@@ -108,7 +110,7 @@ def predict_launch(
     return Prediction(
         kernel.name, grid, threads, resources.registers, resources.shared + launch.shared, resident,
         blocks / (resident.blocks * facts.cores), times[bound], bound, times, {**counts, **kinds}, operations, l2, memory, least,
-        _peak(counts, kinds, facts), tuple(middle.accesses.values()), any(r.by_data for r in runs),
+        _peak(counts, kinds, facts), tuple(first.accesses.values()), any(r.by_data for r in runs),
         resources.spill_loads + resources.spill_stores,
     )  # fmt: skip
 
@@ -128,16 +130,17 @@ def limits_of(threads: int, registers: int, shared: int, facts: GpuFacts) -> Lim
 
 
 def _runs(kernel: Kernel, launch: Launch, grid: tuple[int, int, int], scalars: Sequence[int]) -> tuple[list[Run], list[float]]:
-    """The middle block, then the first and the last where that is soon done, with their weights."""
+    """One block, then two more where that is soon done, with their weights."""
     x, y, z = grid
-    places = list(dict.fromkeys([(x // 2, y // 2, z // 2), (0, 0, 0), (x - 1, y - 1, z - 1)]))
+    numbers = [int(x * y * z * place) for place in PLACES]
+    places = list(dict.fromkeys((n % x, n // x % y, n // (x * y)) for n in numbers))
     runs: list[Run] = []
     for place in places:
-        began = monotonic()
+        began = process_time()
         runs.append(Block(kernel, launch.buffers, scalars, launch.threads, grid, place).run())
-        if monotonic() - began > PATIENCE:
+        if process_time() - began > PATIENCE:
             break
-    return runs, [1.0] if len(runs) == 1 else [0.5, 0.5] if len(runs) == 2 else [4 / 6, 1 / 6, 1 / 6]
+    return runs, [1 / len(runs)] * len(runs)
 
 
 def _counted(

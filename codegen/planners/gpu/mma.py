@@ -44,6 +44,8 @@ TILES = (
     (16, 256, 1, 8), (16, 128, 1, 8), (16, 64, 1, 8),
 )  # fmt: skip
 """Rows and columns of a tile of floats of 16 bits, or of 32, and the warps of a block along both."""
+TILES_OF_PIECES = ((128, 64, 8, 1), (128, 128, 8, 1), (64, 64, 4, 1), (64, 128, 4, 1), (64, 128, 1, 8), (64, 64, 1, 4))
+"""The same beside these where one factor is of float32 and goes in pieces, which each warp makes for itself."""
 TILES_OF_GROUPS = ((128, 256, 2), (256, 128, 2), (128, 128, 2), (128, 64, 2), (64, 128, 1), (64, 64, 1))
 """Rows and columns of a tile of floats of 16 bits, and the warpgroups of a block, one below the other."""
 TILES_F64 = ((64, 64, 2, 4), (32, 64, 2, 4), (32, 32, 2, 4))
@@ -69,6 +71,10 @@ LINE = 8
 MOST_HELD = 64
 """The same where elements of 16 bits lie in lines of open length, or of one that is no multiple of these: no asynchronous copy takes them,
 so those of the next step wait in registers, with places beside them."""
+PIECES = 3
+"""Products of 16-bit floats that one of these with float32 is."""
+TAKEN_APART = 9
+"""Numbers of float32 that a multiprocessor takes apart in a clock."""
 BESIDE = 0.1
 """The part of a shorter time that is not behind the longest."""
 
@@ -93,7 +99,8 @@ class Tile:
 
 def multiplies(value: Expr, precision: str, shapes: Shapes) -> dtypes.DType | None:
     """The dtype of the factors where a value is a product that tensor cores make: of 16-bit floats (added up in float32) or float64;
-    of float32 where "tf32" was asked for. A factor may be zero beyond the ends of its tensor: so is the copy of it."""
+    of float32 where "tf32" was asked for. That of the other where one is of float32 and goes in pieces. A factor may be zero beyond the
+    ends of its tensor: so is the copy of it."""
     value = value.arg if isinstance(value, Cast) and value.dtype is dtypes.float32 else value
     if not isinstance(value, Apply) or value.op.name != "mul":
         return None
@@ -101,6 +108,8 @@ def multiplies(value: Expr, precision: str, shapes: Shapes) -> dtypes.DType | No
     factors = [zero_beyond(x, shapes.get(_tensor(x))) or x for x in factors]
     a, b = (x.dtype if isinstance(x, Access) else None for x in factors)
     made = (dtypes.float16, dtypes.bfloat16, dtypes.float64, *([dtypes.float32] if precision == "tf32" else []))
+    if {a, b} == {dtypes.bfloat16, dtypes.float32}:
+        return dtypes.bfloat16
     return a if a is b and a in made else None
 
 
@@ -143,11 +152,14 @@ def _ranked(s: Planned, view: View, dtype: dtypes.DType, most: int) -> list[tupl
     depths = [n if dtype.bits == 16 else n // 2 for n in DEPTHS]
     tested = [axis for axis in (row, column, step) if view.side(axis) & view.tested]
     known = tested in ([row], [column]) and view.filled
-    if not (known or not tested or (tested == [column] and not view.joined)) or lengths[step] < 2 * depths[-1]:
+    of_side = len(tested) == 1 or (step in tested and len(tested) == 2 and dtype.bits == 16)
+    if not (known or not tested or (of_side and tested != [step] and not view.joined)) or lengths[step] < 2 * depths[-1]:
         return []
+    sizes = tuple(max(r.access.dtype.itemsize for r in view.operands if r.stride(axis)) for axis in (row, column))
     depth = min(depths, key=lambda d: ceil(lengths[step] / d) * d)  # of equals the first
-    made = [Tile(view, rows, columns, depth, wide, (down, beside)) for rows, columns, down, beside in (TILES if wide else TILES_F64)]
-    if _has_groups(s, dtype) and not tested and lengths[step] >= DEPTH_OF_GROUPS:
+    known_tiles = (*TILES, *(TILES_OF_PIECES if sizes[0] != sizes[1] else ())) if wide else TILES_F64
+    made = [Tile(view, rows, columns, depth, wide, (down, beside)) for rows, columns, down, beside in known_tiles]
+    if _has_groups(s, dtype) and not tested and sizes[0] == sizes[1] and lengths[step] >= DEPTH_OF_GROUPS:
         made += [Tile(view, rows, columns, DEPTH_OF_GROUPS, wide, (4 * n, 1), 4) for rows, columns, n in TILES_OF_GROUPS]
     ranked = []
     for tile in made:
@@ -155,7 +167,7 @@ def _ranked(s: Planned, view: View, dtype: dtypes.DType, most: int) -> list[tupl
         blocks, waste = view.others * prod(across), prod(across) * tile.rows * tile.columns / (lengths[row] * lengths[column])
         sums = tile.rows * tile.columns // (WARP * prod(tile.warps))
         if waste <= MOST_WASTE and 2 * blocks >= s.target.cores and sums <= most:
-            ranked.append((ceil(blocks / s.target.cores) * _clocks(tile, dtype.itemsize), tile))
+            ranked.append((ceil(blocks / s.target.cores) * _clocks(tile, *sizes), tile))
     return ranked
 
 
@@ -163,14 +175,19 @@ def _has_groups(s: Planned, dtype: dtypes.DType) -> bool:
     return isinstance(s.target, Gpu) and s.target.warpgroups and dtype.bits == 16
 
 
-def _clocks(tile: Tile, itemsize: int) -> float:
-    """The time of a point along k in a block that keeps a multiprocessor busy."""
-    multiplied = tile.rows * tile.columns * itemsize / 2 / (MULTIPLIED_IN_GROUPS if tile.stacked > 1 else MULTIPLIED)
-    read = tile.warps[1] * tile.rows + tile.warps[0] * tile.columns
+def _clocks(tile: Tile, of_rows: int, of_columns: int) -> float:
+    """The time of a point along k in a block that keeps a multiprocessor busy, by the bytes of an element of both factors."""
+    pieces = PIECES if of_rows != of_columns else 1
+    multiplied = (
+        tile.rows * tile.columns * min(of_rows, of_columns) / 2 / (MULTIPLIED_IN_GROUPS if tile.stacked > 1 else MULTIPLIED) * pieces
+    )
+    loaded = tile.rows * of_rows + tile.columns * of_columns
+    read = tile.warps[1] * tile.rows * of_rows + tile.warps[0] * tile.columns * of_columns
     if tile.stacked > 1:
-        read = tile.rows // 64 * (64 + tile.columns)
-    shared = (read + tile.rows + tile.columns) * itemsize / SHARED_BYTES
-    times = (multiplied, shared, (tile.rows + tile.columns) * itemsize / CACHE_BYTES)
+        read = tile.rows // 64 * (64 * of_rows + tile.columns * of_columns)
+    times = [multiplied, (read + loaded) / SHARED_BYTES, loaded / CACHE_BYTES]
+    if pieces > 1:
+        times.append((tile.warps[1] * tile.rows if of_rows > of_columns else tile.warps[0] * tile.columns) / TAKEN_APART)
     return max(times) + BESIDE * (sum(times) - max(times))
 
 

@@ -236,9 +236,9 @@ def _may_relax(stage: Stage, group: Group, number: int, name: str) -> bool:
         return True
     # Of a block that stands inside, and begins at what is known outside, the bounds are greatest and least at its ends. A loop of several
     # stands for these, a block of one does not.
-    within = set(stage.order[first:])
+    within, cut = set(stage.order[first:]), {r.parent for r in stage.relations if isinstance(r, Split)}
     fused = any(
-        isinstance(r, Fuse) and set(stage.axes_of(r.fused)) & inner and within & set(stage.leaves(r.fused)) - {r.fused}
+        isinstance(r, Fuse) and r.fused in cut and set(stage.axes_of(r.fused)) & inner and within & set(stage.leaves(r.fused))
         for r in stage.relations
     )
     return len(group.axes) == 1 and not fused and has_hull(group.axes[number], inner)

@@ -313,6 +313,75 @@ def test_strided_convolutions_take_residue_classes_of_panels(which):
     np.testing.assert_array_equal(got.astype(np.float64), want.astype(np.float64))
 
 
+MIXED = """
+A: f32[61, 75] = input()
+B: bf16[75, 63] = input()
+C[i, j]: f32[61, 63] = sum(A[i, k] * f32(B[k, j]) for k in range(75))
+return C
+"""
+MIXED_COLUMNS = MIXED.replace("A: f32", "A: bf16").replace("B: bf16", "B: f32").replace("A[i, k] * f32(B[k, j])", "f32(A[i, k]) * B[k, j]")
+MIXED_ACROSS = MIXED.replace("A: f32[61, 75]", "A: f32[75, 61]").replace("A[i, k]", "A[k, i]")
+TRIANGLE = """
+A: f32[96, 96] = input()
+B: bf16[96, 64] = input()
+C[i, j]: f32[96, 64] = sum(A[i, k] * f32(B[k, j]) for k in range(i + 1))
+return C
+"""
+TRIANGLE_ACROSS = TRIANGLE.replace("A[i, k]", "A[k, i]").replace("range(i + 1)", "range(i, 96)")
+TRIANGLE_OF_COLUMNS = """
+A: bf16[64, 96] = input()
+B: f16[96, 96] = input()
+C[i, j]: f32[64, 96] = sum(f32(A[i, k]) * f32(B[k, j]) for k in range(j + 1))
+return C
+""".replace("bf16", "f16")
+OPEN_TRIANGLE = """
+sizes(n, m)
+A: f32[n, n] = input()
+B: bf16[n, m] = input()
+C[i, j]: f32[n, m] = sum(A[i, k] * f32(B[k, j]) for k in range(i + 1))
+return C
+"""
+
+
+def in_float64(text: str, inputs: dict[str, np.ndarray]) -> np.ndarray:
+    """The sums of such a program over what they count alone."""
+    a, b = (inputs[name].astype(np.float64) for name in "AB")
+    a = a.T if "A[k, i]" in text else a
+    counts = np.ones((a.shape[0], a.shape[1], b.shape[1]), bool)
+    i, k, j = np.ogrid[: a.shape[0], : a.shape[1], : b.shape[1]]
+    counts &= k <= i if "i + 1" in text else k >= i if "range(i, " in text else k <= j if "j + 1" in text else True
+    with np.errstate(invalid="ignore"):
+        return np.where(counts, a[:, :, None] * b[None], 0.0).sum(1)
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [(MIXED, "te_split("), (MIXED_COLUMNS, "te_split("), (MIXED_ACROSS, "te_split("), (TRIANGLE, "te_split("),
+     (TRIANGLE_ACROSS, "te_counted("), (TRIANGLE.replace("f32[96, 96]", "bf16[96, 96]").replace("A[i, k]", "f32(A[i, k])"), "te_mask("),
+     (TRIANGLE_OF_COLUMNS, "te_mma_f16_columns("), (OPEN_TRIANGLE, "te_split(")],
+    ids=["rows", "columns", "across", "triangle", "triangle across", "triangle of 16 bits", "triangle of columns", "open triangle"],
+)  # fmt: skip
+def test_factors_of_float32_in_pieces_and_triangles(text, word):
+    """Sums are as near as those of float32, and what is not finite comes where it counts, and nowhere else."""
+    program = parse_program(text)
+    made = Program(verify_nest(lower(autoschedule(program, SMALL))))
+    assert word in made.source.text and "te_mma_" in made.source.text
+    rng = np.random.default_rng(0)
+    for sizes in ({"n": 1, "m": 1}, {"n": 33, "m": 7}, {"n": 130, "m": 72}) if "sizes" in text else ({},):
+        shapes = {i.name: tuple(value(e, sizes) for e in i.type.shape) for i in program.inputs}
+        inputs = {i.name: rng.standard_normal(shapes[i.name]).astype(np.float32).astype(i.type.dtype.numpy) for i in program.inputs}
+        for odd in (False, True):
+            if odd:
+                inputs["A"].flat[[0, 5 % inputs["A"].size, inputs["A"].size // 3]] = np.inf, np.nan, -np.inf
+                inputs["B"].flat[[0, inputs["B"].size // 2, inputs["B"].size - 1]] = -np.inf, np.nan, np.inf
+            (got,), want = made(inputs, sizes).values(), in_float64(text, inputs)
+            np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+            np.testing.assert_array_equal(np.isinf(got), np.isinf(want))
+            near = np.isfinite(want)
+            np.testing.assert_allclose(got[near], want[near], rtol=1e-6, atol=4e-5)
+
+
 TWICE = """
 A: f16[2, 128, 128] = input()
 B: f16[2, 128, 256] = input()
