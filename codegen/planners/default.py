@@ -46,7 +46,7 @@ from tensorexpr.codegen.schedule.legal.together import side_by_side
 from tensorexpr.codegen.schedule.schedule import Planned, schedule
 from tensorexpr.codegen.target import Gpu, Target
 from tensorexpr.errors import ScheduleError
-from tensorexpr.ir import Access, Define, Definition, Expr, Index, Program, Reduce, Scan, Scatter
+from tensorexpr.ir import Access, Const, Define, Definition, Expr, Index, Program, Reduce, Scan, Scatter
 from tensorexpr.simplify.passes.amounts import elements
 from tensorexpr.simplify.passes.inline import cheap_names, without_lost_checks
 from tensorexpr.traversal import children, read_occurrences, reads, tensors_read, walk
@@ -392,7 +392,8 @@ def _points_loop(s: Planned, table: dict[str, Define], reader: Define, name: str
     shape, as what it reads does: both are computed a few vectors at a time, so that each array is read and written once. Long rows of a CPU
     have loops of their own: fewer arrays at a time are gone through, which was measured to be a tenth faster."""
     shape, vector = [a.stop for a in reader.axes], s.target.lanes(reader.value.dtype)
-    if shape != [a.stop for a in table[name].axes] or not all(_is_of_points(d, s.state.program) for d in (reader, table[name])):
+    columns = not s.target.is_gpu
+    if shape != [a.stop for a in table[name].axes] or not all(_is_of_points(d, s.state.program, columns) for d in (reader, table[name])):
         return None
     handle = s[reader.name]
     if s.target.is_gpu or _has_lanes(s, reader.name):
@@ -409,13 +410,14 @@ def _points_loop(s: Planned, table: dict[str, Define], reader: Define, name: str
     return loop
 
 
-def _is_of_points(definition: Define, program: Program) -> bool:
-    """Whether all that a definition reads are scalars and its own element of tensors of its shape."""
+def _is_of_points(definition: Define, program: Program, columns: bool) -> bool:
+    """Whether a definition reads scalars and its own element of tensors of its shape alone, with `columns` also of columns of tensors."""
     own, shape = tuple(Index(a.index) for a in definition.axes), definition.results[0][1].shape
 
     def fits(e: Expr) -> bool:
         if isinstance(e, Access):
-            return not e.indices or (e.indices == own and program.types[e.tensor].shape == shape)
+            along = [(at, extent) for at, extent in zip(e.indices, program.types[e.tensor].shape, strict=True) if not isinstance(at, Const)]
+            return not along or (along == list(zip(own, shape, strict=True)) and (columns or len(e.indices) == len(along)))
         return not isinstance(e, Index | Reduce) and all(map(fits, children(e)))
 
     return bool(own) and fits(definition.value)

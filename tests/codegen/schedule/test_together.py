@@ -161,3 +161,21 @@ def test_an_element_by_its_number():
     (loop,) = nest.kernels[0].body
     stores = [s for s in loop.body[0].body if isinstance(s, Store)]
     assert isinstance(loop.body[0], For) and [len(s.indices) for s in stores] == [1, 1]
+
+
+@pytest.mark.parametrize("n", [0, 1, 7, 16, 33, 70, 130])
+def test_elements_of_columns_are_gone_through_in_lanes(n):
+    """Joints of an arm, components of points: columns of a tensor, of which each definition reads some, and the rows of another."""
+    program = parse_program(
+        f"""
+        Q: f32[{n}, 3] = input()
+        P: f32[2, {n}] = input()
+        A[i]: f32[{n}] = cos(Q[i, 0]) * 0.5 + sin(Q[i, 0])
+        B[i]: f32[{n}] = A[i] * Q[i, 2] - P[1, i]
+        C[i]: f32[{n}] = cos(Q[i, 1]) * A[i] + B[i]
+        return A, B, C
+        """.replace("        ", "").strip()
+    )
+    s = autoschedule(program, WIDE)
+    nest = assert_means(s)
+    assert [k.name for k in nest.kernels] == ["C"][: min(n, 1)] and (n < 16 or "vectorize" in str(nest))
