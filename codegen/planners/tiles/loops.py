@@ -62,6 +62,8 @@ SHORT = 36
 OPEN_VECTORS = 2
 """Vectors of a loop of open length over a window, without rows beside it: a shorter one is masked as a whole. Sums along columns go over
 rows that lie apart, and read as much of each as they can."""
+MOST_BESIDE = 4
+"""Elements side by side that are stored together with those of the next lane: each vector is shuffled twice."""
 WIDEST_LANES = 4
 """Vectors that one vectorized loop has at most, so that their latencies overlap."""
 
@@ -117,9 +119,10 @@ def _apply(handle: StageHandle, tile: Tile) -> None:
     """Splits the axes of the tile, puts its loops innermost, rows unrolled around the vector.
 
     Residue classes are copied out: around the reductions, or without any inside the lanes, whose stores then fill what lies
-    between theirs.
+    between theirs. So are few elements of each lane that lie side by side.
     """
     loop_of, around, within = split_classes(handle, tile)
+    beside = _beside_lanes(handle._stage, tile)
     vector = None if tile.vector is None else loop_of.get(tile.vector, tile.vector)
     stage = handle._stage
     inner: list[str] = []
@@ -136,12 +139,17 @@ def _apply(handle: StageHandle, tile: Tile) -> None:
             else:  # a rest whose length is known only when it runs is masked
                 tail = "guard" if extent is None else "peel"
             made = handle.split(axis, count, tail)
+        if axis == beside:
+            continue
         if kind == "vectorize" and tile.blocks > 1:
             inner += made
             kinds += ["unroll", kind]
         else:
             inner.append(made[-1])
             kinds.append(kind)
+    if beside is not None:
+        handle.unroll(beside)
+        within.append(beside)
     if tile.steps is not None:
         inner.insert(0, handle.split(*tile.steps, "peel")[1])
         kinds.insert(0, "unroll")
@@ -157,6 +165,16 @@ def _apply(handle: StageHandle, tile: Tile) -> None:
             handle.unroll(loop)
     if tile.window is not None and tile.window in handle.loops and handle.loops.index(tile.window) == len(handle.loops) - len(inner) - 1:
         handle.unroll(tile.window)
+
+
+def _beside_lanes(stage: Stage, tile: Tile) -> str | None:
+    """The last axis where it has few elements, lanes go along the axis before it, and nothing is summed up: colors of pixels, components of
+    points."""
+    axes = stage.parts.axes
+    if len(axes) < 2 or stage.parts.groups or tile.classes or tile.vector != axes[-2].index or stage.order[-1] != axes[-1].index:
+        return None
+    last, extent = axes[-1].index, stage.extent(axes[-1].index)
+    return last if extent is not None and 1 < extent <= MOST_BESIDE and dict(tile.rows).get(last, extent) == extent else None
 
 
 class Planner:

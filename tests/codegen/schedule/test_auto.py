@@ -3,6 +3,7 @@
 import inspect
 import sys
 
+import numpy as np
 import pytest
 
 import tensorexpr as te
@@ -380,3 +381,26 @@ def test_functions_of_a_window_leave_registers_for_what_each_vector_holds(weight
 def test_long_chains_of_functions_run_in_vectors_side_by_side(value: str, extent: int, lanes: int):
     s = auto(f"x: f32[{extent}] = input()\ny[i]: f32[{extent}] = {value}\nreturn y")
     assert f"s['y'].split('i', {lanes}, 'shift')" in s.as_python()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "float16", "bool"])
+@pytest.mark.parametrize("count", [2, 3, 4, 5])
+def test_few_elements_of_each_lane_mean_the_same(dtype, count):
+    """Colors of pixels: lanes along the pixels, of which vectors of all colors are stored without gaps; at any number of pixels."""
+    n = te.dim("n")
+    for rows in (n, 300):
+        x, m = te.placeholder((rows, count), dtype, name="x"), te.placeholder((rows,), "bool", name="m")
+        turned = te.compute((rows, count), lambda i, c: te.where(m[i], x[i, count - 1 - c], x[i, 0]), name="turned")  # noqa: B023
+        run = te.build([turned], [x, m])
+        for k in (0, 1, 7, 33, 300) if rows is n else (300,):
+            given = np.random.default_rng(k).integers(0, 2 if dtype == "bool" else 100, (k, count)).astype(dtype)
+            mask = np.random.default_rng(k).random(k) < 0.5
+            np.testing.assert_array_equal(run(given, mask)[0], np.where(mask[:, None], given[:, ::-1], given[:, :1]))
+
+
+@pytest.mark.parametrize("count, inside", [(2, True), (3, True), (4, True), (5, False)])
+def test_few_elements_of_each_lane_are_stored_side_by_side(count, inside):
+    terms = " + ".join(f"M[c, {k}] * X[i, {k}]" for k in range(count))
+    s = auto(f"X: f32[300, {count}] = input()\nM: f32[{count}, {count}] = input()\nY[i, c]: f32[300, {count}] = {terms}\nreturn Y")
+    assert (s["Y"].loops[-1] == "c") == inside
+    assert_means(s)
