@@ -281,6 +281,34 @@ def test_a_number_of_every_open_size():
         torch.testing.assert_close(fast(*parts), f(*parts))
 
 
+def test_sizes_that_torch_has_related():
+    """Parts, gathers and scatters whose extents are open are in bounds by torch's guards, for their forms do not show it."""
+
+    def f(x, y, index):
+        part = x[: y.shape[0]] * y
+        sent = x.scatter_add(1, index, index.to(x.dtype)).scatter(0, index % x.shape[0], 2.5)
+        return part, x.gather(1, index), sent, x.flip(0)[y.shape[0] - 1 :]
+
+    fast = torch.compile(f, backend=backend, dynamic=True, options=STRICT)
+    for rows, columns, own, down, across in ((7, 6, 3, 4, 5), (33, 17, 5, 20, 11)):
+        x, y = torch.randn(rows, columns, dtype=torch.float64, requires_grad=True), torch.randn(own, columns, dtype=torch.float64)
+        index = torch.randint(0, columns, (down, across))
+        found, wanted = fast(x, y, index), f(x, y, index)
+        torch.testing.assert_close(found, wanted)
+        one, other = (torch.autograd.grad(sum(t.square().sum() for t in ys), x) for ys in (found, wanted))
+        torch.testing.assert_close(one, other)
+
+
+def test_signs_of_what_is_no_number():
+    """Torch has 0, and so has the derivative of `abs`."""
+    x = torch.tensor([2.0, math.nan, -0.0, -math.inf], requires_grad=True)
+    fast = torch.compile(lambda x: (x.sign(), x.sgn(), x.half().sign(), x.abs()), backend=backend, options=STRICT)
+    *signs, size = fast(x)
+    for sign in signs:
+        assert sign.tolist() == [1, 0, 0, -1]
+    assert torch.autograd.grad(size.sum(), x)[0].tolist() == [1, 0, 0, -1]
+
+
 def test_a_definition_that_fails_is_run_by_torch(monkeypatch, caplog):
     monkeypatch.setitem(TABLE, "aten.tanh.default", lambda result, x: {}["missing"])
     monkeypatch.delenv("TENSOREXPR_STRICT", raising=False)

@@ -8,7 +8,7 @@ import pytest
 from tensorexpr.autodiff.sweep.reverse import reverse
 from tensorexpr.errors import DefinitionError
 from tensorexpr.interpret import evaluate_program
-from tensorexpr.ir import Access, Program
+from tensorexpr.ir import Access, Axis, Index, Program, Size, apply, const
 from tensorexpr.parse import parse_program
 from tensorexpr.rewrite.passes import run_passes
 from tensorexpr.simplify import (
@@ -30,6 +30,7 @@ from tensorexpr.simplify import (
     take_extrema_apart,
     write_out_cases,
 )
+from tensorexpr.simplify.passes.amounts import part_of
 from tensorexpr.text import print_program
 from tensorexpr.traversal import expressions, walk
 from tensorexpr.verify import verify
@@ -693,3 +694,10 @@ def test_sums_over_cases_are_written_out_at_borders(start: str, stop: str, writt
             before, after = evaluate_program(program, inputs), evaluate_program(simplify(program), inputs)
             np.testing.assert_array_equal(np.signbit(before["y"]) | np.isnan(before["y"]), np.signbit(after["y"]) | np.isnan(after["y"]))
             np.testing.assert_array_equal(before["y"], after["y"])
+
+
+def test_the_part_of_an_axis_whose_sizes_do_not_go_together() -> None:
+    """Each size is counted at one number, where `n - 2 m` is negative."""
+    below = apply("lt", Index("i"), const(3))
+    count = apply("sub", Size("n"), apply("mul", const(2), Size("m")))
+    assert part_of((below,), [Axis("i", const(0), count)]) == 1.0

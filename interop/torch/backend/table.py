@@ -15,6 +15,7 @@ import torch
 
 import tensorexpr as te
 from tensorexpr.dtypes import DType, dtype
+from tensorexpr.errors import DefinitionError
 from tensorexpr.interop.torch.dtypes import FROM_TORCH, TO_TORCH
 
 Rule = Callable[..., Any]
@@ -151,6 +152,25 @@ def element(x: te.Tensor, index: Sequence[Any]) -> Any:
     """The element of a tensor at an index of the shape that it is stretched to."""
     own = index[len(index) - x.ndim :]
     return x[tuple(0 if is_one(extent) else i for extent, i in zip(x.shape, own, strict=True))]
+
+
+def within(shape: Sequence[Any], x: te.Tensor, at: Callable[..., tuple[Any, ...]], axes: Iterable[int]) -> te.Tensor:
+    """`x[at(*i)]` of a shape. Where the form of open extents does not show that places along `axes` are in bounds, torch has made a
+    guard of it, and what lies beyond is not read."""
+    try:
+        return te.compute(shape, lambda *i: x[at(*i)])
+    except DefinitionError:
+        if all(isinstance(n, int) for n in (*shape, *x.shape)):
+            raise
+
+    def body(*i: Any) -> Any:
+        places = at(*i)
+        value = x[places]
+        for axis in axes:
+            value = te.where(places[axis] < x.shape[axis], value, te.cast(0, x.dtype))
+        return value
+
+    return te.compute(shape, body)
 
 
 def pointwise(form: Form | Result, function: Callable[..., Any], *operands: Any, kind: DType | None = None) -> te.Tensor:

@@ -75,7 +75,7 @@ def part_of(condition: tuple[Expr, ...], axes: Sequence[Axis]) -> float:
     axes = [a for a in axes if any(a.index in free_names(c) for c in condition)]
     sizes = {name: np.int64(GRID) for c in (*condition, *(a.stop for a in axes)) for name in size_names(c)}
     try:
-        extents = [int(evaluate_on(a.stop, sizes)) for a in axes]
+        extents = [max(int(evaluate_on(a.stop, sizes)), 0) for a in axes]  # sizes may be none that go together
         places = [np.unique(np.linspace(0, n - 1, min(n, GRID)).astype(np.int64)) for n in extents]
         if prod(map(len, places)) > GRID**3 or not all(map(len, places)):
             return 1.0

@@ -12,7 +12,19 @@ import tensorexpr as te
 from tensorexpr import kernels
 from tensorexpr.autodiff import gradient
 from tensorexpr.dtypes import dtype
-from tensorexpr.interop.torch.backend.table import Result, Unsupported, aten, axis_of, cast_to, common, element, filled, is_one, wide
+from tensorexpr.interop.torch.backend.table import (
+    Result,
+    Unsupported,
+    aten,
+    axis_of,
+    cast_to,
+    common,
+    element,
+    filled,
+    is_one,
+    wide,
+    within,
+)
 from tensorexpr.kernels.conventions.arguments import product
 from tensorexpr.kernels.conventions.broadcasting import broadcast_shape, same
 from tensorexpr.kernels.rearranging.indexing import place_in
@@ -121,19 +133,35 @@ def _gather(result: Result, x: te.Tensor, dim: int, index: te.Tensor, _: bool) -
     if x.ndim == 0 or index.ndim == 0:
         raise Unsupported("a gather of a number")
     axis = axis_of(dim, x.ndim)
-    return te.compute(result.shape, lambda *i: x[(*i[:axis], index[i], *i[axis + 1 :])])
+    return within(result.shape, x, lambda *i: (*i[:axis], index[i], *i[axis + 1 :]), [k for k in range(x.ndim) if k != axis])
 
 
-def _own(x: te.Tensor, index: te.Tensor) -> None:
+def _may_exceed(n: Any, most: Any) -> bool:
+    """Whether an extent is not known to be at most another. Torch has checked it by then, or made a guard of it."""
+    return not same(n, most) and not (isinstance(n, int) and isinstance(most, int))
+
+
+def _own(x: te.Tensor, index: te.Tensor, dim: int, source: te.Tensor) -> tuple[te.Tensor, ...]:
+    """The index and the source of a scatter, of extents that are at most those of what is written to."""
     if x.ndim == 0 or index.ndim != x.ndim:
         raise Unsupported("a scatter into a number")
+    axis = axis_of(dim, x.ndim)
+    shape = list(index.shape)
+    for k, most in enumerate(x.shape):
+        if k != axis and _may_exceed(shape[k], most):
+            shape[k] = te.minimum(shape[k], most)
+        if _may_exceed(shape[k], source.shape[k]):
+            shape[k] = te.minimum(shape[k], source.shape[k])
+    if all(map(same, shape, index.shape)):
+        return index, source
+    return tuple(te.compute(shape, lambda *i, one=one: one[i]) for one in (index, source))
 
 
 @aten("scatter.src")
 def _scatter(result: Result, x: te.Tensor, dim: int, index: te.Tensor, source: te.Tensor) -> Any:
-    _own(x, index)
     if x.dtype.name == "bool":  # what is sent is a number
         return cast_to(_scatter(result, cast_to(x, _BYTE), dim, index, cast_to(source, _BYTE)), x.dtype)
+    index, source = _own(x, index, dim, source)
     return kernels.scatter(x, index, source, axis=axis_of(dim, x.ndim))
 
 
@@ -144,13 +172,13 @@ def _scatter_value(result: Result, x: te.Tensor, dim: int, index: te.Tensor, val
 
 @aten("scatter_add")
 def _scatter_add(result: Result, x: te.Tensor, dim: int, index: te.Tensor, source: te.Tensor) -> Any:
-    _own(x, index)
+    index, source = _own(x, index, dim, source)
     return kernels.scatter_add(x, index, source, axis=axis_of(dim, x.ndim))
 
 
 @aten("scatter_reduce.two")
 def _scatter_reduce(result: Result, x: te.Tensor, dim: int, index: te.Tensor, source: te.Tensor, how: str, include_self: bool) -> Any:
-    _own(x, index)
+    index, source = _own(x, index, dim, source)
     return kernels.scatter_reduce(x, index, source, axis=axis_of(dim, x.ndim), reduce=how, include_self=include_self)
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import tensorexpr as te
 from tensorexpr.dtypes import DType
-from tensorexpr.interop.torch.backend.table import Form, Result, Unsupported, aten, element, filled, wide
+from tensorexpr.interop.torch.backend.table import Form, Result, Unsupported, aten, element, filled, wide, within
 from tensorexpr.kernels.conventions.arguments import product
+from tensorexpr.kernels.conventions.broadcasting import same
 
 Read = Callable[..., Any]
 
@@ -346,11 +347,16 @@ class _Scores:
 _FLASH = "_scaled_dot_product_flash_attention_for_cpu"
 
 
+def _beside(k: te.Tensor, v: te.Tensor) -> te.Tensor:
+    """The values that go with keys: as many, whatever torch calls that number."""
+    return v if all(map(same, k.shape[:3], v.shape[:3])) else within((*k.shape[:3], v.shape[3]), v, lambda *i: i, range(3))
+
+
 @aten(_FLASH)
 def _attention(result: Result, q: te.Tensor, k: te.Tensor, v: te.Tensor, dropout: float, causal: bool, mask: Any, scale: Any) -> Any:
     if dropout:
         raise Unsupported("random numbers are torch's")
-    made = _Scores(q, k, causal, mask, scale)
+    made, v = _Scores(q, k, causal, mask, scale), _beside(k, v)
     kind, scores, columns = made.kind, made.scores, made.columns
     rows = scores.shape[:3]
     top = te.compute(rows, lambda b, h, i: te.max(lambda j: scores[b, h, i, j], columns), name="top")
@@ -375,6 +381,7 @@ def _attention_backward(
         raise Unsupported("random numbers are torch's")
     made = _Scores(q, k, causal, mask, scale)
     kind, scores, columns = made.kind, made.scores, made.columns
+    promised, v = v.shape, _beside(k, v)
     rows, depth = scores.shape[:3], v.shape[3]
 
     def weight(b: Any, h: Any, i: Any, j: Any) -> Any:
@@ -404,4 +411,4 @@ def _attention_backward(
         v.shape,
         lambda b, g, j, d: te.cast(made.over(g, lambda h, i: weights[b, h, i, j] * te.cast(head[b, h, i, d], kind), lines), v.dtype),
     )
-    return q_bar, k_bar, v_bar
+    return q_bar, k_bar, v_bar if v.shape is promised else within(promised, v_bar, lambda *i: i, range(3))

@@ -292,6 +292,11 @@ for _name, _function in {
     _real(_name, _function)
 
 
+def _sign(x: Any) -> Any:
+    """The sign of a number as torch has it: 0 of NaN, so that the derivative of `abs` there is none."""
+    return te.where(te.isnan(x), 0, te.sign(x)) if x.dtype.is_float else te.sign(x)
+
+
 def _same(name: str, function: Callable[[Any], Any]) -> None:
     @aten(name)
     def rule(result: Result, x: Any) -> Any:
@@ -299,7 +304,7 @@ def _same(name: str, function: Callable[[Any], Any]) -> None:
 
 
 for _name, _function in {
-    "abs": te.abs, "ceil": te.ceil, "floor": te.floor, "round": te.round, "sign": te.sign, "sgn": te.sign, "trunc": te.trunc,
+    "abs": te.abs, "ceil": te.ceil, "floor": te.floor, "round": te.round, "sign": _sign, "sgn": _sign, "trunc": te.trunc,
     "square": lambda x: x * x, "relu": lambda x: te.maximum(x, 0),
 }.items():  # fmt: skip
     _same(_name, _function)

@@ -14,7 +14,7 @@ import torch
 import tensorexpr as te
 from tensorexpr import kernels
 from tensorexpr.autodiff import gradient
-from tensorexpr.interop.torch.backend.table import Form, Result, Unsupported, aten, axis_of, cast_to, element, filled, is_one
+from tensorexpr.interop.torch.backend.table import Form, Result, Unsupported, aten, axis_of, cast_to, element, filled, is_one, within
 from tensorexpr.kernels.conventions.arguments import product
 from tensorexpr.kernels.conventions.broadcasting import same
 from tensorexpr.op.transforms import vjp
@@ -107,7 +107,7 @@ def _from_front(position: Any, extent: Any, least: int = 0) -> Any:
 def _slice(result: Result, x: te.Tensor, dim: int, start: Any, _: Any, step: Any) -> Any:
     axis = axis_of(dim, x.ndim)
     first = 0 if start is None else _from_front(start, x.shape[axis])
-    return te.compute(result.shape, lambda *i: x[(*i[:axis], first + i[axis] * step, *i[axis + 1 :])])
+    return within(result.shape, x, lambda *i: (*i[:axis], first + i[axis] * step, *i[axis + 1 :]), [axis])
 
 
 @aten("select.int")
@@ -124,7 +124,7 @@ def _split(result: Result, x: te.Tensor, _: Any, dim: int) -> Any:
     parts = []
     for position in range(len(result.forms)):
         form = result[position]
-        parts.append(te.compute(form.shape, lambda *i, at=start: x[(*i[:axis], at + i[axis], *i[axis + 1 :])]))
+        parts.append(within(form.shape, x, lambda *i, at=start: (*i[:axis], at + i[axis], *i[axis + 1 :]), [axis]))
         start = start + form.shape[axis]
     return tuple(parts)
 
