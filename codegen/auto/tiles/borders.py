@@ -9,7 +9,8 @@ borders, makes gathers of loads. Loops that change a test of lanes or copies are
 inside runs between numbers: a triangle is cut along its inner loop, to which the outer one is a bound.
 
 On a GPU a step of a sum in a tile, which all threads of a block have come to, is asked as a whole: a loop over steps is not cut, as copies
-for steps to come go through it.
+for steps to come go through it. So is what a tile stores, if it reads memory where a condition holds: loads behind branches wait for each
+other.
 
     for k_i in unroll(16): for i_i, lane: if k_o*16 + k_i <= i_o*64 + i_i: ...  -->  if k_o*16 + 15 <= i_o*64: for k_i, i_i, lane: ...
                                                                                      else: (as before)
@@ -18,10 +19,11 @@ for steps to come go through it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from math import prod
 
-from tensorexpr.codegen.nest import LANES, Block, For, If, Kernel, LoopNest, Stmt
-from tensorexpr.codegen.nest.walks import expressions_of, inside, iterations, map_statements, statements, stores_in
+from tensorexpr.codegen.nest import LANES, Block, For, If, Kernel, LoopNest, Stmt, Store
+from tensorexpr.codegen.nest.walks import declared_in, expressions_of, inside, iterations, map_statements, statements, stores_in
 from tensorexpr.codegen.rewrites.cuts import are_counted, tests_in
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.loops.partition import by_tests
@@ -30,11 +32,11 @@ from tensorexpr.codegen.rewrites.paths import Path, rewrite_loops
 from tensorexpr.codegen.schedule.analysis.work import UNKNOWN_EXTENT
 from tensorexpr.codegen.target import Target
 from tensorexpr.dtypes import int64
-from tensorexpr.integers import Affine
-from tensorexpr.ir import Apply, Expr, apply, conjunction, const
+from tensorexpr.integers import Affine, Constraint
+from tensorexpr.ir import Access, Apply, Expr, apply, conjunction, const
 from tensorexpr.records import replace
 from tensorexpr.regions import constraints_of, expression_of
-from tensorexpr.traversal import free_names, size_names, walk
+from tensorexpr.traversal import bottom_up, free_names, size_names, walk
 
 MOST_CUT = 512
 """Statements, with those that are copied out, up to which a loop may grow where it is cut at its borders."""
@@ -49,12 +51,12 @@ def with_clear_middles(nest: LoopNest, target: Target) -> LoopNest:
     """The nest with loops cut where tests of lanes and copies change."""
     kernels = tuple(_cut(nest, kernel, kernel.together or target.is_gpu) for kernel in nest.kernels)
     if target.is_gpu:
-        kernels = tuple(replace(kernel, body=map_statements(kernel.body, _whole_step)) for kernel in kernels)
+        kernels = tuple(replace(k, body=map_statements(k.body, partial(_apart, local=declared_in(k.body)))) for k in kernels)
     return replace(nest, kernels=kernels)
 
 
-def _whole_step(s: Stmt) -> Block | None:
-    """A step of a sum, if it has a test that depends on its points: without that where it holds at all of them."""
+def _apart(s: Stmt, local: frozenset[str]) -> Block | None:
+    """A step of a sum in a tile, or what is stored of one, without its test where that holds at all points, or at none."""
     if isinstance(s, For) and s.kind == "vectorize":
         return (s,)
     loops: dict[str, int] = {}
@@ -62,27 +64,43 @@ def _whole_step(s: Stmt) -> Block | None:
     inner: Stmt = s
     while isinstance(inner, For) and inner.kind in ("unroll", "vectorize") and len(inner.body) == 1:
         count = iterations(inner)
-        if count is None or inner.start != const(0):
+        if not count or inner.start != const(0):
             return None
         loops[inner.index] = count
         chain.append(inner)
         inner = inner.body[0]
     if not chain:
         return None
-    if type(inner) is not If or inner.otherwise or chain[0].index not in free_names(inner.condition):
+
+    def with_body(body: Block) -> Stmt:
+        for loop in reversed(chain):
+            body = (replace(loop, body=body),)
+        return body[0]
+
+    if type(inner) is If and not inner.otherwise and chain[0].index in free_names(inner.condition):
+        holds = _everywhere(constraints_of(inner.condition), inner.condition, loops)
+        whole = with_body(inner.then)
+        return (s,) if holds is None else (If(holds, _apart(whole, local) or (whole,), (s,)),)
+    if not isinstance(inner, Store):
         return (s,)
-    holds = _everywhere(inner.condition, loops)
-    if holds is None:
+    choices = [n for n in walk(inner.value) if isinstance(n, Apply) and n.op.name == "where"]
+    if not any(isinstance(n, Access) and n.tensor not in local for c in choices for n in walk(c.args[1])):
         return (s,)
-    body = inner.then
-    for loop in reversed(chain):
-        body = (replace(loop, body=body),)
-    return (If(holds, body, (s,)),)
+    known = [_everywhere(constraints_of(c.args[0]), c.args[0], loops) for c in choices]
+    if None in known:
+        return (s,)
+    taken = replace(inner, value=bottom_up(inner.value, lambda n: n.args[1] if isinstance(n, Apply) and n.op.name == "where" else n))
+    made: Stmt = s
+    (first, exact), all_of = constraints_of(choices[0].args[0]), conjunction(tuple(e for e in known if e is not None))
+    if inner.value == choices[0] and len(first) == 1:
+        none = _everywhere((first[0].negate(), exact), choices[0].args[0], loops)
+        made = s if none is None else If(none, (with_body((replace(inner, value=choices[0].args[2]),)),), (s,))
+    return (If(all_of, (with_body((taken,)),), (made,)),)
 
 
-def _everywhere(test: Expr, loops: Mapping[str, int]) -> Expr | None:
-    """What holds where a test does at all points of some loops; None where that is not known."""
-    found, exact = constraints_of(test)
+def _everywhere(test: tuple[tuple[Constraint, ...], bool], asked: Expr, loops: Mapping[str, int]) -> Expr | None:
+    """What holds where constraints do, if they are all of a test, at all points of some loops; None where that is not known."""
+    found, exact = test
     wanted = list[Expr]()
     for constraint in found:
         outer, own = Affine([], constraint.expr.constant), dict[str, Affine]()
@@ -99,7 +117,7 @@ def _everywhere(test: Expr, loops: Mapping[str, int]) -> Expr | None:
         least = sum(min(form.evaluate({name: n}) for n in range(loops[name])) for name, form in own.items())
         if constraint.kind != ">=" or not outer.names():
             return None
-        wanted.append(apply("ge", expression_of(outer + least, size_names(test)), const(0)))
+        wanted.append(apply("ge", expression_of(outer + least, size_names(asked)), const(0)))
     return conjunction(tuple(wanted)) if exact and wanted else None
 
 

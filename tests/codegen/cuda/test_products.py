@@ -382,6 +382,36 @@ def test_factors_of_float32_in_pieces_and_triangles(text, word):
             np.testing.assert_allclose(got[near], want[near], rtol=1e-6, atol=4e-5)
 
 
+CHOSEN = """
+A: f32[128, 16] = input()
+B: f32[192, 16] = input()
+W: f32[128, 192] = input()
+t: f32[128] = input()
+C[i, j]: f32[128, 192] = sum(A[i, k] * B[j, k] for k in range(16))
+D[i, j]: f32[128, 192] = where(CONDITION, (C[i, j] + t[i]) * W[i, j], ELSE)
+return D
+"""
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("condition", "otherwise", "apart"),
+    [("j <= i", "0.0", True), ("j + i < 90", "t[i]", True), ("j >= i", "C[i, j]", True), ("W[i, j] > 0.0", "0.0", False)],
+)
+def test_what_a_tile_stores_of_a_triangle_is_asked_as_a_whole(condition, otherwise, apart):
+    text = CHOSEN.replace("CONDITION", condition).replace("ELSE", otherwise)
+    for rows, columns in ((128, 192), (130, 150)):
+        s = planned(text.replace("128", str(rows)).replace("192", str(columns)))
+        inputs, made = random_inputs(s.program, 5), Program(verify_nest(lower(s)))
+        assert rows == 130 or (" >= 0) {" in made.source.text) == apart
+        i, j = np.ogrid[:rows, :columns]
+        w, t, c = inputs["W"], inputs["t"][:, None], inputs["A"] @ inputs["B"].T
+        holds = {"j <= i": j <= i, "j + i < 90": j + i < 90, "j >= i": j >= i}.get(condition, w > 0)
+        want = np.where(holds, (c + t) * w, {"0.0": 0.0, "t[i]": t, "C[i, j]": c}[otherwise])
+        (got,) = made(inputs).values()
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
 TWICE = """
 A: f16[2, 128, 128] = input()
 B: f16[2, 128, 256] = input()
