@@ -1,8 +1,7 @@
 """The search: for each group of kernels the cheapest of a few ways to compute it, by the model of cost.
 
 Kernels are grouped in several manners (`joining`): producers alone, with siblings, with sums taken apart. Where these differ, the groups of
-each are searched, and those that are cheaper together are taken. Equal groups are searched once. Loops that are several in one begin as
-several (`digits`), small integers are `narrow`.
+each are searched, and those that are cheaper together are taken. Equal groups are searched once. Small integers are `narrow`.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from tensorexpr.codegen.auto.candidate import Call, Candidate, plain
 from tensorexpr.codegen.auto.cost import Model
 from tensorexpr.codegen.auto.machine import Facts
 from tensorexpr.codegen.auto.reading import summary_of
-from tensorexpr.codegen.auto.search.digits import in_digits
 from tensorexpr.codegen.auto.search.fusing import fused
 from tensorexpr.codegen.auto.search.groups import Group, joined, part_of
 from tensorexpr.codegen.auto.search.joining import groups_of, in_order
@@ -80,9 +78,9 @@ def assembled(start: Candidate, groups: Sequence[Group], way: Callable[[Group, I
 
 
 def begun(program: Program) -> Candidate:
-    """Where a search begins: loops that are several in one are several, and positions, such as those of winners, that no index is made of,
-    are as long as the values that they are compared beside, or as short as they can be where they are kept."""
-    start = in_digits(plain(program))
+    """Where a search begins: positions, such as those of winners, that no index is made of, are as long as the values that they are
+    compared beside, or as short as they can be where they are kept."""
+    start = plain(program)
     indices = {name for k in start.nest.kernels for e in _indices(k.body) for name in tensors_read(e)}
     wide = {s.buffer: None for k in start.nest.kernels for s in stores_in(k.body) if s.value.dtype is int64}
     for name in wide:

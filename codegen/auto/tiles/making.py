@@ -9,7 +9,7 @@ from math import inf, prod
 from tensorexpr.codegen.auto.candidate import Candidate
 from tensorexpr.codegen.auto.tiles.choose import MOST_COPIES
 from tensorexpr.codegen.auto.tiles.sketch import Level, Packed, Tile
-from tensorexpr.codegen.auto.tiles.survey import DATA, SUM, WINDOW, Survey
+from tensorexpr.codegen.auto.tiles.survey import DATA, SUM, Survey
 from tensorexpr.codegen.llvm.text.machine import host
 from tensorexpr.codegen.lowering.context.arithmetic import constant, sub
 from tensorexpr.codegen.nest import Alloc, Block, For, If, LoopNest
@@ -264,17 +264,6 @@ def bordered(candidate: Candidate, kernel: int, judge: Callable[[LoopNest, int],
         took = judge(one.nest, kernel)
         if took * GAIN < time:
             candidate, time = one, took
-    for name, blocks in _asking_copies(candidate, kernel).items():
-        one = candidate
-        try:
-            for block in blocks:
-                one = one.then("partition", block)
-            one = one.then("simplify").then("unroll", name)  # pieces of one block are no loops
-        except ScheduleError:
-            continue
-        took = judge(one.nest, kernel)
-        if took * GAIN < time:
-            candidate, time = one, took
     inner = {s.index for _, s in walk_kernel(candidate.nest, kernel) if isinstance(s, For) and s.kind != "serial"}
     for name in dict.fromkeys(x for order in _paths(candidate.nest, kernel) for x in order if x not in inner):
         if not any(_is_asked(s) for _, s in walk_kernel(candidate.nest, kernel) if isinstance(s, For) and s.index == name):
@@ -319,29 +308,6 @@ def _choices_in(s: For) -> Iterator[Expr]:
     """What choices in a loop ask, one by one."""
     asked = (n.args[0] for e in expressions_in(s.body) for n in walk(e) if isinstance(n, Apply) and n.op.name == "where")
     return (test for condition in asked for test in conjuncts(condition))
-
-
-def _asking_copies(candidate: Candidate, kernel: int) -> dict[str, tuple[str, ...]]:
-    """Short loops right around copies in which choices hang on their own index, on those of copies, and of the loops over blocks of these,
-    which are given: with the blocks at borders apart and the loop written out as well, each copy knows what it takes."""
-    found: dict[str, tuple[str, ...]] = {}
-    for path, s in walk_kernel(candidate.nest, kernel):
-        if (
-            not isinstance(s, For)
-            or s.kind != "serial"
-            or not 1 < (constant(sub(s.stop, s.start)) or 0) <= WINDOW
-            or _copies(s) > MOST_COPIES
-        ):
-            continue
-        inner = [x for _, x in walk_block(s.body) if isinstance(x, For)]
-        copied = {x.index for x in inner if x.kind == "unroll"}
-        asked = [
-            names for test in _choices_in(s) if s.index in (names := {*free_names(test)}) and copied & names and not tensors_read(test)
-        ]
-        if asked and not any(x.kind == "serial" for x in inner):
-            others = {n for names in asked for n in names} - {s.index, *copied}
-            found.setdefault(s.index, tuple(x.index for x in around(candidate.nest, path).loops if x.index in others))
-    return found
 
 
 def _is_asked(s: For) -> bool:
