@@ -180,6 +180,7 @@ SHAPES = [
     ("Split", [X, np.array([1, 3])], {"axis": 1}, X[:, :1]),
     ("GatherElements", [X, np.array([[0, 3], [1, 1], [2, 0]])], {"axis": 1}, np.take_along_axis(X, np.array([[0, 3], [1, 1], [2, 0]]), 1)),
     ("Mod", [X, X[::-1] + 2], {"fmod": 1}, np.fmod(X, X[::-1] + 2)),
+    ("Hardmax", [X[:, :0]], {}, X[:, :0]), ("Hardmax", [X[:0]], {}, X[:0]),
 ]  # fmt: skip
 
 
@@ -189,6 +190,12 @@ def test_operators_on_shapes(op, inputs, attributes, wanted):
     model = one_node(op, inputs, outputs=2 if op == "Split" else 1, **attributes)
     found = from_onnx(model, constants)(*(array for k, array in enumerate(inputs) if f"x{k}" not in constants))
     np.testing.assert_allclose(found[0] if op == "Split" else found, wanted, rtol=1e-6)
+
+
+def test_defaults_of_attributes_are_float32():
+    """So a model in float64 sees no 0.2."""
+    x = np.linspace(-2, 2, 5)
+    np.testing.assert_array_equal(from_onnx(one_node("HardSigmoid", [x]))(x), np.clip(x * float(np.float32(0.2)) + 0.5, 0, 1))
 
 
 def test_convolutions_come_in():

@@ -139,6 +139,8 @@ def _binarizer(x: Tensor, *, threshold: float = 0.0) -> Any:
 @operator("Hardmax", since=13)
 def _hardmax(x: Tensor, *, axis: int = -1) -> Any:
     at = axis_of(axis, x.ndim)
+    if isinstance(x.shape[at], int) and x.shape[at] == 0:
+        return x
     best = kernels.argmax(x, axis=at)
     return compute(x.shape, lambda *i: cast(i[at] == best[(*i[:at], *i[at + 1 :])], x.dtype))
 
