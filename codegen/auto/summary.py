@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tensorexpr.errors import InternalError
 from tensorexpr.records import record, replace
 
 SERIAL, PARALLEL, UNROLL, VECTORIZE = "serial", "parallel", "unroll", "vectorize"
@@ -121,36 +120,6 @@ class Summary:
     parts: tuple[tuple[int, ...], ...]
     """The path of every loop, itself last: loops by where they stand."""
 
-    def find(self, name: str, kernel: int = 0) -> int:
-        """The number of the first loop with this name in a kernel."""
-        for number, loop in enumerate(self.loops):
-            if loop.name == name and self.parts[number][0] == kernel:
-                return number
-        raise InternalError(f"cost: expected a loop of the summary, got {name!r}")
-
-    def split(self, loop: int, factor: float) -> Summary:
-        """The loop as two, the inner one of `factor` iterations, directly inside the outer one. The new loop has the last number."""
-        old, inner = self.loops[loop], len(self.loops)
-        loops = list(self.loops)
-        loops[loop] = old._replace(name=f"{old.name}_o", extent=-(-old.extent // factor))
-        loops.append(Loop(f"{old.name}_i", SERIAL, old.axis, float(factor)))
-
-        def path(before: tuple[int, ...]) -> tuple[int, ...]:
-            return before if loop not in before else _inserted(before, loop, inner)
-
-        def both(before: frozenset[int]) -> frozenset[int]:
-            return before | {inner} if loop in before else before
-
-        return replace(
-            self,
-            loops=tuple(loops),
-            work=tuple(w._replace(path=path(w.path), changed=both(w.changed)) for w in self.work),
-            touches=tuple(t._replace(path=path(t.path), random=both(t.random)) for t in self.touches),
-            chains=tuple(c._replace(path=path(c.path), free=both(c.free)) for c in self.chains),
-            held=tuple(h._replace(path=path(h.path), changed=both(h.changed)) for h in self.held),
-            parts=(*(path(p) if p[-1] != loop else p for p in self.parts), (*self.parts[loop], inner)),
-        )
-
     def reorder(self, order: Sequence[int]) -> Summary:
         """Loops that stand around the same statements in another order, outermost first: the places that they have are taken in it."""
         if not order:
@@ -174,12 +143,3 @@ class Summary:
             held=tuple(h._replace(path=path(h.path)) for h in self.held),
             parts=tuple(new[number] if number in rank else path(p) for number, p in enumerate(self.parts)),
         )
-
-    def with_kind(self, loop: int, kind: str) -> Summary:
-        """The loop running in another way."""
-        return replace(self, loops=tuple(x._replace(kind=kind) if n == loop else x for n, x in enumerate(self.loops)))
-
-
-def _inserted(path: tuple[int, ...], after: int, loop: int) -> tuple[int, ...]:
-    at = path.index(after) + 1
-    return (*path[:at], loop, *path[at:])

@@ -8,12 +8,11 @@ before it is needed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tensorexpr.codegen.dependence.apart import Reach, Taken
 from tensorexpr.codegen.dependence.pairs import AFTER, ANY, BEFORE, SAME, Pair, Tie, common
 from tensorexpr.codegen.dependence.questions import Meeting, decide
-from tensorexpr.codegen.dependence.touched import Region, region_of
 from tensorexpr.codegen.dependence.updates import update_of
 from tensorexpr.codegen.facts.places import Home, Loop, Places, Touch
 from tensorexpr.codegen.facts.questions import Point, Questions
@@ -21,14 +20,11 @@ from tensorexpr.codegen.facts.scope import Scope
 from tensorexpr.codegen.nest import Block, For, LoopNest, Stmt
 from tensorexpr.codegen.nest.walks import blocks_of
 from tensorexpr.errors import InternalError
-from tensorexpr.integers import Affine, DomainTooComplex
 from tensorexpr.records import record
 from tensorexpr.text import print_expr
 
 Place = Stmt | Sequence[Stmt] | Touch
 """What is asked about: a statement with all in it, several of them, or one access."""
-
-Span = tuple[int | None, int | None]
 
 
 @record(eq=False)
@@ -295,44 +291,6 @@ class Dependences:
                 found.append(loop)
         return tuple(found)
 
-    def distances(self, a: Place, b: Place) -> tuple[Span, ...] | None:
-        """How many iterations of each loop around both lie between two that conflict, from the one that runs first: the least and the
-        greatest number, None where there is no bound. None where they never conflict."""
-        spans: list[list[Span]] = []
-        for conflict in self.between(a, b):
-            first, second = conflict.first, conflict.second
-            spans.append([self._distance(conflict, loop) for loop in first.loops[: common(first, second)]])
-        return tuple(map(_widest, zip(*spans))) if spans else None
-
-    def _distance(self, conflict: Conflict, loop: Loop) -> Span:
-        first, second = conflict.first, conflict.second
-        ties = tuple(Tie(one, order, one) for one, order in zip(first.loops, conflict.order))
-        pair = Pair(first, second, ties, self._changed(first, second, ties))
-        meeting, index = pair.meeting(), loop.statement.index
-        if meeting is None:
-            return None, None
-        moved = Affine.of(pair.renamed.get(index, index)) - index
-        try:
-            return _widest([one.range(moved) for one in self.questions.sets(*meeting)])
-        except DomainTooComplex:
-            return None, None
-
-    # ------------------------------------------------------------------------------------------------------- elements
-
-    def touched(
-        self, place: Stmt | Sequence[Stmt], buffer: str, fixed: Collection[str] | None = None, reads: bool = True, writes: bool = True
-    ) -> Region | None:
-        """The elements of a buffer that a place reads or writes while some indices stay as they are: those of the loops around it, or those
-        in `fixed`. None where it touches none."""
-        own = [t for t in self.touched_in(place) if t.home.buffer.name == buffer and (writes if t.write else reads)]
-        around = self._around(place if isinstance(place, Stmt) else place[0])
-        given = {loop.statement.index for loop in around} if fixed is None else fixed
-        scope = self.places.start
-        for loop in around:
-            if loop.statement.index in given:
-                scope = loop.scope
-        return region_of(own, given, scope, self.questions)
-
 
 def _distinct(touches: Iterable[Touch]) -> list[Touch]:
     """One of those that every question about other iterations answers alike."""
@@ -346,11 +304,6 @@ def _by_home(touches: Iterable[Touch]) -> list[list[Touch]]:
     for touch in touches:
         found.setdefault(touch.home, []).append(touch)
     return list(found.values())
-
-
-def _widest(spans: Iterable[Span]) -> Span:
-    lows, highs = zip(*spans, strict=True)
-    return None if None in lows else min(lows), None if None in highs else max(highs)
 
 
 def _first(conflicts: Iterator[Conflict], updates: bool) -> Allowed:

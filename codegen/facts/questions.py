@@ -202,12 +202,6 @@ class Questions:
                 return Answer(False, "refuted", point)
         return Answer(None, "undecided")
 
-    def sets(self, conditions: Sequence[Expr], scope: Scope) -> list[Domain]:
-        """The sets of the points of a place at which some conditions hold; they may have points more, where something is not affine.
-        Raises `DomainTooComplex` beyond the steps of a question."""
-        with at_most(STEPS * self.effort):
-            return self._left(scope.facts, [self.cases(part) for part in conditions], scope)
-
     def _left(self, facts: tuple[Fact, ...], wanted: Sequence[list[Case]], scope: Scope, simple: bool = False) -> list[Domain]:
         """The sets that are left of the points at which facts and cases hold; with `simple` facts with several cases are left out."""
         found = [self._simple(facts, scope)] if simple else self.regions(facts, scope)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tensorexpr.codegen.memo import Memo
-from tensorexpr.sharding import Bounds, Part, Partial, Placement, Rule, Sharding, Share, Site, Split, Unread, Whole, part_of
+from tensorexpr.sharding import Part, Partial, Placement, Rule, Sharding, Share, Site, Split, Unread, Whole, part_of
 from tensorexpr.sharding.placements import WHOLE
 
 Layout = tuple[Placement, ...]
@@ -95,22 +95,6 @@ class Plan:
         """The box of an input that the device at a place holds where it lies as the rules have it."""
         name = self.sharding.program.inputs[position].name
         return held(self.sharding.extents(name), self.inputs[position], self.counts, at)
-
-    def halo_bytes(self) -> int:
-        """What all devices together receive beyond the blocks that they hold: counted element by element, and no less would do."""
-        total = 0
-        for position, given in enumerate(self.sharding.program.inputs):
-            for at in self.places():
-                needs = self.part(at).inputs[given.name]
-                if needs is not None:
-                    total += missing(needs, self.held(position, at)) * given.type.dtype.bits // 8
-        return total
-
-
-def missing(needs: Bounds, holds: Sequence[tuple[int, int]]) -> int:
-    """How many elements of a box are not in another."""
-    both = math.prod(max(0, min(e, end) - max(b, begin)) for (b, e), (begin, end) in zip(needs, holds, strict=True))
-    return math.prod(max(0, end - begin) for begin, end in needs) - both
 
 
 def choices(sharding: Sharding, counts: tuple[int, ...]) -> Iterator[Choice]:

@@ -4,8 +4,8 @@
 
 Of each load the points of its loops, under the conditions that guard it, are projected to the element's index and the loops around
 (Fourier and Motzkin). Of several loads the window is the least of constant length that begins at a bound of one of them and holds all; the
-whole axis where there is none, as with an index that is data. Unlike the boxes of `dependence.touched` windows are not cut to their
-buffer, so that they begin at an affine form and are of constant length, as the indices and shapes of local buffers want it.
+whole axis where there is none, as with an index that is data. Windows are not cut to their buffer, so that they begin at an affine form
+and are of constant length, as the indices and shapes of local buffers want it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the dependences of small nests are: their order, kind and distance, updates, data, and what rewrites may do."""
+"""What the dependences of small nests are: their order and kind, updates, data, and what rewrites may do."""
 
 import pytest
 
@@ -6,7 +6,6 @@ from tensorexpr.codegen.dependence import dependences
 from tensorexpr.codegen.dependence.nests import element
 from tensorexpr.codegen.nest.parse import parse_nest
 from tensorexpr.errors import InternalError
-from tensorexpr.text import print_expr
 
 HEAD = """
 main(n, m, A, B, ids)
@@ -37,10 +36,9 @@ STENCIL = """
 """
 
 
-def test_conflicts_have_an_order_a_kind_and_a_distance():
+def test_conflicts_have_an_order_and_a_kind():
     deps, (loop,) = made(STENCIL)
     assert shown(deps.between(loop, loop)) == [("flow", "A[i, j]", "A[i - 1, j + 1]", "i", ("<", "*"))]
-    assert deps.distances(loop, loop) == ((1, 1), (-1, -1))
     (found,) = deps.carried(loop)
     assert str(found) == "A[i, j] and A[i - 1, j + 1] meet in iterations of i at n = 3, m = 3, i = 1, j = 2, i' = 2, j' = 1 (flow)"
     assert not list(deps.carried(loop.body[0]))
@@ -163,28 +161,6 @@ def test_data_is_equal_to_itself():
     deps, (loop,) = made("    for i in range(0, n):\n        B[ids[i]] = 1.0\n")
     (found,) = deps.carried(loop)
     assert str(found) == "B[ids[i]] may meet in iterations of i (output)" and not found.is_certain
-
-
-def test_what_is_touched_is_a_box():
-    deps, (loop,) = made(
-        """
-    for b in range(0, (n + 7) // 8):
-        for v in range(0, 8):
-            if b * 8 + v < n:
-                for k in range(0, 3):
-                    A[b * 8 + v, 2 * k] = B[b * 8 + v + k] + B[maximum(b * 8 + v - 1, 0)]
-"""
-    )
-
-    def box(place, buffer, **more):
-        region = deps.touched(place, buffer, **more)
-        return None if region is None else ([tuple(map(print_expr, pair)) for pair in region.box], region.is_exact, region.widths)
-
-    assert box(loop.body, "B") == ([("maximum(0, b * 8 - 1)", "minimum(n + 2, b * 8 + 10)")], True, (11,))
-    assert box(loop, "B") == ([("0", "n + 2")], False, (None,))  # not where n is 0
-    assert box(loop.body, "A") == ([("b * 8", "minimum(n, b * 8 + 8)"), ("0", "5")], False, (8, 5))
-    assert box(loop.body, "A", writes=False) is None and box(loop.body, "ids") is None
-    assert box(loop.body[0].body, "A", fixed={"b"}) == box(loop.body, "A")
 
 
 def test_statements_are_those_of_the_nest():
