@@ -98,11 +98,15 @@ class Expressions:
             if found is None:
                 found = self.b.here[place] = self.b.recall(e) or self.b.remember(e, self._compute(e))
             return found
-        key: object = (self.epoch, e) if self.reads(e) else e
+        key = self._key(e)
         found = self.b.recall(key)
         if found is not None:
             return found
         return self.b.remember(key, self._compute(e))
+
+    def _key(self, e: Expr) -> object:
+        """What the value of an expression is remembered by: where it reads what is written, for one statement."""
+        return (self.epoch, e) if self.reads(e) else e
 
     def _stays(self, e: Access) -> bool:
         """Whether an access reads nothing that is written."""
@@ -338,7 +342,10 @@ class Expressions:
         values = []
         known = reads_for_certain(taken) & reads_for_certain(otherwise)
         for arm, negated in ((taken, False), (otherwise, True)):
-            if any(isinstance(n, Access) and n not in known for n in walk(arm)):
+            found = self.b.recall(self._key(arm))  # as often: the condition is about it
+            if found is not None:
+                values.append(found)
+            elif any(isinstance(n, Access) and n not in known for n in walk(arm)):
                 with self.masked(self.b.negation(choice) if negated else choice):
                     values.append(self.expr(arm))
             else:
