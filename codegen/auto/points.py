@@ -34,12 +34,25 @@ _STEP = 0.6180339887498949
 
 def typical(nest: LoopNest) -> Mapping[str, int]:
     """What open sizes of a nest count as where they are not said: all extents alike, odd, and so long that the largest argument has no more
-    than `TYPICAL` elements; but within what is known of them. Of two forms of a nest, that for small sizes counts those as small ones."""
+    than `TYPICAL` elements; but within what is known of them. Of two forms of a nest, that for small sizes counts those as small ones, of
+    them the `few_rows` alone where there are any."""
     if not nest.sizes:
         return {}
     found = _typical(nest.sizes, tuple(b.shape for b in nest.parameters))
-    small = {} if nest.rest is None else {name: max(1, size * 3 // 4 - 1) for name, size in nest.rest.least}
+    least = {} if nest.rest is None else dict(nest.rest.least)
+    small = {name: max(1, size * 3 // 4 - 1) for name, size in least.items() if name in (few_rows(nest) or least)}
     return {name: min(value, small.get(name, value)) for name, value in found.items()}
+
+
+def few_rows(nest: LoopNest) -> frozenset[str]:
+    """Of the sizes one of which is small in a form for small sizes, those that results do not lie along: a product of a few rows reads and
+    writes rows as long as any other."""
+    return frozenset() if nest.rest is None else frozenset(name for name, _ in nest.rest.least) - sizes_along(nest)
+
+
+def sizes_along(nest: LoopNest) -> frozenset[str]:
+    """The sizes in the last extents of results."""
+    return frozenset(name for b in nest.parameters if b.name in nest.writes for e in b.shape[-1:] for name in size_names(e))
 
 
 @lru_cache(maxsize=1024)

@@ -173,7 +173,7 @@ def _of_cut(survey: Survey, facts: Facts, cut: Sequence[str]) -> Iterator[Tile]:
         levels = tuple(Level(name, 1, "unroll") for name in copies)
         if classes and not any(level.loop in copies for level in classes):
             yield Tile((*levels, *lanes, *classes))
-        packed = list(_packed(survey, cut)) if copies else []
+        packed = list(_packed(survey, cut)) if copies and not survey.small else []  # a single row would wait for them
         for one, _, order in packed:
             yield Tile((*levels, *lanes), order, (one,))
         for one in _in_elements(survey, facts, cut):
@@ -209,7 +209,7 @@ def _classes(survey: Survey, cut: Sequence[str]) -> tuple[Level, ...]:
 
 def _copied(survey: Survey, cut: Sequence[str]) -> list[tuple[str, ...]]:
     """Loops that may be copied out: those along which elements are shared by the iterations of the busiest leaf."""
-    if survey.small:
+    if survey.lanes_alone:
         return [()]
     leaf = survey.busiest
     shared = []
@@ -405,7 +405,8 @@ def _options(survey: Survey, facts: Facts, level: Level) -> list[int]:
     if level.kind == "serial":
         most = ceil(survey.iterations(level.loop) / (facts.vector_bits // 32))
         return [*(n for n in BLOCKS if n < most), *([most] if most <= BLOCKS[-1] else [])]
-    found = [n for n in COPIES if length is None or n <= length]
+    most = length if length is not None else FEW_COPIES if survey.small else COPIES[-1]
+    found = [n for n in COPIES if n <= most]
     if length is not None and length <= COPIES[-1] and length not in found:
         found.append(length)
     return found
@@ -414,9 +415,10 @@ def _options(survey: Survey, facts: Facts, level: Level) -> list[int]:
 def widths(survey: Survey, facts: Facts, name: str) -> list[int]:
     """Lanes: whole registers (so many that halving them ends in one, for a sum), or what is next to a short loop."""
     one, length = facts.vector_bits // 32, survey.length(name)
-    if survey.small and length is None:
+    if survey.lanes_alone and length is None:
         return [one]
-    counts = [n for n in REGISTERS if one * n <= WIDEST and (survey.kind(name) == DATA or not n & (n - 1))]
+    most = WIDE if survey.small and length is None else WIDEST // one
+    counts = [n for n in REGISTERS if n <= most and (survey.kind(name) == DATA or not n & (n - 1))]
     found = [one * n for n in counts if length is None or one * (n - 1) < length]
     if length is not None and length < one:
         found = [1 << (length - 1).bit_length()]

@@ -12,7 +12,7 @@ from math import prod
 from typing import Any, TypeVar
 
 from tensorexpr.codegen.auto.moves import Move, move_of
-from tensorexpr.codegen.auto.points import typical
+from tensorexpr.codegen.auto.points import few_rows, sizes_along, typical
 from tensorexpr.codegen.auto.reading import summary_of
 from tensorexpr.codegen.dependence import Dependences, dependences
 from tensorexpr.codegen.lowering.context.arithmetic import constant, sub
@@ -25,7 +25,7 @@ from tensorexpr.dtypes import float32
 from tensorexpr.interpret import extent_value
 from tensorexpr.ir import Access, Apply, Expr, Index, Size, conjuncts
 from tensorexpr.records import cached_property, record, replace
-from tensorexpr.traversal import free_names, tensors_read, walk
+from tensorexpr.traversal import free_names, size_names, tensors_read, walk
 
 Told = TypeVar("Told")
 DATA, SUM, ORDER = "data", "sum", "order"
@@ -78,7 +78,7 @@ class Survey:
         self.locals: dict[str, Buffer] = {}
         self.leaves: list[Leaf] = []
         self.sizes = typical(nest)
-        self.small = nest.rest is not None and not nest.least  # lanes alone: what more is made is for large sizes
+        self.small = nest.rest is not None and not nest.least  # small tiles: what more is made is for large sizes
         self.moves: dict[Expr, Move] = {Size(name): Move({}, float(size), frozenset()) for name, size in self.sizes.items()}
         self._walk(self.body, ())
         self.deps: Dependences = dependences(self.nest)
@@ -242,6 +242,18 @@ class Survey:
     def exponents(self) -> frozenset[str]:
         """The loops that exponents change with."""
         return exponents(self.body)
+
+    @property
+    def lanes_alone(self) -> bool:
+        """Whether tiles of a form for small sizes are lanes alone: unless a load goes through rows as long as those of results once for
+        each of a few iterations. A product of twelve rows, one after the other, takes up to ninety times as long as in blocks of four."""
+        return self.small and not self.once("few rows", self._few_rows)
+
+    def _few_rows(self) -> bool:
+        leaf, few, along = self.busiest, few_rows(self.nest), sizes_along(self.nest)
+        rows, lanes = ([s.index for s in leaf.loops if not names.isdisjoint(size_names(s.stop))] for names in (few, along))
+        loads = [a for a in leaf.loads if a.tensor not in self.locals]
+        return any(self.stride(a, row) == 0 != self.stride(a, lane) for a in loads for row in rows for lane in lanes)
 
     @cached_property
     def busiest(self) -> Leaf:

@@ -256,3 +256,31 @@ def test_typical_sizes_keep_what_is_known_of_them(sizes, wanted):
     shape = sizes.replace("n_by16", "n_by16 * 16")
     program = parse_program(f"sizes({sizes})\nx: f32[{shape}] = input()\ny[i]: f32[{sizes.split(', ')[0]}] = 0.0\nreturn y")
     assert typical(plain_nest(program)) == dict(zip(sizes.split(", "), wanted, strict=True))
+
+
+def multiplied(x, w):
+    return te.compute((x.shape[0], w.shape[1]), lambda i, j: te.sum(lambda k: x[i, k] * w[k, j], x.shape[1]), name="y")
+
+
+@pytest.mark.parametrize(
+    "rows, columns", [(0, 300), (1, 300), (3, 33), (7, 300), (12, 65), (15, 1), (300, 0), (300, 1), (33, 7), (300, 15)]
+)
+def test_few_rows_of_a_product(few, rows, columns):
+    given = floats(rows, 33), floats(33, columns)
+    np.testing.assert_allclose(few(*given), given[0] @ given[1], rtol=1e-5, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def few():
+    m, k, n = te.dim("m"), te.dim("k"), te.dim("n")
+    inputs = te.placeholder((m, k), name="x"), te.placeholder((k, n), name="w")
+    found = te.build(multiplied(*inputs), inputs)
+    found.versions = None
+    return found
+
+
+def test_few_rows_of_a_product_share_what_goes_by(few):
+    """Rows below a block have blocks of a few rows of their own: one after the other they took up to ninety times as long."""
+    small = few.schedule.as_python().partition("'otherwise'")[2]
+    assert few.schedule.origin == SEARCH
+    assert "'unroll', 'i_i'" in small
