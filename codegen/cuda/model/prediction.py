@@ -27,7 +27,7 @@ from tensorexpr.codegen.cuda.nvidia.nvrtc import Resources
 
 PLACES = (0.236, 0.618, 0.854)
 """Where blocks are along the grid that stand for all, by the golden section: rows of a triangle, say, come again after so many blocks."""
-PATIENCE = 1.0
+PATIENCE = 4.0
 """Seconds of one block beyond which the others are taken to be like it."""
 _ROUNDS = 6
 """Times that a loop of one basic block is put behind itself, to see what a round takes."""
@@ -102,7 +102,7 @@ def predict_launch(
     times = {name: counts[name] * most / rates[name] / facts.clock for name in rates}
     times["tensor cores"] = sum(n * most / (facts.tensor_rate(kind)) for kind, n in kinds.items()) / facts.clock
     times["L1 and shared memory"] = shared * most / facts.wavefront / facts.clock
-    chain = _chain(kernel, first.longest, facts)
+    chain = sum(w * _chain(kernel, run.longest, facts) for run, w in zip(runs, weights, strict=True))
     times["latency"] = chain * ceil(blocks / (resident.blocks * facts.cores)) / facts.clock
     times["L2"] = l2 / facts.l2
     times["memory"] = memory / facts.memory
