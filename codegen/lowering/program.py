@@ -18,9 +18,7 @@ from tensorexpr.codegen.lowering.context.slots import Slots
 from tensorexpr.codegen.lowering.context.tasks import Names, Task
 from tensorexpr.codegen.lowering.kernels.merging import merged
 from tensorexpr.codegen.lowering.kernels.quotients import with_quotients
-from tensorexpr.codegen.lowering.kernels.tiles import cut_at_borders
 from tensorexpr.codegen.lowering.kernels.together import run_together
-from tensorexpr.codegen.lowering.kernels.unswitch import unswitched
 from tensorexpr.codegen.lowering.scatters.digits import WORDS, Digits, behind, digits_of, sorted_by_digits, without_keys
 from tensorexpr.codegen.lowering.scatters.sorting import NO_KEY, Blocks, Sorting, flat, unflattened, width_of
 from tensorexpr.codegen.lowering.stage.caching import DECLARED, unmarked
@@ -82,10 +80,6 @@ Step = Callable[[list[Kernel]], list[Kernel]]
 def _each(change: Callable[[Kernel], Kernel]) -> Step:
     """A step that is done to each kernel by itself."""
     return lambda kernels: [change(kernel) for kernel in kernels]
-
-
-def _each_body(change: Callable[[Block], Block]) -> Step:
-    return _each(lambda kernel: replace(kernel, body=change(kernel.body)))
 
 
 class _Lowering(Scans):
@@ -177,16 +171,14 @@ class _Lowering(Scans):
         )
 
     def steps(self, parameters: Sequence[Buffer]) -> Iterator[tuple[str, Step]]:
-        """What is done to the kernels, step by step, by name: merged loops, shared memory; copies of loops in which tests are decided, and
-        elements by their number where all are gone through (threads of a GPU test at no cost); loops that run together."""
+        """What is done to the kernels, step by step, by name: merged loops; quotients; elements by their number where all are gone
+        through; loops that run together."""
         yield "", list
         if not self.plain and not self.state.target.is_gpu:
             yield "merged", lambda kernels: merged(kernels, [numbers for numbers in self.made.values() if numbers])
         if not self.plain:
             yield "with_quotients", _each(with_quotients)
             if not self.state.target.is_gpu:
-                yield "cut_at_borders", _each_body(cut_at_borders)
-                yield "unswitched", _each_body(unswitched)
                 shapes = self.known_shapes(parameters)
                 yield "at_positions", _each(lambda kernel: at_positions(kernel, shapes))
             regions = [[k for name in group for k in self.made.get(name, ())] for group in side_by_side(self.state)]

@@ -15,9 +15,9 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
-from tensorexpr.codegen.lowering.kernels.tiles import resolved
+from tensorexpr.codegen.lowering.context.arithmetic import substituted
 from tensorexpr.codegen.nest import Alloc, Block, Buffer, Check, For, Kernel, Stmt, Store
-from tensorexpr.codegen.nest.walks import elements_read, inside, statements, touched_in, written
+from tensorexpr.codegen.nest.walks import elements_read, inside, map_expressions, statements, touched_in, written
 from tensorexpr.ir import Access, Apply, Expr, Index
 from tensorexpr.records import replace
 from tensorexpr.traversal import children, fresh_name, tensors_read
@@ -274,4 +274,7 @@ def _loop(a: For, b: For, needed: frozenset[str]) -> For | None:
 
 
 def _renamed(s: For, name: str) -> For:
-    return s if s.index == name else replace(s, index=name, body=resolved(s.body, {s.index: Index(name)}))
+    def renamed(e: Expr) -> Expr:
+        return substituted(e, lambda n: Index(name if n == s.index else n), lambda parameter: parameter, lambda access: access)
+
+    return s if s.index == name else replace(s, index=name, body=map_expressions(s.body, renamed))

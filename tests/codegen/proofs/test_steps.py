@@ -64,16 +64,16 @@ def test_the_step_that_breaks_a_nest_is_named(monkeypatch):
     made = plain(NEIGHBORS)
     check_steps(made)
 
-    def one_more(block):
-        return tuple(replace(s, stop=const(int(s.stop.value) + 1)) if isinstance(s, For) else s for s in block)
+    def one_more(kernel, shapes):
+        return replace(kernel, body=tuple(replace(s, stop=const(int(s.stop.value) + 1)) if isinstance(s, For) else s for s in kernel.body))
 
-    monkeypatch.setattr(program, "unswitched", one_more)
-    with pytest.raises(AssertionError, match=r"^unswitched: bounds: .*\(refuted\)"):
+    monkeypatch.setattr(program, "at_positions", one_more)
+    with pytest.raises(AssertionError, match=r"^at_positions: bounds: .*\(refuted\)"):
         check_steps(made)
 
-    def warped(block):
-        return tuple(replace(s, kind="warped") if isinstance(s, For) else s for s in block)
+    def warped(kernel):
+        return replace(kernel, body=tuple(replace(s, kind="warped") if isinstance(s, For) else s for s in kernel.body))
 
-    monkeypatch.setattr(program, "cut_at_borders", warped)
-    with pytest.raises(AssertionError, match=r"^cut_at_borders: .*warped"):
+    monkeypatch.setattr(program, "with_quotients", warped)
+    with pytest.raises(AssertionError, match=r"^with_quotients: .*warped"):
         check_steps(made)

@@ -95,7 +95,8 @@ def test_blocks_lie_innermost_and_are_filled_up():
     s["C"].split("j", 4, "guard")
     s["C"].reorder("j_o", "i", "k", "j_i")
     s["C"].vectorize("j_i")
-    assert "B_staged[j_o, k, j_i]" in str(assert_means(s))
+    text = str(assert_means(s))  # the last block, of three, is one by itself
+    assert "B_staged[0, k, j_i]" in text and "B_staged[1, k, j_i]" in text
     again = schedule(program, WIDE)
     exec(s.as_python(), {"s": again})
     assert again == s
