@@ -299,6 +299,21 @@ def test_sizes_that_torch_has_related():
         torch.testing.assert_close(one, other)
 
 
+def test_a_convolution_by_a_part_of_its_input():
+    """The derivative by the input is that with the weights held, which are made of it; each is counted once."""
+    x = torch.randn(2, 3, 5, 4, dtype=torch.float64, requires_grad=True)
+
+    def f(x):
+        return F.conv2d(x, x[:1, :, :2, :2]), F.grid_sample(x, x[:, :2].permute(0, 2, 3, 1).tanh(), align_corners=False)
+
+    found, wanted = torch.compile(f, backend=backend, options=STRICT)(x), f(x)
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, other)
+        torch.testing.assert_close(
+            torch.autograd.grad(one.square().sum(), x, retain_graph=True), torch.autograd.grad(other.square().sum(), x)
+        )
+
+
 def test_signs_of_what_is_no_number():
     """Torch has 0, and so has the derivative of `abs`."""
     x = torch.tensor([2.0, math.nan, -0.0, -math.inf], requires_grad=True)

@@ -17,6 +17,7 @@ from tensorexpr import kernels
 from tensorexpr.dtypes import DType
 from tensorexpr.interop.torch.backend.table import Result, Unsupported, aten, cast_to, element, is_one, wide
 from tensorexpr.kernels.conventions.windows import senders
+from tensorexpr.language import program_of
 from tensorexpr.op.transforms import vjp
 
 
@@ -141,6 +142,13 @@ def _convolved(result: Result, x: te.Tensor, weight: te.Tensor, bias: Any, *opti
     return cast_to(_convolution(x, weight, bias, options), result.dtype)
 
 
+def _apart(*tensors: te.Tensor) -> list[te.Tensor]:
+    """The tensors, as copies where some are made of the same: the derivative by one is that with the others held."""
+    copies = [te.compute(x.shape, lambda *i, x=x: x[i]) for x in tensors]
+    sources = [given.name for copy in copies for given in program_of([copy], keys=True).inputs]
+    return list(tensors) if len(sources) == len(set(sources)) else copies
+
+
 @aten("convolution_backward")
 def _convolution_backward(
     result: Result, head: te.Tensor, x: te.Tensor, weight: te.Tensor, bias_sizes: Any, *options: Any
@@ -150,6 +158,7 @@ def _convolution_backward(
     found: dict[str, te.Tensor] = {}
     if wanted:
         operation = te.op(lambda x, weight: _convolution(x, weight, None, options_))
+        x, weight = _apart(x, weight)
         found = dict(zip(wanted, vjp(operation, tuple(wanted))(x, weight, cast_to(head, x.dtype)), strict=True))
     kind = wide(head.dtype)
     if mask[2]:
@@ -348,6 +357,7 @@ def _grid_sampler_backward(
 ) -> Any:
     wanted = [name for name, want in zip(("x", "grid"), mask, strict=True) if want]
     operation = te.op(lambda x, grid: _grid_sampler(result, x, grid, mode, padding, corners))
+    x, grid = _apart(x, grid)
     found = dict(zip(wanted, vjp(operation, tuple(wanted))(x, grid, head), strict=True))
     return found.get("x"), found.get("grid")
 
