@@ -41,7 +41,7 @@ from tensorexpr.codegen.rewrites.cuts import are_counted, tests_in
 from tensorexpr.codegen.rewrites.facts import Facts
 from tensorexpr.codegen.rewrites.loops.partition import by_tests
 from tensorexpr.codegen.rewrites.loops.simplify import simplify
-from tensorexpr.codegen.rewrites.paths import rewrite_loops
+from tensorexpr.codegen.rewrites.paths import Path, rewrite_loops
 from tensorexpr.codegen.schedule.analysis.work import UNKNOWN_EXTENT
 from tensorexpr.codegen.target import Target
 from tensorexpr.dtypes import int64
@@ -159,7 +159,11 @@ def _cut(nest: LoopNest, kernel: Kernel, target: Target) -> Kernel:
     made = replace(nest, kernels=(kernel,))
     for name in names:
         if any(isinstance(s, For) and s.index == name for k in made.kernels for s in statements(k.body)):  # not in what never runs
-            cut = rewrite_loops(made, name, lambda s, path, nest=made: pieces(s, Facts.at(nest, path)))
+
+            def at(s: For, path: Path, nest: LoopNest = made) -> Block | None:
+                return pieces(s, Facts.at(nest, path))
+
+            cut = rewrite_loops(made, name, at)
             made = cut if _moved_back(cut) <= _moved_back(made) else made
     made = made if is_shared else simplify(made)
     return made.kernels[0] if made.kernels else kernel
