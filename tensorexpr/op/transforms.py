@@ -2,22 +2,26 @@
 
 `vjp` pulls a head back to the inputs, `grad` and `value_and_grad` do so from a scalar output, `jvp` pushes tangents
 forward. Static arguments pass through by name. What is differentiated is the op's function on tensors, so a gradient
-rule of the op, or of an op inside it, is honored.
+rule of the op, or of an op inside it, is honored. A derivative by an argument holds the others and what the function
+closes over, also where these are made of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
 from tensorexpr.autodiff.api.gradient import gradient
 from tensorexpr.autodiff.api.jvp import jvp as push_forward
+from tensorexpr.autodiff.api.units import tensors_of
 from tensorexpr.errors import DifferentiationError, user_location
 from tensorexpr.hints import checked, suggestion
 from tensorexpr.language import Tensor
+from tensorexpr.language.core.tensor import fresh_key, number_of
 from tensorexpr.op import Op, op
-from tensorexpr.op.trees import leaves
+from tensorexpr.op.names import identity
+from tensorexpr.op.trees import leaves, map_tree
 from tensorexpr.traversal import fresh_name
 
 Wrt = str | int | Sequence[str | int] | None
@@ -52,8 +56,8 @@ def _vjp(operation: Op, wrt: Wrt) -> Op:
 
     def pulled(*arguments: Any, **static: Any) -> Any:
         _expect_more(name, arguments, 1)
-        inputs, heads = arguments[:-1], arguments[-1]
-        outputs = operation.compose(inputs, static)
+        heads = arguments[-1]
+        outputs, inputs = _composed(operation, arguments[:-1], static)
         return _gradients(name, operation, outputs, inputs, wrt, heads)
 
     heads = f"the heads of several outputs are one argument, a tuple: {_call(name, operation)}"
@@ -106,8 +110,9 @@ def _made_of_scalar(operation: Op, wrt: Wrt, transform: Callable[..., Op], resul
     name = f"{transform.__name__}({operation.name})"
 
     def derived(*inputs: Any, **static: Any) -> Any:
-        output = _scalar(name, operation.compose(inputs, static))
-        gradients = _gradients(name, operation, output, inputs, wrt, None)
+        outputs, held = _composed(operation, inputs, static)
+        output = _scalar(name, outputs)
+        gradients = _gradients(name, operation, output, held, wrt, None)
         if wrt is None and len(gradients) == 1:
             gradients = gradients[0]
         return result(output, gradients)
@@ -156,7 +161,7 @@ def _jvp(operation: Op, wrt: Wrt) -> Op:
 
     def pushed(*arguments: Any, **static: Any) -> Any:
         inputs, tangents = _split_tangents(name, arguments, operation, named)
-        outputs = operation.compose(inputs, static)
+        outputs, inputs = _composed(operation, inputs, static)
         floating = [t for t in leaves(outputs) if t.dtype.is_float]
         if not floating:
             raise _error(f"{name}: expected a floating output, got none")
@@ -256,6 +261,19 @@ def _unflatten(tree: Any, values: Iterator[Tensor]) -> Any:
     if isinstance(tree, tuple):
         return tuple(_unflatten(item, values) for item in tree if _is_floating(item))
     return next(values)
+
+
+def _composed(operation: Op, inputs: Sequence[Any], static: Mapping[str, Any]) -> tuple[Any, Sequence[Any]]:
+    """The outputs, and the inputs by which these are differentiated: copies, where one is given twice or another tensor that was there
+    before, a further input or one that the function closes over, is made of one. A derivative by an input holds all of them."""
+    floating = [leaf for leaf in leaves(inputs) if leaf.dtype.is_float]
+    keys, first = {leaf.key for leaf in floating}, number_of(fresh_key("first"))
+    outputs = operation.compose(inputs, static)
+    before = (t for t in tensors_of(list(leaves(outputs))).values() if number_of(t.key) < first)
+    if len(keys) == len(floating) and all(keys.isdisjoint(source.key for source in t.sources) for t in before):
+        return outputs, inputs
+    copies = map_tree(lambda leaf: identity(leaf) if leaf.dtype.is_float else leaf, inputs)
+    return operation.compose(copies, static), copies
 
 
 def _gradients(name: str, operation: Op, outputs: Any, inputs: Sequence[Any], wrt: Wrt, heads: Any) -> Any:

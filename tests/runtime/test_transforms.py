@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
+from tensorexpr.op.trees import leaves
 
 RNG = np.random.default_rng(1)
 
@@ -45,6 +46,44 @@ def test_vjp_pulls_a_head_back():
     np.testing.assert_allclose(te.vjp(matmul, wrt="b")(a, b, head), b_bar)
     np.testing.assert_allclose(te.vjp(matmul, wrt=["b"])(a, b, head)[0], b_bar)
     np.testing.assert_allclose(te.vjp(matmul, wrt=(1, 0))(a, b, head)[1], a_bar)
+
+
+def test_a_derivative_by_an_argument_holds_what_is_made_of_it():
+    """In an op: another argument, the same one once more, one in a tuple, and what the function closes over."""
+
+    def tripled(x):
+        return te.compute(x.shape, lambda i: x[i] * 3)
+
+    def times(x, y):
+        return te.compute(x.shape, lambda i: x[i] * y[i])
+
+    def dot(x, pair):
+        return te.compute((), lambda: te.sum(lambda i: x[i] * x[i] * pair[0][i], x.shape[0]))
+
+    @te.op
+    def all_of_them(x, head):
+        y = tripled(x)
+        return (
+            te.vjp(times)(x, y, head),
+            te.vjp(times)(x, x, head),
+            te.vjp(lambda x: times(x, y))(x, head),
+            te.vjp(lambda y: times(y, y))(y, head),
+            te.grad(dot)(x, (y,)),
+            te.value_and_grad(dot, "x")(x, (x,)),
+            te.vjp(te.grad(lambda x: dot(x, (y,))))(x, head),
+            te.jvp(times)(x, y, head, x),
+            te.jvp(times, wrt="x")(x, y, head),
+            te.jvp(times)(x, x, head, y),
+            te.jvp(lambda x: times(x, y))(x, head),
+        )
+
+    x, h = normal(5), normal(5)
+    wanted = (
+        (3 * x * h, x * h), (x * h, x * h), (3 * x * h,), (6 * x * h,), (6 * x * x, (x * x,)), ((x**3).sum(), 2 * x * x), (6 * x * h,),
+        3 * x * h + x * x, 3 * x * h, x * h + 3 * x * x, 3 * x * h,
+    )  # fmt: skip
+    for one, other in zip(leaves(all_of_them(x, h)), leaves(wanted), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
 def test_transforms_have_names_and_signatures():
