@@ -2,7 +2,7 @@
 
 `FLOAT_RULES` keep every value: NaN stays NaN, infinities and the sign of zero are kept (which is why `x + 0.0` of any x, `x * 0.0`,
 `x - x`, `-(x - y)` and `x / x` are not here). `ZERO_SIGN_RULES` change at most the sign of a zero. `DERIVED_RULES` are for formulas
-that we write and not the user: products of literals are folded and stand last, and what is not selected, or multiplied by 0, is nothing.
+that we write and not the user: products of literals are folded and stand last, and what is not selected is not multiplied.
 `REASSOCIATION_RULES` hold for real numbers: they may round differently and forget a NaN or an infinity. The last three apply only
 where the caller asks for them.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 
 from tensorexpr.dtypes import DType
-from tensorexpr.ir import Apply, Cast, Const, Expr, Reduce, apply
+from tensorexpr.ir import Access, Apply, Cast, Const, Expr, Reduce, apply
 from tensorexpr.rewrite import on
 from tensorexpr.simplify.rules.common import fold_constants, is_value, operands_of, reads_nothing, without_negative
 from tensorexpr.traversal import free_names, put_term, walk
@@ -457,12 +457,12 @@ def literals_last(expr: Expr) -> Expr | None:
 def select_product(expr: Expr) -> Expr | None:
     """where(c, x, 0) * y -> where(c, x * y, 0);  y * where(c, x, 0) -> where(c, y * x, 0);  where(c, x, 0) / y -> where(c, x / y, 0)
 
-    What is not selected is not multiplied, also by an infinity or a NaN. Only for conditions over indices, read from tensors or not.
+    What is not selected is not multiplied, also by an infinity or a NaN. Only for conditions over indices and integers.
     """
     assert isinstance(expr, Apply)
     for at in (0, 1) if expr.op.name == "mul" else (0,):
         chosen = operands_of(expr.args[at], "where")
-        if chosen is not None and not any(node.dtype.is_float for node in walk(chosen[0])):
+        if chosen is not None and all(node.dtype.is_integer for node in walk(chosen[0]) if isinstance(node, Access)):
             other = expr.args[1 - at]
             for taken, rest in ((1, 2), (2, 1)):
                 zero = chosen[rest]
@@ -471,14 +471,6 @@ def select_product(expr: Expr) -> Expr | None:
                     parts = (product, zero) if taken == 1 else (zero, product)
                     return apply("where", chosen[0], *parts)
     return None
-
-
-@on("mul")
-def multiply_nothing(expr: Expr) -> Expr | None:
-    """x * 0.0 -> 0.0: what is multiplied by the literal has no derivative, also where the other factor is infinite or NaN"""
-    assert isinstance(expr, Apply)
-    zero = expr.args[1]
-    return Const(0.0, expr.dtype) if isinstance(zero, Const) and zero.value == 0 else None
 
 
 @on("div")
@@ -491,7 +483,7 @@ def divide_by_less(expr: Expr) -> Expr | None:
     return apply("mul", left, apply("div", Const(1.0, expr.dtype), right))
 
 
-DERIVED_RULES = (*ZERO_SIGN_RULES, absorb_literal, divide_literals, literals_last, select_product, multiply_nothing, divide_by_less)
+DERIVED_RULES = (*ZERO_SIGN_RULES, absorb_literal, divide_literals, literals_last, select_product, divide_by_less)
 
 
 @on("mul", "div")

@@ -44,6 +44,7 @@ def test_the_planners_nest_is_built_where_a_search_would_take_too_long(monkeypat
     monkeypatch.setattr(contest, "CLOSE", 0.0)
     assert contest.faster(program, planned, lambda program: planned) is not None
     monkeypatch.setattr(contest, "MOST_SECONDS", 1e-3)
+    monkeypatch.setattr(contest, "FEW_SECONDS", 1e-3)
     assert contest.faster(program, planned, lambda program: planned) is None
     monkeypatch.setattr(contest, "A_PAIR", 0.0)
     assert contest.faster(program, planned, lambda program: planned) is None
