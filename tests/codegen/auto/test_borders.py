@@ -11,7 +11,7 @@ from tensorexpr.codegen.auto.tiles.borders import FEWEST, with_clear_middles
 from tensorexpr.codegen.nest import Alloc, Buffer, For, If, LoopNest
 from tensorexpr.codegen.nest.interpret import run_nest
 from tensorexpr.codegen.nest.verify import verify_nest
-from tensorexpr.codegen.schedule import schedule
+from tensorexpr.codegen.schedule import Planned, schedule
 from tensorexpr.ir import Const, Expr, Index, apply, conjunction, const
 from tensorexpr.parse import parse_program
 from tests.codegen.llvm.nests import buffer, loop, nest, read, write
@@ -131,12 +131,18 @@ def test_tests_that_are_seldom_made_are_left():
     assert [(s.start.value, s.stop.value) for s in statements(nest.kernels) if isinstance(s, For) and s.index == "i_o"] == [(0, 10)]
 
 
-def test_tiles_inside_test_nothing_and_those_at_borders_only_their_own():
+def in_tiles() -> Planned:
+    """A padded convolution in tiles of four rows, all channels side by side."""
     s = schedule(parse_program(PADDED), WIDE)
     s["y"].split("z", 4)
     s["y"].reorder("n", "z_o", "s", "c", "z_i", "k")
     s["y"].unroll("z_i")
     s["y"].vectorize("k")
+    return s
+
+
+def test_tiles_inside_test_nothing_and_those_at_borders_only_their_own():
+    s = in_tiles()
     text = str(assert_means(s))
     assert text.count("for c in") == 5 and text.count("where") == 2 and "y_sum[z_i, k] + x[n, s + z_i + 3, c] * w[s, c, k]" in text
 
@@ -179,11 +185,7 @@ def test_a_test_that_all_of_many_copies_make_alike_stands_in_front_of_them(rows:
 
 
 def test_infinities_meet_the_zeros_around_a_tensor():
-    s = schedule(parse_program(PADDED), WIDE)
-    s["y"].split("z", 4)
-    s["y"].reorder("n", "z_o", "s", "c", "z_i", "k")
-    s["y"].unroll("z_i")
-    s["y"].vectorize("k")
+    s = in_tiles()
     x = np.ones((2, 12, 6), np.float32)
     w = np.full((3, 6, 8), np.inf, np.float32)
     assert_means(s, inputs={"x": x, "w": w})
