@@ -28,6 +28,10 @@ JOINED = {
     "lanes along the rows": (
         "y[j, i]: f64[48, 40] = tanh(sum(a[i, k, 0] * b[k, j, 1] - a[i, k, 1] * b[k, j, 0] for k in range(9)))\nreturn y\n", 1
     ),
+    "rows that a condition keeps": (
+        "y[i, j]: f64[60, 48] = where(5 <= i and i - 5 < 40, sum(a[i - 5, k, 0] * b[k, j, 0] - r[i - 5, k] * b[k, j, 1] "
+        "for k in range(9)), 1.0)\nreturn y\n", 2
+    ),
     "two sums that share an operand": (
         SUM.format("a[i, k, 0] * b[k, j, 0] - r[i, k] * b[k, j, 1]").replace("return y\n", "")
         + "z[p, j]: f64[40, 48] = sum(a[p, k, 0] * b[k, j, 0] + r[p, k] * b[k, j, 2] for k in range(9))\nreturn y, z\n", 3
@@ -39,6 +43,9 @@ STAY = {
     "other rows": "y[i, j]: f64[40, 40] = sum(r[i, k] * r[j, k] - a[i, k, 0] * a[i, k, 1] for k in range(9))\nreturn y\n",
     "few columns": "y[i, j]: f64[40, 4] = sum(a[i, k, 0] * b[k, j, 0] - a[i, k, 1] * b[k, j, 1] for k in range(9))\nreturn y\n",
     "a maximum": SUM.format("a[i, k, 0] * b[k, j, 0] - a[i, k, 1] * b[k, j, 1]").replace("sum", "max"),
+    "rows that a condition on lanes keeps": (
+        "y[i, j]: f64[60, 48] = where(i + j < 40, sum(a[i, k, 0] * b[k, j, 0] - r[i, k] * b[k, j, 1] for k in range(9)), 0.0)\nreturn y\n"
+    ),
     "a range that grows": SUM.format("a[i, k, 0] * b[k, j, 0] - a[i, k, 1] * b[k, j, 1]").replace("range(9)", "range(minimum(i, 9))"),
 }
 

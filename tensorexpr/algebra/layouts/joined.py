@@ -5,6 +5,7 @@
 
 Real parts, imaginary parts and other components are read with a stride, two operands to a side. A tile of registers and its panels are
 those of one product. Each element of it is read often: making an operand is little beside it, where the terms are no components in order.
+An operand is made of all its rows: where a condition around the sum keeps reads in bounds, it stands around the operand's values as well.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from functools import reduce
 from math import prod
 
 from tensorexpr.algebra.layouts.slices import REUSED
-from tensorexpr.ir import Access, Apply, Axis, Define, Definition, Expr, Index, Program, Reduce, apply, const
+from tensorexpr.bounds import PROVED, check_access
+from tensorexpr.ir import Access, Apply, Axis, Const, Define, Definition, Expr, Index, Program, Reduce, apply, conjunction, const
 from tensorexpr.language.core.renaming import index_names
 from tensorexpr.records import replace
 from tensorexpr.simplify.passes.amounts import lengths
 from tensorexpr.simplify.passes.definitions import form_of
-from tensorexpr.traversal import free_names, fresh_name, has_points, replaced, tensors_read, walk
+from tensorexpr.traversal import free_names, fresh_name, has_points, read_occurrences, replaced, tensors_read, walk
 
 MOST_TERMS = 4
 """Products in one sum: quaternions have four, each a component with a role of its own."""
@@ -35,15 +37,17 @@ def with_products_joined(program: Program) -> Program:
     Requires: a simplified program. Ensures: every value is kept up to the order in which terms are added.
     """
     taken = {*program.types, *program.sizes, *(n for d in program.definitions for n, _ in d.results)}
+    shapes = {name: found.shape for name, found in program.types.items()}
     places = {name: place for place, name in enumerate(program.types)}
     known: dict[object, str] = {}
     definitions: list[Definition] = []
     for d in program.definitions:
         sums = [e for e in walk(d.value) if isinstance(e, Reduce)] if isinstance(d, Define) else []
         if isinstance(d, Define) and len(sums) == 1 and (terms := _terms(d, sums[0], places)):
-            made, one = _joined(d, sums[0], terms, taken, known)
-            definitions += made
-            d = replace(d, value=replaced(d.value, {sums[0]: one}))
+            found = _joined(d, sums[0], terms, taken, known, shapes)
+            if found is not None:
+                definitions += found[0]
+                d = replace(d, value=replaced(d.value, {sums[0]: found[1]}))
         definitions.append(d)
     return program if len(definitions) == len(program.definitions) else replace(program, definitions=tuple(definitions))
 
@@ -102,11 +106,14 @@ def _is_plain(e: Expr) -> bool:
     return isinstance(e, Access) and not any(map(tensors_read, e.indices))
 
 
-def _joined(d: Define, e: Reduce, terms: Sequence[Term], taken: set[str], known: dict[object, str]) -> tuple[list[Define], Reduce]:
-    """The operands of a product that are not `known` yet, and the product."""
+def _joined(
+    d: Define, e: Reduce, terms: Sequence[Term], taken: set[str], known: dict[object, str], shapes: Mapping[str, tuple[Expr, ...]]
+) -> tuple[list[Define], Reduce] | None:
+    """The operands of a product that are not `known` yet, and the product; None where one would read beyond a tensor."""
     part = Axis(fresh_name("part", {*taken, *index_names(d)}), const(0), const(len(terms)))
     summed = (*e.axes, part)
-    made, factors = [], []
+    made: list[tuple[object, Define]] = []
+    factors = []
     for side in zip(*terms, strict=True):
         read = _component(part.index, side)
         if read is None:
@@ -115,14 +122,39 @@ def _joined(d: Define, e: Reduce, terms: Sequence[Term], taken: set[str], known:
             # What lanes read lies along them, a row for each term of the sum; the other factor along the sum.
             first = [a for a in own if not lanes or all(a.index in free_names(factor) for factor in terms[0])]
             axes = (*first, *summed, *(a for a in own if a not in first))
-            value = _chosen(part.index, side)
+            value = _in_bounds(_chosen(part.index, side), axes, _guards(d, e), shapes)
+            if value is None:
+                return None
             key = form_of(Define("", axes, value))
-            if key not in known:
-                known[key] = fresh_name(f"{d.name}_operand", taken)
-                made.append(Define(known[key], axes, value))
-            read = Access(known[key], tuple(Index(a.index) for a in axes), e.dtype)
+            name = known.get(key, next((one.name for other, one in made if other == key), None))
+            if name is None:
+                name = fresh_name(f"{d.name}_operand", taken)
+                made.append((key, Define(name, axes, value)))
+            read = Access(name, tuple(Index(a.index) for a in axes), e.dtype)
         factors.append(read)
-    return made, replace(e, axes=summed, values=(apply("mul", *factors),))
+    known.update((key, one.name) for key, one in made)
+    return [one for _, one in made], replace(e, axes=summed, values=(apply("mul", *factors),))
+
+
+def _guards(d: Define, e: Reduce) -> list[Expr]:
+    """The conditions under which a definition comes to a sum, those that hold wherever it stands."""
+    depth = len(d.axes) + len(e.axes)
+    found = [r.guards for r in read_occurrences(d.value, d.axes) if r.axes[len(d.axes) : depth] == e.axes]
+    return [guard for guard in found[0] if all(guard in others for others in found)] if found else []
+
+
+def _in_bounds(value: Expr, axes: tuple[Axis, ...], guards: Sequence[Expr], shapes: Mapping[str, tuple[Expr, ...]]) -> Expr | None:
+    """A value that can be had at all points of the axes: as it is, else 0 beside `guards`; None where these do not keep reads in bounds."""
+    if not guards:
+        return value
+    names = {a.index for a in axes}
+    said = [guard for guard in guards if set(free_names(guard)) <= names and not tensors_read(guard)]
+    for some in ([], said):
+        reads = read_occurrences(value, axes, tuple(some))
+        verdicts = (v for r in reads for v in check_access(r.access.indices, shapes[r.access.tensor], r.axes, r.guards))
+        if all(v is PROVED for v in verdicts):
+            return apply("where", conjunction(some), value, Const(0, value.dtype)) if some else value
+    return None
 
 
 def _component(part: str, values: Sequence[Expr]) -> Expr | None:
