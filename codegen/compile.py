@@ -17,7 +17,7 @@ from tensorexpr.codegen.folding import folded
 from tensorexpr.codegen.gpu_code import GpuCode
 from tensorexpr.codegen.handle import Schedule
 from tensorexpr.codegen.schedule import Planned
-from tensorexpr.codegen.stages import PLAIN, default_schedule
+from tensorexpr.codegen.stages import default_schedule
 from tensorexpr.codegen.target import H200, Gpu, Target, host_target
 from tensorexpr.errors import ArgumentError, DefinitionError, TargetError, user_location
 from tensorexpr.hints import checked, described, suggestion
@@ -188,7 +188,7 @@ def autoschedule(
     names, single = _names(outputs, inputs), isinstance(outputs, Tensor)
     if isinstance(found, Schedule):
         return Schedule(found.form, found.target, names, single, found.origin, written)
-    return Schedule.of_planned(found, simple=found.origin != PLAIN, names=names, single=single, written=written)
+    return Schedule.of_planned(found, names=names, single=single, written=written)
 
 
 def _names(outputs: Tensor | Sequence[Tensor], inputs: Sequence[Tensor] | None) -> dict[str, str]:

@@ -3,15 +3,15 @@
 The default form is made by everything that makes code fast: by planners, of a long program in pieces (`pieces`), and by the search over
 nests, whose nest is taken where the model of cost says that it is clearly faster (`auto.search.contest`). Where some of it fails (see
 `tensorexpr.building.fallback`), that of the planners alone comes next, then simpler forms, in which less can fail: the plain schedule,
-every definition by itself with its loops in order and no pass of the lowering that is there for speed, of the simplified program, then of
-the program as written. On a GPU the plain schedule has a thread per point. Last comes the plain nest, which neither the simplifier nor
-schedules nor their lowering had a hand in; on a GPU one thread runs it.
+every definition by itself with its loops in order, of the simplified program, then of the program as written. On a GPU a rewrite gives it
+threads. Last comes the plain nest as it is, which neither the simplifier nor rewrites had a hand in; on a GPU one thread runs it.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import NamedTuple, TypeVar
 
 from tensorexpr.building.fallback import Failure, first_sound
@@ -21,7 +21,6 @@ from tensorexpr.codegen.auto.search import faster, faster_on_gpu
 from tensorexpr.codegen.auto.search.memory import lowered
 from tensorexpr.codegen.auto.tiles.grids import with_grids
 from tensorexpr.codegen.handle import Schedule
-from tensorexpr.codegen.lowering import lower
 from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.nest.absorb import absorbed
 from tensorexpr.codegen.nest.batches import batched
@@ -31,11 +30,10 @@ from tensorexpr.codegen.nest.walks import operations_written
 from tensorexpr.codegen.nest_proofs import Verdict, prove
 from tensorexpr.codegen.pieces import in_strips, nest_of_pieces, pieces_of, pieces_of_rows, rows_of
 from tensorexpr.codegen.plain import plain_nest
-from tensorexpr.codegen.planners.gpu.grid import plan_points
 from tensorexpr.codegen.planners.gpu.mma import LINE
 from tensorexpr.codegen.rewrites.kernels.versions import by_lines
 from tensorexpr.codegen.schedule import Planned
-from tensorexpr.codegen.schedule import schedule as plain_schedule
+from tensorexpr.codegen.schedule.analysis.rings import last_entries
 from tensorexpr.codegen.target import Gpu, Target, host_target
 from tensorexpr.codegen.tuning.lookup import ANALYTIC, is_tuned, scheduled, simplified
 from tensorexpr.errors import DefinitionError, InternalError, ScheduleError
@@ -76,7 +74,7 @@ class Stages(NamedTuple):
                 hint='.source("nest") shows its loops',
             )
         found = self.made_by()
-        return Schedule.of_planned(found, simple=found.origin != PLAIN) if isinstance(found, Planned) else found
+        return Schedule.of_planned(found) if isinstance(found, Planned) else found
 
 
 Made = TypeVar("Made")
@@ -129,7 +127,7 @@ def made_of_schedule(schedule: Schedule | Planned, finish: Callable[[Stages], Ma
 
 def plain_stages(program: Program, target: Target) -> Stages:
     """The plain form of a program, which is taken as it is."""
-    return _lowered(_plainly(program, target), plain=True)
+    return _lowered(_plainly(program, target))
 
 
 def _made(
@@ -176,8 +174,8 @@ def _default_schedule(
     step(f"lowered: {names}")
     nest = lowered(planned)
     if not _is_short(nest, target):
-        planned = _plainly(plain(), target)
-        return planned, lower(planned, plain=True)
+        plainer = _plainly(plain(), target)
+        return plainer, _nest_of(plainer)
     if isinstance(target, Gpu) and nest.sizes and any(stage.cached for stage in planned.state.stages):
         nest = by_lines(nest, lowered(scheduled(program, replace(target, lines=LINE))), LINE)
     if not searching or planned.origin != ANALYTIC or not (isinstance(target, Gpu) or target == host_target()):
@@ -236,22 +234,25 @@ def _by_default(program: Program, target: Target, searching: bool, ahead: Callab
     return Stages(simple, lambda: scheduled(simple, target), verify_nest(_sparing(nest, target)), verdict)
 
 
-def _plainly(program: Program, target: Target) -> Planned:
-    schedule = plain_schedule(program, target)
-    schedule.origin = PLAIN
-    if isinstance(target, Gpu):
-        plan_points(schedule)
+def _plainly(program: Program, target: Target) -> Schedule:
+    schedule = Schedule.plain(program, target, origin=PLAIN)
+    for name in last_entries(program):
+        for loop in schedule.loops_of(name):
+            with suppress(ScheduleError):  # then all states are stored
+                schedule.rewrite("contract", schedule.buffer_of(name), loop)
     return schedule
 
 
-def _lowered(schedule: Schedule | Planned, plain: bool = False) -> Stages:
+def _nest_of(schedule: Schedule | Planned) -> LoopNest:
+    """The nest that a schedule runs as: on a GPU with threads for the kernels that no word gave them."""
     if isinstance(schedule, Planned):
-        nest = lower(schedule, plain=True) if plain else lowered(schedule)
-    elif isinstance(schedule.target, Gpu):  # threads for the kernels that no word gave them
-        nest = with_grids(replace(schedule.nest, precision=schedule.target.precision), schedule.target)
-    else:
-        nest = schedule.nest
-    return _proved(schedule.program, lambda: schedule, nest, isinstance(schedule.target, Gpu))
+        return lowered(schedule)
+    target, nest = schedule.target, schedule.nest
+    return with_grids(replace(nest, precision=target.precision), target) if isinstance(target, Gpu) else nest
+
+
+def _lowered(schedule: Schedule | Planned) -> Stages:
+    return _proved(schedule.program, lambda: schedule, _nest_of(schedule), schedule.target.is_gpu)
 
 
 def _proved(program: Program, made_by: Callable[[], Schedule | Planned] | None, nest: LoopNest, launched: bool) -> Stages:

@@ -5,10 +5,9 @@ from tensorexpr.codegen.nest import LoopNest
 from tensorexpr.codegen.schedule import Planned
 
 
-def lower(schedule: Planned, name: str = "main", *, plain: bool = False, seen: Seen | None = None) -> LoopNest:
-    """The loop nest of a schedule; a `plain` one without the passes that only make it faster. `seen` is given the nest after each step,
-    with the name of the step."""
-    return lower_state(schedule.state, name, plain, seen)
+def lower(schedule: Planned, name: str = "main", *, seen: Seen | None = None) -> LoopNest:
+    """The loop nest of a schedule. `seen` is given the nest after each step, with the name of the step."""
+    return lower_state(schedule.state, name, seen)
 
 
 __all__ = ["lower"]

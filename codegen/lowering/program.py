@@ -65,13 +65,13 @@ Seen = Callable[[str, LoopNest], None]
 """Takes the name of a step of the lowering and the nest behind it."""
 
 
-def lower_state(state: State, name: str = "main", plain: bool = False, seen: Seen | None = None) -> LoopNest:
-    """The loop nest of a schedule; a `plain` one as it is made first, without the passes that only make it faster.
+def lower_state(state: State, name: str = "main", seen: Seen | None = None) -> LoopNest:
+    """The loop nest of a schedule.
 
     Requires: a legal state. Ensures: a nest that `verify_nest` accepts and that computes what the program means; so are those that
     `seen` is given, one after each step.
     """
-    return _Lowering(state, plain, seen).nest(name)
+    return _Lowering(state, seen).nest(name)
 
 
 Step = Callable[[list[Kernel]], list[Kernel]]
@@ -85,10 +85,9 @@ def _each(change: Callable[[Kernel], Kernel]) -> Step:
 class _Lowering(Scans):
     """One lowering: names, homes of tensors and the kernels so far."""
 
-    def __init__(self, state: State, plain: bool = False, seen: Seen | None = None) -> None:
+    def __init__(self, state: State, seen: Seen | None = None) -> None:
         self.state = state
         self.seen = seen
-        self.plain = plain
         self.program = program = state.program
         self.stages = state.table
         self.types = dict(program.types)
@@ -174,15 +173,14 @@ class _Lowering(Scans):
         """What is done to the kernels, step by step, by name: merged loops; quotients; elements by their number where all are gone
         through; loops that run together."""
         yield "", list
-        if not self.plain and not self.state.target.is_gpu:
+        if not self.state.target.is_gpu:
             yield "merged", lambda kernels: merged(kernels, [numbers for numbers in self.made.values() if numbers])
-        if not self.plain:
-            yield "with_quotients", _each(with_quotients)
-            if not self.state.target.is_gpu:
-                shapes = self.known_shapes(parameters)
-                yield "at_positions", _each(lambda kernel: at_positions(kernel, shapes))
-            regions = [[k for name in group for k in self.made.get(name, ())] for group in side_by_side(self.state)]
-            yield "run_together", lambda kernels: list(run_together(kernels, regions, self.names.fresh, self.state.target.is_gpu))
+        yield "with_quotients", _each(with_quotients)
+        if not self.state.target.is_gpu:
+            shapes = self.known_shapes(parameters)
+            yield "at_positions", _each(lambda kernel: at_positions(kernel, shapes))
+        regions = [[k for name in group for k in self.made.get(name, ())] for group in side_by_side(self.state)]
+        yield "run_together", lambda kernels: list(run_together(kernels, regions, self.names.fresh, self.state.target.is_gpu))
 
     def known_shapes(self, parameters: Sequence[Buffer]) -> dict[str, tuple[int, ...]]:
         """The shapes of what is in the head, where they are numbers."""

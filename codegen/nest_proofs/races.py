@@ -20,9 +20,8 @@ from tensorexpr.codegen.facts.questions import Answer, Questions
 from tensorexpr.codegen.facts.scope import Scope, mentioned, negation
 from tensorexpr.codegen.nest import GRID, LANES, THREADS, LoopNest
 from tensorexpr.codegen.nest_proofs.alike import equal_where_alike, may_be_alike, same_value
-from tensorexpr.ir import Const, Expr, Index, apply, const
+from tensorexpr.ir import Const, Expr, Index, apply
 
-ONE = const(1)
 AT_ONCE = ("parallel", *LANES, *GRID, *THREADS)
 
 

@@ -42,8 +42,9 @@ def of_classes(*periods):
     return parse_program(CLASSES.format(terms="\n".join(terms)))
 
 
-def longest(schedule, plain=False):
-    return max(operations_written(kernel.body) for kernel in lower(schedule, plain=plain).kernels)
+def longest(schedule):
+    nest = schedule.nest if schedule.origin == PLAIN else lower(schedule)
+    return max(operations_written(kernel.body) for kernel in nest.kernels)
 
 
 @pytest.mark.parametrize("target", [host_target(), H200], ids=["cpu", "gpu"])
@@ -53,7 +54,7 @@ def test_no_kernel_of_a_default_schedule_is_long(periods, target, monkeypatch):
         monkeypatch.setattr(stages, name, 20_000)  # the copies of the classes of two terms are 31,000
     program = of_classes(*periods)
     schedule = default_schedule(program, target)
-    assert longest(schedule, plain=schedule.origin == PLAIN) <= stages.MOST_WRITTEN
+    assert longest(schedule) <= stages.MOST_WRITTEN
 
 
 def test_the_gradient_of_a_product_keeps_its_tiles_on_a_gpu(monkeypatch):
@@ -77,7 +78,7 @@ def test_the_plain_schedule_is_the_default_where_kernels_would_be_long(seed, mon
     schedule = default_schedule(program, host_target())
     assert schedule.origin == PLAIN
     made, _ = stages.made_of_program(program, host_target(), lambda found: None)
-    assert made.failure is None and made.schedule.origin == PLAIN and made.nest == lower(schedule, plain=True)
+    assert made.failure is None and made.schedule.origin == PLAIN and made.nest == schedule.nest
 
 
 def test_code_that_would_be_long_is_right_and_says_nothing(monkeypatch):

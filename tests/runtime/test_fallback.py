@@ -21,6 +21,7 @@ from tensorexpr.codegen.cuda.nvidia import nvrtc
 from tensorexpr.codegen.lowering.context.arithmetic import add
 from tensorexpr.codegen.memo import forget
 from tensorexpr.codegen.nest import Alloc, For, If, LoopNest, Store
+from tensorexpr.codegen.target import host_target
 from tensorexpr.errors import InternalError
 from tensorexpr.integers import Domain
 from tensorexpr.interpret import evaluate_program
@@ -109,7 +110,7 @@ def test_a_stage_that_fails(stage: str, error: Exception, monkeypatch: pytest.Mo
 
 
 def test_where_all_schedules_fail_the_plain_nest_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("lower", "lowered"):
+    for name in ("lowered", "_plainly"):
         monkeypatch.setattr(stages, name, failing(KeyError("u")))
     made, message = built_with_one_warning()
     np.testing.assert_allclose(made(*ARRAYS), RIGHT, rtol=1e-12)
@@ -122,7 +123,7 @@ def test_where_all_schedules_fail_the_plain_nest_runs(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("seed", share_of(range(2000, 2030)))
 def test_the_plain_nest_as_native_code(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     program = random_program(seed)
-    for name in ("lower", "lowered"):
+    for name in ("lowered", "_plainly"):
         monkeypatch.setattr(stages, name, failing(KeyError("u")))
     monkeypatch.setattr(fallback, "warn", lambda *_: None)
     inputs = random_inputs(program, seed)
@@ -238,7 +239,7 @@ def test_strict_raises_the_failure(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_where_no_form_can_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("lower", "lowered"):
+    for name in ("lowered", "_plainly"):
         monkeypatch.setattr(stages, name, failing(KeyError("u")))
     monkeypatch.setattr(stages, "plain_nest", failing(KeyError("v")))
     with pytest.raises(InternalError, match=r"blend: expected code in some form, got KeyError: 'u' for the default schedule") as caught:
@@ -366,3 +367,10 @@ def test_plain_forms_of_random_programs(seed: int, monkeypatch: pytest.MonkeyPat
     arrays = random_inputs(program, seed)
     expected = evaluate_program(program, arrays)
     check_plain(program, [arrays[i.name] for i in program.inputs], [expected[n] for n in program.outputs], monkeypatch)
+
+
+def test_the_plain_form_keeps_the_last_state_of_a_scan_alone() -> None:
+    x = te.placeholder((64,), name="x")
+    states = te.scan(lambda t, q: te.compute((64,), lambda i: q[i] * 0.5 + x[i], name="n"), x, 100, name="states")
+    last = te.compute((64,), lambda i: states[99, i], name="last")
+    assert "states: workspace(f32[1, 64])" in str(stages.plain_stages(te.program_of([last], [x]), host_target()).nest)

@@ -74,13 +74,6 @@ def _has_tiles(s: Planned, name: str, shapes: Shapes) -> bool:
     return bool(tiles_of(s, name, shapes) or product_tiles(s, name, shapes))
 
 
-def plan_points(s: Planned) -> None:
-    """A thread per point of every definition that has points of its own: the plain form on a GPU."""
-    for name in s.stages:
-        if isinstance(definition_named(s.state.program, name), Define):
-            s.tried(_threads, s, name)
-
-
 def _staged(s: Planned, name: str, tensor: str, order: tuple[int, ...]) -> None:
     s[name].stage(tensor, order)
 
