@@ -15,6 +15,7 @@ from math import prod
 from tensorexpr.codegen.auto.candidate import Candidate
 from tensorexpr.codegen.auto.moves import move_of
 from tensorexpr.codegen.auto.search.groups import extent_of
+from tensorexpr.codegen.auto.search.unread import without_unread
 from tensorexpr.codegen.auto.tiles.borders import with_clear_middles
 from tensorexpr.codegen.auto.tiles.grids import with_grids
 from tensorexpr.codegen.auto.tiles.scans import with_scans
@@ -115,7 +116,7 @@ def lowered(planned: Planned) -> LoopNest:
     target = planned.target
     nest = with_clear_middles(lower(planned), target)
     if isinstance(target, Gpu):
-        return with_grids(with_scans(nest, target), target)
+        return without_unread(with_grids(with_scans(nest, target), target))
     if planned.state.sweeps:
         nest = with_steps(nest, planned.state.sweeps, target)
     caches = target.l1_bytes, target.l2_bytes, target.last_level

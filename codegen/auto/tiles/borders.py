@@ -76,17 +76,9 @@ def _apart(s: Stmt, local: frozenset[str]) -> Block | None:
     """A step of a sum in a tile, or what is stored of one, without its test where that holds at all points, or at none."""
     if isinstance(s, For) and s.kind == "vectorize":
         return (s,)
-    loops: dict[str, int] = {}
-    chain: list[For] = []
-    inner: Stmt = s
-    while isinstance(inner, For) and inner.kind in ("unroll", "vectorize") and len(inner.body) == 1:
-        count = iterations(inner)
-        if not count or inner.start != const(0):
-            return None
-        loops[inner.index] = count
-        chain.append(inner)
-        inner = inner.body[0]
-    if not chain:
+    chain, inner = tile_of(s)
+    loops = {loop.index: iterations(loop) or 0 for loop in chain}
+    if not all(loops.values()) or not chain:
         return None
 
     def with_body(body: Block) -> Stmt:
@@ -107,12 +99,31 @@ def _apart(s: Stmt, local: frozenset[str]) -> Block | None:
     if None in known:
         return (s,)
     taken = replace(inner, value=bottom_up(inner.value, lambda n: n.args[1] if isinstance(n, Apply) and n.op.name == "where" else n))
-    made: Stmt = s
-    (first, exact), all_of = constraints_of(choices[0].args[0]), conjunction(tuple(e for e in known if e is not None))
-    if inner.value == choices[0] and len(first) == 1:
-        none = _everywhere((first[0].negate(), exact), choices[0].args[0], loops)
-        made = s if none is None else If(none, (with_body((replace(inner, value=choices[0].args[2]),)),), (s,))
+    all_of, none = conjunction(tuple(e for e in known if e is not None)), nowhere(s)
+    made: Stmt = s if none is None else If(none, (with_body((replace(inner, value=choices[0].args[2]),)),), (s,))
     return (If(all_of, (with_body((taken,)),), (made,)),)
+
+
+def tile_of(s: Stmt) -> tuple[list[For], Stmt]:
+    """The loops over copies and lanes from 0 that stand directly inside of each other, and what is in them."""
+    chain: list[For] = []
+    while isinstance(s, For) and s.kind in ("unroll", "vectorize") and len(s.body) == 1 and iterations(s) and s.start == const(0):
+        chain.append(s)
+        s = s.body[0]
+    return chain, s
+
+
+def nowhere(s: Stmt) -> Expr | None:
+    """What holds where the choice that a tile stores is nowhere its first arm; None where that is not known, or it stores no choice."""
+    chain, inner = tile_of(s)
+    while type(inner) is If and len(inner.then) == 1 and not inner.otherwise:  # at the end of an axis
+        inner = inner.then[0]
+    choice = inner.value if isinstance(inner, Store) else None
+    if not isinstance(choice, Apply) or choice.op.name != "where":
+        return None
+    found, exact = constraints_of(choice.args[0])
+    loops = {loop.index: iterations(loop) or 0 for loop in chain}
+    return _everywhere((found[0].negate(), exact), choice.args[0], loops) if len(found) == 1 else None
 
 
 def _everywhere(test: tuple[tuple[Constraint, ...], bool], asked: Expr, loops: Mapping[str, int]) -> Expr | None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tensorexpr.codegen.auto.search import memory
 from tensorexpr.codegen.auto.search.memory import lowered as lower
 from tensorexpr.codegen.cuda.emitter.nest import emit
 from tensorexpr.codegen.cuda.nvidia import nvrtc
@@ -117,3 +118,33 @@ def test_none_spills(text):
     source = emit(verify_nest(lower(autoschedule(parse_program(text), H200))))
     for found in nvrtc.compile_text(source.text, "sm_90").resources.values():
         assert not found.spill_stores and not found.spill_loads and found.registers <= 255
+
+
+def read_along(rows: int, stop: str, dtype: str = "bf16") -> str:
+    """Products below the diagonal, and the greatest of so many of each row."""
+    made = scores(rows, dtype).replace("return s", "")
+    return f"{made}y[b, i]: f32[2, {rows}] = max(s[b, i, d] for d in range({stop}))\nreturn y\n"
+
+
+@needs_compiler
+def test_tiles_that_nobody_reads_are_not_stored(monkeypatch):
+    """The checker of memory reports reads of what nothing was written to."""
+    program = parse_program(read_along(160, "i + 1"))
+    nest = verify_nest(lower(autoschedule(program, SMALL)))
+    assert not prove(nest).refuted
+    monkeypatch.setattr(memory, "without_unread", lambda nest: nest)
+    assert str(lower(autoschedule(program, SMALL))) != str(nest)
+    inputs = {n: (np.round(a.astype(np.float32) * 2) / 2).astype(a.dtype) for n, a in random_inputs(program, 5).items()}
+    kept = expected(scores(160, "bf16"), inputs)
+    want = np.stack([kept[:, i, : i + 1].max(axis=1) for i in range(160)], axis=1)
+    (got,) = Program(nest)(inputs, order=5).values()
+    np.testing.assert_array_equal(got, want.astype(np.float32))
+
+
+def test_what_is_read_or_returned_is_stored(monkeypatch):
+    """Of 20 columns further on than the diagonal some are in each of these tiles."""
+    texts = [scores(290, "bf16"), read_along(290, "290"), read_along(160, "minimum(i + 20, 160)")]
+    texts.append(read_along(290, "i + 1").replace("return y", "return s, y"))
+    made = [str(lower(autoschedule(parse_program(text), SMALL))) for text in texts]
+    monkeypatch.setattr(memory, "without_unread", lambda nest: nest)
+    assert made == [str(lower(autoschedule(parse_program(text), SMALL))) for text in texts]
