@@ -14,7 +14,7 @@ from contextlib import suppress
 from math import prod
 
 from tensorexpr import dtypes
-from tensorexpr.algebra import sent_apart, turned_for_steps
+from tensorexpr.algebra import sent_apart, turned_operands
 from tensorexpr.codegen.planners.gpu.grid import plan_gpu
 from tensorexpr.codegen.planners.programs.again import plan_again
 from tensorexpr.codegen.planners.programs.crossed import crossed_sums
@@ -148,7 +148,7 @@ def shapes_of(program: Program) -> dict[str, tuple[Expr, ...]]:
 def _inline(s: Planned) -> None:
     program = s.state.program
     parts = {d.name for d in program.definitions if isinstance(d, Define) and _is_part(d, program)}
-    apart = parts | sent_apart(program) | turned_for_steps(program)
+    apart = parts | sent_apart(program) | turned_operands(program)
     chosen = [n for n in cheap_names(program) if n not in apart and not s.state.stage(n).parts.unproved]
     chosen += [n for n in _epilogues(program, s.state) if n not in chosen]
     chosen = without_lost_checks(program, [n for n in chosen if s.decisions.wanted(f"{n}: inline")])

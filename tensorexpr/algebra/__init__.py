@@ -30,7 +30,7 @@ from tensorexpr.algebra.layouts.joined import with_products_joined
 from tensorexpr.algebra.layouts.rings import with_rows
 from tensorexpr.algebra.layouts.scattered import with_scatters_turned
 from tensorexpr.algebra.layouts.slices import with_slices
-from tensorexpr.algebra.layouts.steps import turned_for_steps, with_operands_turned
+from tensorexpr.algebra.layouts.steps import turned_operands, with_operands_turned
 from tensorexpr.algebra.layouts.turned import with_axes_turned
 from tensorexpr.algebra.logarithms import without_logarithms
 from tensorexpr.algebra.products import with_factors_grouped, with_products_apart, with_products_in_order
@@ -43,7 +43,7 @@ __all__ = [
     "sent_apart",
     "share_terms",
     "supports_of",
-    "turned_for_steps",
+    "turned_operands",
     "with_chosen_points",
     "with_copies_read",
     "with_factors_grouped",

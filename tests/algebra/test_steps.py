@@ -1,4 +1,5 @@
-"""What steps of scans reduce across its rows is turned around in front of them: values are kept, and all else stays as it is."""
+"""What steps of scans, and sums of a few columns, reduce across its rows is turned around in front of them: values are kept, and all else
+stays as it is."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 
 import tensorexpr as te
-from tensorexpr.algebra import turned_for_steps, with_operands_turned
+from tensorexpr.algebra import turned_operands, with_operands_turned
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.ir import Program, integer
 from tensorexpr.parse import parse_program
@@ -34,6 +35,21 @@ TURNED = {
     + READS.format(w="w[b, k]", k=5).replace("[t]", "[u]").replace("s", "r").replace("rum", "sum").replace("h", "q").replace("tanq", "tanh")
     .replace("n[a", "m[a").replace("= n\n", "= m\n").replace("return q", "return h, q"),
 }  # fmt: skip
+WIDE = "a: f64[40, 70] = input()\nb: f64[70, 3] = input()\nc: f64[70, 4] = input()\nd: f64[2, 70, 3] = input()\n"
+COLUMNS = {
+    "a product": "h[i, j]: f64[40, 3] = sum(a[i, k] * b[k, j] for k in range(70))\nreturn h",
+    "the other way around": "h[i, j]: f64[40, 3] = a[i, 0] + max(b[k, j] * a[i, k] for k in range(70))\nreturn h",
+    "some of a sum": "h[i, j]: f64[40, 3] = sum(a[i, k] * b[k, j] for k in range(i, 70) if a[i, k] > 0.0)\nreturn h",
+    "a batch": "h[p, i, j]: f64[2, 40, 3] = sum(a[i, k] * d[p, k, j] for k in range(70))\nreturn h",
+}
+STAY_AS_THEY_ARE = {
+    "half a vector": "h[i, j]: f64[40, 4] = sum(a[i, k] * c[k, j] for k in range(70))\nreturn h",
+    "a short sum": "h[i, j]: f64[40, 3] = sum(a[i, k] * b[k, j] for k in range(63))\nreturn h",
+    "few rows": "h[i, j]: f64[9, 3] = sum(a[i, k] * b[k, j] for k in range(70))\nreturn h",
+    "across both": "h[i, j]: f64[70, 3] = sum(a[k, i] * b[k, j] for k in range(40))\nreturn h",
+    "rows from memory": "e: f64[40000, 70] = input()\nh[i, j]: f64[40000, 3] = sum(e[i, k] * b[k, j] for k in range(70))\nreturn h",
+    "a diagonal": "h[i, j]: f64[40, 3] = sum(a[i, k] * b[k, (j + k) % 3] for k in range(70))\nreturn h",
+}
 STAY = {
     "read along its rows": SQUARE + LOOP + READS.format(w="w[k, b]", k=5),
     "once each": HEAD.replace("x: f64[9, 8, 6]", "x: f64[6, 5]").replace("i[a, b]: f64[8", "i[a, b]: f64[1")
@@ -54,9 +70,37 @@ def same_values(program: Program, other: Program, given: Mapping[str, Any]) -> N
 def test_what_steps_read_across_its_rows_is_turned_once(name: str) -> None:
     program = parse_program(TURNED[name])
     turned = with_operands_turned(program)
-    assert turned_for_steps(turned) == {"w_turned"} and with_operands_turned(turned) is turned
+    assert turned_operands(turned) == {"w_turned"} and with_operands_turned(turned) is turned
     rng = np.random.default_rng(0)
     same_values(program, turned, {i.name: rng.standard_normal([integer(e) for e in i.type.shape]) for i in program.inputs})
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_few_columns_lie_along_their_sum(name: str) -> None:
+    program = parse_program(WIDE + COLUMNS[name])
+    turned = with_operands_turned(program)
+    (made,) = turned_operands(turned)
+    assert made in ("b_turned", "d_turned") and with_operands_turned(turned) is turned
+    rng = np.random.default_rng(0)
+    same_values(program, turned, {i.name: rng.standard_normal([integer(e) for e in i.type.shape]) for i in program.inputs})
+
+
+@pytest.mark.parametrize("name", STAY_AS_THEY_ARE)
+def test_other_columns_stay(name: str) -> None:
+    program = parse_program(WIDE + STAY_AS_THEY_ARE[name])
+    assert with_operands_turned(program) is program
+
+
+@pytest.mark.parametrize("rows", [0, 1, 7, 33, 300])
+def test_few_columns_of_any_number_of_rows(rows: int) -> None:
+    m = te.dim("m")
+    a, b = te.placeholder((m, 70), name="a"), te.placeholder((70, 3), name="b")
+    product = te.compute((m, 3), lambda i, j: te.sum(lambda k: a[i, k] * b[k, j], 70))
+    f = te.build(product, [a, b])
+    assert "b_turned" in f.source("nest")
+    rng = np.random.default_rng(1)
+    given = {a: rng.standard_normal((rows, 70)).astype(np.float32), b: rng.standard_normal((70, 3)).astype(np.float32)}
+    np.testing.assert_allclose(f(*given.values()), given[a] @ given[b], rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", STAY)

@@ -1,4 +1,5 @@
-"""Addresses that differ in constants share what they begin with, and loops around many others are opaque to LLVM: texts, and values."""
+"""Addresses that differ in constants share what they begin with, long vectors are loaded in order, and loops around many others are
+opaque to LLVM: texts, and values."""
 
 import re
 
@@ -113,3 +114,20 @@ def test_lanes_that_are_off_are_not_loaded_from_far_away(index: str, size: int) 
         for before in (False, True):
             found = run(made, {"A": values}, before=before)["Y"][: count * 16]
             np.testing.assert_array_equal(found, np.where(inside, values[np.clip(places, 0, size - 1)], -1.0))
+
+
+@pytest.mark.parametrize("bits", [256, 512])
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.float64, dtypes.int32], ids=str)
+@pytest.mark.parametrize("lanes", [4, 16, 24, 48, 64, 128])
+def test_long_vectors_are_loaded_in_order(bits: int, dtype: dtypes.DType, lanes: int) -> None:
+    """A register at a time, from any place on, backwards as well."""
+    x, y = buffer("X", dtype, 3 * lanes + 1), buffer("Y", dtype, 2, lanes)
+    ahead = apply("add", apply("add", apply("mul", k, const(lanes)), j), const(1))
+    back = apply("sub", apply("add", apply("mul", k, const(lanes)), const(lanes)), j)
+    both = apply("sub", read(x, ahead), read(x, back))
+    made = nest([x, y], [y], (loop("k", 2, loop("j", lanes, write(y, [k, j], both), kind="vectorize")),))
+    text = emit(made, Machine("x86_64-unknown-linux-gnu", "znver4", "+avx512f", bits))
+    assert all(int(n) * dtype.bits <= bits for n in re.findall(r"load <(\d+) x", text))
+    given = np.arange(3 * lanes + 1).astype(dtype.numpy) ** 2
+    n, at = np.ogrid[:2, :lanes]
+    np.testing.assert_array_equal(run(made, {"X": given})["Y"], given[n * lanes + at + 1] - given[n * lanes + lanes - at])
