@@ -15,6 +15,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import nullcontext
 from itertools import accumulate, pairwise
 from math import prod
 from typing import Any, NamedTuple, TypeVar
@@ -25,6 +26,7 @@ from tensorexpr.building.collecting import collecting_less
 from tensorexpr.building.fallback import Failure, warn
 from tensorexpr.building.progress import task
 from tensorexpr.codegen import disk
+from tensorexpr.codegen.auto.search.earlier import earlier
 from tensorexpr.codegen.handle import Schedule
 from tensorexpr.codegen.llvm import Interface, NativeCode, NativeFunction, ObjectCode, compile_ahead, emit, host, nest_assembly, nest_code
 from tensorexpr.codegen.llvm.text.abi import ALIGNMENT
@@ -87,7 +89,13 @@ class Look:
 
 def look_at(make: Callable[[], Program], failure: Failure | None = None, searching: bool = True) -> Look:
     """The stages of a program that is made when someone asks."""
-    return Look(lambda finish, plainly, ahead: made_of_program(make(), host_target(), finish, plainly, ahead, searching), failure)
+    taken = earlier()
+
+    def made(finish: Callable[[Stages], Made], plainly: bool, ahead: Callable[[LoopNest], None]) -> tuple[Stages, Made]:
+        with nullcontext() if taken is None else taken.taken():
+            return made_of_program(make(), host_target(), finish, plainly, ahead, searching)
+
+    return Look(made, failure)
 
 
 Results = tuple[tuple[str, str, tuple[int, ...]], ...]
@@ -137,7 +145,9 @@ _looks: weakref.WeakValueDictionary[object, Look] = weakref.WeakValueDictionary(
 def executable_of(program: Program, searching: bool = True) -> Built:
     """The executable of a program: simplified, scheduled (as its record says, where there is one), lowered, compiled, or found."""
     record = record_for(program, host_target())
-    tuned = (*(() if record is None else (record.digest,)), *(() if searching else ("by planners",)))
+    tuned: tuple[str, ...] = (*(() if record is None else (record.digest,)), *(() if searching else ("by planners",)))
+    if (known := earlier()) is not None and known.where:
+        tuned += (known.where,)
     lines = _lines(program)
 
     def text() -> str:

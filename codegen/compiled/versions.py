@@ -3,6 +3,8 @@
 Code for all sizes tests what code for fixed ones knows: where blocks end, whether rows follow each other, what a remainder by an extent
 is. So a call is also looked at as one of fixed sizes, and the program with numbers for them is built as any other, kept on disk
 as any other, and run by all calls whose sizes are these. The fact that is checked at the call is the look-up of its sizes.
+What a search found for some sizes others like them (`NEAR`) take, too, where it is as good there (`auto.search.earlier`): a search takes
+up to some seconds.
 
 Which sizes: the first ones with enough data or statements to be worth a build (`WORTH`), decided when they are first met, so that equal
 calls give equal bits. So many of them that what is built in addition is bounded: a few of a kernel, one of a network (`MOST`,
@@ -20,6 +22,7 @@ import numpy as np
 
 from tensorexpr.building.environment import number_of
 from tensorexpr.building.fallback import strict
+from tensorexpr.codegen.auto.search.earlier import Earlier
 from tensorexpr.codegen.compiled.arguments import Layout, Signature, address
 from tensorexpr.codegen.llvm.process.call import empty
 from tensorexpr.codegen.llvm.text.abi import ALIGNMENT
@@ -39,6 +42,9 @@ MOST = 4
 """Versions of a function, where `TENSOREXPR_VERSIONS` does not say how many: the lengths that batches are padded to, a last batch."""
 DEFINITIONS = 64
 """Definitions of all versions together, so that a network has one: each takes as long to build as the code for all sizes."""
+NEAR = 4
+"""How many times larger or smaller each size may be where what a search found is taken again: tiles for a batch of 64 do for one of 17, and
+not for one row."""
 _VARIABLE = "TENSOREXPR_VERSIONS"
 _KEPT = 1024
 _BYTES = np.dtype(np.uint8)
@@ -94,6 +100,7 @@ class Versions:
         self.signature, self._program, self._build, self._statements = signature, program, build, statements
         self._known: Memo[Version] = Memo(_KEPT)
         self._begun, self._made = 0, dict[tuple[int, ...], Version]()
+        self._earlier = dict[tuple[int, ...], Earlier]()
 
     def at(self, layout: Layout) -> Version:
         """The version for the sizes of a layout, which is made where they are worth it; an empty one where there is none."""
@@ -125,13 +132,22 @@ class Versions:
 
     def _version(self, program: Program, sizes: Mapping[str, int], shapes: tuple[tuple[int, ...], ...]) -> Version:
         try:
-            function = self._build(with_sizes(program, sizes))
+            with self._found_near(tuple(sizes.values())).taken():
+                function = self._build(with_sizes(program, sizes))
         except TensorExprError:  # the code for all sizes does as well
             if strict():
                 raise
             return Version()
         layout = function.layout(shapes)
         return Version(function, function.entry(layout), layout.workspace)
+
+    def _found_near(self, sizes: tuple[int, ...]) -> Earlier:
+        """What searches found for the first sizes that are like these."""
+        for first, found in self._earlier.items():
+            if all(a <= NEAR * b and b <= NEAR * a for a, b in zip(first, sizes, strict=True)):
+                found.where = f"as at {first}"
+                return found
+        return self._earlier.setdefault(sizes, Earlier())
 
 
 def _most() -> int:

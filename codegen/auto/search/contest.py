@@ -19,6 +19,7 @@ from tensorexpr.codegen.auto.cost import Model
 from tensorexpr.codegen.auto.measure import facts_here
 from tensorexpr.codegen.auto.points import typical
 from tensorexpr.codegen.auto.reading import summary_of
+from tensorexpr.codegen.auto.search.earlier import Choice, earlier
 from tensorexpr.codegen.auto.search.forms import in_two_forms
 from tensorexpr.codegen.auto.search.searching import begun, searched
 from tensorexpr.codegen.auto.tiles.bound import least, least_from_memory
@@ -111,18 +112,36 @@ def faster(program: Program, planned: LoopNest, fixed: Callable[[Program], LoopN
             return None
     if not sizes:
         most = min(most, max(FEW_SECONDS, MOST_SECONDS * min(1.0, (now - bound) / max(1.0, (FAR - 1) * bound)) ** 2) / unit)
-    try:
-        with effort(most):
-            found = in_two_forms(program, facts) if sizes else searched(program, facts)
-    except Spent:
-        return None
-    if _bytes(found.nest.workspace) > max(_bytes(planned.workspace), MOST_BETWEEN * _bytes(planned.parameters), facts.caches[-1]):
-        return None
-    ours = Model(summary_of(in_memory(found.nest)), facts)
-    alone, together = (float(theirs.times(None, n)[0]) / float(ours.times(None, n)[0]) for n in (1, SEVERAL))
-    # Blocks of planners do not become shorter with their loops, which typical sizes do not show.
-    margin = 1.0 if sizes else SURE if _takes_no_more(ours, theirs) else MARGIN
-    return found if alone >= margin and together >= 1.0 else None
+
+    def winner(found: Candidate) -> Candidate | None:
+        if _bytes(found.nest.workspace) > max(_bytes(planned.workspace), MOST_BETWEEN * _bytes(planned.parameters), facts.caches[-1]):
+            return None
+        ours = Model(summary_of(in_memory(found.nest)), facts)
+        alone, together = (float(theirs.times(None, n)[0]) / float(ours.times(None, n)[0]) for n in (1, SEVERAL))
+        # Blocks of planners do not become shorter with their loops, which typical sizes do not show.
+        margin = 1.0 if sizes else SURE if _takes_no_more(ours, theirs) else MARGIN
+        return found if alone >= margin and together >= 1.0 else None
+
+    def time(found: Candidate | None) -> float:
+        return now if found is None else float(Model(summary_of(in_memory(found.nest)), facts).times()[0])
+
+    def searching() -> Candidate | None:
+        try:
+            with effort(most):
+                return winner(in_two_forms(program, facts) if sizes else searched(program, facts))
+        except Spent:
+            return None
+
+    before = earlier()
+    if before is None:
+        return searching()
+    choices = before.of(program)
+    again = filter(None, (winner(made) for choice in choices for made in choice.at(program)))
+    best, marks = min((None, *again), key=time), (bound, float(Model(summary_of(start.nest), facts).explained().ports.max(axis=1).sum()))
+    if not any(choice.is_as_good(time(best), marks) for choice in choices):
+        best = min(best, searching(), key=time)
+        choices.append(Choice(None if best is None else best.calls, time(best), marks))
+    return best
 
 
 def _are_legal(program: Program, sizes: Mapping[str, int]) -> bool:
