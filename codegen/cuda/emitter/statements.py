@@ -408,7 +408,7 @@ class Statements:
     def pack(self, s: For, made: Packed, lines: list[str], margin: str) -> None:
         """A loop over neighboring elements with their loads before and their stores after it."""
         lanes = integer(s.stop)
-        for one in (*made.loads, *made.stores):
+        for one in (*made.loads, *(pack for pack, *_ in made.guarded), *made.stores):
             dtype = self.buffers[one.buffer].dtype
             self.words[one.name] = one.name
             self.buffers[one.name] = Buffer(one.name, dtype, (s.stop,), "local")
@@ -419,7 +419,14 @@ class Statements:
             lines += [*(margin + line for line in before), f"{margin}te_load({one.name}, &{place});"]
         name = self.word(s.index)
         self.scope[s.index] = Value(name, dtypes.int64, v.ATOM, True, 0, lanes - 1)
-        lines += [f"{margin}#pragma unroll", f"{margin}for (int {name} = 0; {name} < {lanes}; ++{name}) {{"]
+        loop = [f"{margin}#pragma unroll", f"{margin}for (int {name} = 0; {name} < {lanes}; ++{name}) {{"]
+        for one, access, test in made.guarded:
+            before = []
+            emitter = self.emitter(wanted_names((*access.indices, test)), before)
+            holds, place = emitter.value(test), emitter.place(access.tensor, access.indices)
+            lines += [*loop, *(f"{margin}  {line}" for line in before)]
+            lines += [f"{margin}  {one.name}[{name}] = {{}};", f"{margin}  if ({holds.text}) {one.name}[{name}] = {place};", f"{margin}}}"]
+        lines += loop
         self.block(made.body, lines, margin + "  ")
         lines.append(f"{margin}}}")
         for one in made.stores:

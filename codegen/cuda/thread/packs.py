@@ -13,7 +13,7 @@ from types import MappingProxyType
 from tensorexpr.codegen.cuda.thread.expressions import row_major
 from tensorexpr.codegen.nest import Buffer, For, If, Store
 from tensorexpr.integers import Affine
-from tensorexpr.ir import Access, Apply, Const, Expr, Index, conjuncts, const, integer
+from tensorexpr.ir import TRUE, Access, Apply, Const, Expr, Index, conjuncts, const, integer
 from tensorexpr.records import record, replace
 from tensorexpr.regions import affine_of
 from tensorexpr.traversal import bottom_up, children, free_names, tensors_read
@@ -37,11 +37,13 @@ class Pack:
 
 @record
 class Packed:
-    """A loop with its accesses taken out: what to load before, the loop over arrays of the thread, what to store after."""
+    """A loop with its accesses taken out: what to load before, the loop over arrays of the thread, what to store after. What is read under
+    a test of indices is loaded before, too, one by one where it holds: loads behind branches would wait for each other."""
 
     loads: tuple[Pack, ...]
     body: tuple[Store, ...]
     stores: tuple[Pack, ...]
+    guarded: tuple[tuple[Pack, Access, Expr], ...] = ()
 
 
 def packed(loop: For, buffers: dict[str, Buffer], fresh: Iterator[str], multiples: Mapping[Expr, int] = _NONE) -> Packed | None:
@@ -56,14 +58,21 @@ def packed(loop: For, buffers: dict[str, Buffer], fresh: Iterator[str], multiple
     # What is local goes element by element, in order.
     arrays = {name for name in written if buffers[name].memory != "local"}
     loads: dict[Access, Pack] = {}
+    asked: dict[Access, set[Expr | None]] = {}
     for store in stores:
-        for access in _always(store.value):
+        for access, test in _under(store.value, TRUE):
             if access.tensor in arrays:
                 return None
-            if access not in loads and is_pack(access.tensor, access.indices, loop.index, lanes, buffers, multiples):
-                loads[access] = Pack(access.tensor, _first(access.indices, loop.index), next(fresh))
-        if any(name in arrays for name in tensors_read(store.value)):
-            return None
+            asked.setdefault(access, set()).add(test)
+    guarded: list[tuple[Pack, Access, Expr]] = []
+    for access, tests in asked.items():
+        if not is_pack(access.tensor, access.indices, loop.index, lanes, buffers, multiples):
+            continue
+        if TRUE in tests:
+            loads[access] = Pack(access.tensor, _first(access.indices, loop.index), next(fresh))
+        elif len(tests) == 1 and (test := tests.pop()) is not None:
+            loads[access] = Pack(access.tensor, access.indices, next(fresh))
+            guarded.append((loads[access], access, test))
     lane = Index(loop.index)
 
     def moved(e: Expr) -> Expr:
@@ -82,16 +91,23 @@ def packed(loop: For, buffers: dict[str, Buffer], fresh: Iterator[str], multiple
             body.append(Store(kept[-1].name, (lane,), moved(store.value)))
         else:
             body.append(Store(store.buffer, store.indices, moved(store.value)))
-    return Packed(tuple(loads.values()), tuple(body), tuple(kept)) if loads or kept else None
+    apart = {made.name for made, *_ in guarded}
+    whole = tuple(made for made in loads.values() if made.name not in apart)
+    return Packed(whole, tuple(body), tuple(kept), tuple(guarded)) if whole or kept else None
 
 
-def _always(e: Expr) -> Iterator[Access]:
-    """The accesses of an expression that are evaluated whatever the conditions in it say."""
+def _under(e: Expr, test: Expr | None) -> Iterator[tuple[Access, Expr | None]]:
+    """The accesses of an expression with the one test of indices under which each is evaluated; None where there are others."""
     if isinstance(e, Access):
-        yield e
-    inner = e.args[:1] if isinstance(e, Apply) and e.op.name == "where" else children(e)
-    for child in inner:
-        yield from _always(child)
+        yield e, test
+    if isinstance(e, Apply) and e.op.name == "where":
+        condition, taken, other = e.args
+        yield from _under(condition, test)
+        yield from _under(taken, condition if test == TRUE and not any(tensors_read(condition)) else None)
+        yield from _under(other, None)
+        return
+    for child in children(e):
+        yield from _under(child, test)
 
 
 def copied(

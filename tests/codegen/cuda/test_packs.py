@@ -101,3 +101,27 @@ def test_elements_or_zeros_are_loaded_without_a_branch():
 def test_products_of_any_size_do_not_spill(dtype):
     for found in nvrtc.compile_text(open_product(dtype).source.text, "sm_90").resources.values():
         assert not found.spill_stores and not found.spill_loads and not found.stack
+
+
+@pytest.mark.parametrize(
+    ("value", "guarded"),
+    [
+        ("where(j <= i, 2.0 * x[i, j] * x[i, j], 0.0)", 1),
+        ("where(j <= i, x[i, j] * 2.0, 0.0) + where(j <= i, x[i, j], 1.0)", 1),
+        ("where(j <= i and i < 5, x[i, j], 0.0) + z[i, j]", 1),
+        ("where(j <= i, x[i, j], z[i, j])", 1),
+        ("where(j <= i, x[i, j], 1.0 - x[i, j])", 0),
+        ("where(j <= i, x[i, j], 0.0) + where(j < i, x[i, j], 0.0)", 0),
+        ("where(j <= i, where(z[i, j] > 1.0, x[i, j], 0.0), 0.0)", 1),
+        ("where(j <= i, x[i, j], 0.0) + x[i, j]", 0),
+        ("where(z[i, j] < 3.0, x[i, j], 0.0)", 0),
+        ("where(j < 7, x[i, minimum(j, 6)], 0.0)", 0),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_what_is_read_under_a_test_of_indices_is_loaded_before(value, guarded, dtype):
+    """One by one, each where the test holds: behind branches loads would wait for each other."""
+    text = f"x: {dtype}[6, 8] = input()\nz: {dtype}[6, 8] = input()\ny[i, j]: {dtype}[6, 8] = {value}\nreturn y"
+    number = parse_program(text).inputs[0].type.dtype.numpy
+    made = source_of(text, "j", 4, x=(numbers(6, 8) / 64).astype(number), z=(numbers(6, 8) / 8).astype(number))
+    assert made.count("] = {};") == guarded
