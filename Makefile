@@ -26,7 +26,7 @@ PAGE   := 'tests/docs/test_blocks.py::test_the_blocks_of_a_page_run_in_order[doc
 test: $(VENV)/.test
 	TENSOREXPR_TEST_THIRD=first $(BIN)/python -m pytest -n 2 --dist worksteal $(addprefix --ignore ,$(BESIDE) $(CUDA) $(LATER)) --deselect $(AGREE) --deselect $(PAGE) tests
 
-# The laws on all of their random programs, of which `make test` takes every fifth, and the planted faults that they are to find.
+# The laws on all of their random programs, of which `make test` takes every seventh, and the planted faults that they are to find.
 test-seeds: $(VENV)/.test
 	TENSOREXPR_TEST_SEEDS=all $(BIN)/python -m pytest -n 2 --dist worksteal $$(grep -rl --include='test_*.py' -e 'share_of(' -e 'is_campaign(' tests)
 

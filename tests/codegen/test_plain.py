@@ -11,7 +11,7 @@ import tensorexpr as te
 from tensorexpr.codegen.nest.text import print_nest
 from tensorexpr.codegen.nest_proofs import prove
 from tensorexpr.codegen.plain import plain_nest
-from tensorexpr.errors import OutOfBoundsError
+from tensorexpr.errors import ArgumentError, OutOfBoundsError
 from tensorexpr.interpret import evaluate_program
 from tensorexpr.simplify import simplify
 from tests.codegen.programs import outputs
@@ -28,6 +28,8 @@ def assert_plain(program, cases) -> str:
     for arrays, sizes in cases:
         try:
             expected = evaluate_program(program, arrays, sizes)
+        except ArgumentError:
+            continue  # an extent below zero
         except OutOfBoundsError:
             with pytest.raises(OutOfBoundsError):
                 outputs(nest, program, arrays, sizes)

@@ -17,18 +17,18 @@ for case in ALL:
 WITHOUT = {
     "forward": ("kmeans_step", "heat_steps", "wave_steps", "cov", "corrcoef", "pdist", "dist", "resize", "histc"),
     "gradient": (
-        "bilateral_filter", "joint_bilateral_filter", "non_local_means", "adaptive_max_pool3d",
-        "heat_steps", "wave_steps", "box_blur", "gaussian_blur", "block_diag", "dist", "polysub",
+        "bilateral_filter", "joint_bilateral_filter", "non_local_means", "corrcoef",
+        "heat_steps", "wave_steps", "box_blur", "block_diag", "dist", "polysub",
     ),
 }  # fmt: skip
 """Operations that have no rule on rows this small: recurrences whose steps read their neighbors, windows as wide as the data, halos of
-more than half an axis (the blurs, of extents 4 and 5 here), points that meet all others (`cov`, `pdist`), the root of a sum over all
-(`dist`), and parts no longer than what is in front of them, or not in order (`resize`, `histc` of its extremes)."""
+more than half an axis (the blur, of extents 4 and 5 here), points that meet all others (`cov`, `corrcoef`, `pdist`), the root of a sum
+over all (`dist`), and parts no longer than what is in front of them, or not in order (`resize`, `histc` of its extremes)."""
 
 
 def of_all(name, program_of):
     sharded = False
-    for case in ROWS[name]:
+    for case in ROWS[name] if program_of is forward else filter(lambda case: case.differentiable, ROWS[name]):
         if sharded and not is_campaign():
             break
         sharded = is_sharded(check(*program_of(case), counts=(2, 3) if is_campaign() else (3,))) or sharded

@@ -199,6 +199,16 @@ def _with_axis(expr: Expr) -> Expr:
     return expr
 
 
+def fitted(expr: Reduce, around: tuple[Axis, ...]) -> Reduce:
+    """A reduction with the bounds that its loops have inside of others, and the conditions left: what stands in them sees these."""
+    if expr.combiner.name in ("argmax", "argmin"):  # their result counts the points that the guard leaves out
+        return expr
+    axes, where = narrow(expr.axes, tuple(conjuncts(expr.where)), around)
+    axes, spared = widened(axes, around)
+    conditions = (*spared, *where)
+    return replace(expr, axes=axes, where=conjunction(conditions) if conditions else None)
+
+
 class _Taker:
     """Lifts reductions out of the expressions of one definition."""
 
@@ -266,7 +276,7 @@ class _Taker:
             raise _NotShared
         number, start = self.count, len(self.groups)
         self.count += 1
-        expr = self.fitted(expr, frames)
+        expr = fitted(expr, (*self.outer, *(a for f in frames for a in f.axes)))
         bounds, where, values = found = self.inside(expr, number, frames)
         pairs = zip(expr.axes, bounds[::2], bounds[1::2], strict=True)
         bounded = tuple(Axis(axis.index, first, stop) for axis, first, stop in pairs)
@@ -279,16 +289,6 @@ class _Taker:
         result = member.parameter(expr.component, expr.dtype)
         self.known[key] = _Taken(result, number, expr, found)
         return result
-
-    def fitted(self, expr: Reduce, frames: tuple[_Frame, ...]) -> Reduce:
-        """A reduction with the bounds that its loops have: what stands in them sees these, and the conditions that are left."""
-        if expr.combiner.name in ("argmax", "argmin"):  # their result counts the points that the guard leaves out
-            return expr
-        around = (*self.outer, *(a for f in frames for a in f.axes))
-        axes, where = narrow(expr.axes, tuple(conjuncts(expr.where)), around)
-        axes, spared = widened(axes, around)
-        conditions = (*spared, *where)
-        return replace(expr, axes=axes, where=conjunction(conditions) if conditions else None)
 
     def inside(self, expr: Reduce, number: int, frames: tuple[_Frame, ...]) -> tuple[tuple[Expr, ...], ...]:
         """Bounds, conditions and values of a reduction over parameters, its loops being those of group `number`."""

@@ -31,7 +31,7 @@ from functools import reduce
 
 from tensorexpr.bounds import PROVED, check_access
 from tensorexpr.codegen.schedule.analysis.independence import disjoint_axes
-from tensorexpr.codegen.schedule.analysis.reductions import Group, canonical, closed
+from tensorexpr.codegen.schedule.analysis.reductions import Group, canonical, closed, fitted
 from tensorexpr.codegen.schedule.analysis.state import Split, Stage, State, all_definitions, plain_order, plain_stages, program_facts
 from tensorexpr.codegen.schedule.analysis.windows import alternatives, compared, nonempty
 from tensorexpr.codegen.schedule.analysis.work import has_reduction
@@ -314,16 +314,17 @@ class _Maker:
         return self.over_parts(node, path) if self.is_one(node) else node
 
     def is_one(self, node: Reduce) -> bool:
-        """Whether a reduction runs over the axes of the group."""
-        if self.axes is None:
-            if tuple(a.index for a in node.axes) != self.indices:
-                return False
-            self.axes = node.axes
-        if len(node.axes) != len(self.axes):
+        """Whether a reduction runs over the axes of the group, as its conditions bound them: parts are those of one range."""
+        if self.axes is None and tuple(a.index for a in node.axes) != self.indices:
             return False
-        names = {a.index: Index(b.index) for a, b in zip(node.axes, self.axes, strict=True)}
+        axes = fitted(node, self.definition.axes).axes
+        if self.axes is None:
+            self.axes = axes
+        if len(axes) != len(self.axes):
+            return False
+        names = {a.index: Index(b.index) for a, b in zip(axes, self.axes, strict=True)}
         return all(
-            (substitute(a.start, names), substitute(a.stop, names)) == (b.start, b.stop) for a, b in zip(node.axes, self.axes, strict=True)
+            (substitute(a.start, names), substitute(a.stop, names)) == (b.start, b.stop) for a, b in zip(axes, self.axes, strict=True)
         )
 
     def over_parts(self, node: Reduce, path: tuple[Expr, ...]) -> Expr:

@@ -312,7 +312,7 @@ def test_wherever_it_is_legal_the_instruction_gives_the_same_bits():
                 used += bool(calls(s))
         x, y = (np.random.default_rng(seed).integers(-4, 5, shape).astype(np.float32) for shape in ((n, k), (k, 4)))
         np.testing.assert_array_equal(run(s, x, y), x @ y, err_msg=s.as_python())
-    assert used > 3
+    assert used > 2
 
 
 def test_an_operand_that_lies_otherwise_is_read_by_the_loops():

@@ -83,6 +83,23 @@ return y
     assert_means(s)
 
 
+@pytest.mark.parametrize("factor", [2, 3, 64])
+@pytest.mark.parametrize("loop", ["k", "q"])
+@pytest.mark.parametrize("combiners", [("sum", "sum"), ("prod", "sum"), ("max", "sum")])
+def test_a_sum_whose_condition_bounds_it_says_nothing_of_one_beside_it(combiners, loop, factor):
+    """Both are written over as many points: the condition of the first is a bound of its loop alone."""
+    s = plain(f"""
+sizes(n)
+x: f32[n] = input()
+z: f32[3] = input()
+y[i, j]: f32[9, 3] = {combiners[0]}(x[k] for k in range(i + 1) if k < n) * {combiners[1]}(z[j] for q in range(i + 1))
+return y
+""")
+    s["y"].rfactor(s["y"].split(loop, factor)[0])
+    for n in (1, 2, 5, 9, 11):
+        assert_means(s, n=n)
+
+
 def test_parts_are_a_definition_with_loops_of_its_own():
     s = plain(TOTAL)
     outer, _ = s["S"].split("k", 16)

@@ -41,7 +41,7 @@ def test_the_same_order_gives_the_same_bits():
         if same_order(analytic, other) and analytic != other:
             compared += 1
             assert results(analytic, seed) == results(other, seed), f"{seed}\n{program}\n{other.as_python()}"
-    assert compared > 6
+    assert compared > 4
 
 
 def changed(*calls: str) -> Planned:

@@ -296,6 +296,8 @@ class _Counting:
         if known is None:
             return None
         form, found = known
+        if {e.name for e in found.subscripts if isinstance(e, Index)}.issuperset(axis.index for axis in axes):
+            around = min(around, points(found.define.axes))  # each point has an element of its own: a condition leaves out the others
         if fixed:
             counted = self.computed.get(form, 0.0)
             around, self.computed[form] = max(around - counted, 0.0), max(around, counted)
