@@ -82,9 +82,12 @@ class Candidate:
     def then(self, word: str, *arguments: Any) -> Candidate:
         """The candidate after one more rewrite. Raises `ScheduleError` where that is not legal.
 
-        What is simplified is said by name, so that the call does the same where there are other kernels beside these.
+        What is simplified is said by name, so that the call does the same where there are other kernels beside these. Where no kernel is
+        left, as loops had no iteration, there is nothing to say.
         """
         if word == "simplify" and not arguments:
+            if not self.nest.kernels:
+                return self
             written = (name for kernel in self.nest.kernels for name in sorted(buffers_written(kernel.body)))
             arguments = tuple(dict.fromkeys(written))
         before = {id(kernel) for kernel in self.nest.kernels}
