@@ -15,6 +15,7 @@ from contextlib import contextmanager
 
 from tensorexpr import dtypes
 from tensorexpr.codegen.llvm.emitter import memory as emit_memory
+from tensorexpr.codegen.llvm.emitter.integers import without_digits
 from tensorexpr.codegen.llvm.emitter.memory import Binding
 from tensorexpr.codegen.llvm.emitter.ops import apply
 from tensorexpr.codegen.llvm.text.builder import Builder
@@ -206,7 +207,7 @@ class Expressions:
         found: list[tuple[Value, int | Value]] = []
         key: list[object] = ["sum"]
         constant = 0
-        for index, stride in zip(indices, binding.strides, strict=True):
+        for index, stride in without_digits(indices, binding.strides):
             terms, fixed = self._terms(index)
             values = [self.expr(leaf) for leaf, _ in terms]
             if stride.const is None or any(v.lanes > 1 and not v.stride for v in values):

@@ -8,12 +8,46 @@ whose lanes all fall into one quotient.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import gcd
 
 from tensorexpr.codegen.llvm.text.builder import Builder
 from tensorexpr.codegen.llvm.text.casts import register_type
 from tensorexpr.codegen.llvm.text.values import Value, literal, ramp
 from tensorexpr.dtypes import DType
+from tensorexpr.ir import Apply, Const, Expr
+
+
+def quotient_of(e: Expr) -> tuple[Expr, int]:
+    """The dividend and the divisor, which is positive, of an index that is a quotient; else it, and 1."""
+    match e:
+        case Apply(args=(x, Const(value=int(divisor)))) if e.op.name == "floordiv" and divisor > 0:
+            return x, divisor
+    return e, 1
+
+
+def without_digits(indices: Sequence[Expr], strides: Sequence[Value]) -> list[tuple[Expr, Value]]:
+    """Indices with their strides, those that are the digits of one position as that position: `q // 12`, `q // 4 % 3`, `q % 4` by strides
+    12, 4, 1 are `q`."""
+    found = list(zip(indices, strides, strict=True))
+    if not found or strides[-1].const != 1:
+        return found
+    for first in range(len(found) - 1):
+        step = strides[first].const
+        whole, divisor = quotient_of(indices[first])
+        if step is None or divisor != step or divisor == 1:
+            continue
+        rest = [(indices[k], strides[k].const, strides[k - 1].const) for k in range(first + 1, len(found))]
+        if all(own is not None and above is not None and _is_digit(e, whole, int(own), int(above)) for e, own, above in rest):
+            return [*found[:first], (whole, strides[-1])]
+    return found
+
+
+def _is_digit(e: Expr, whole: Expr, stride: int, above: int) -> bool:
+    """Whether an index is what `whole` has at this stride, below that of the axis above."""
+    if not (isinstance(e, Apply) and e.op.name == "mod" and isinstance(e.args[1], Const)) or above % stride:
+        return False
+    return int(e.args[1].value) * stride == above and quotient_of(e.args[0]) == (whole, stride)
 
 
 def floordiv(b: Builder, dtype: DType, x: Value, y: Value) -> Value:

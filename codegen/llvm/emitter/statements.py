@@ -22,6 +22,7 @@ from tensorexpr.codegen.llvm.emitter import rectangles as emit_rectangles
 from tensorexpr.codegen.llvm.emitter import squares as emit_squares
 from tensorexpr.codegen.llvm.emitter import work as emit_work
 from tensorexpr.codegen.llvm.emitter.expressions import Expressions
+from tensorexpr.codegen.llvm.emitter.integers import quotient_of
 from tensorexpr.codegen.llvm.emitter.memory import Binding, NotVectorizable
 from tensorexpr.codegen.llvm.text.builder import LONGEST_WORD, SCALAR_LOOP, Builder
 from tensorexpr.codegen.llvm.text.machine import Machine
@@ -196,10 +197,13 @@ class Statements(Expressions):
 
     def _check(self, s: Check) -> None:
         b = self.b
-        index, extent = self.expr(s.index), self.expr(s.extent)
+        whole, divisor = quotient_of(s.index)
+        if not isinstance(s.extent, Const) or int(s.extent.value) * divisor >= 1 << 63:
+            whole, divisor = s.index, 1
+        index, extent = self.expr(whole), b.mul(self.expr(s.extent), divisor)
         if index.low is not None and index.low >= 0 and index.high is not None and extent.low is not None and index.high < extent.low:
             return
-        # Extents are not negative, so one unsigned comparison sees both ends.
+        # Extents are not negative, so one unsigned comparison sees both ends; of a quotient its dividend has to be below so many more.
         bad = b.compare("icmp uge", index, extent)
         if self.mask is not None:
             bad = b.op("and", bad, self.mask)
@@ -212,7 +216,8 @@ class Statements(Expressions):
             first = b.emit(f"call i{bad.lanes} @llvm.cttz.i{bad.lanes}(i{bad.lanes} {bits.text}, i1 true)", f"i{bad.lanes}")
             opcode = "zext" if bad.lanes < 64 else "trunc"
             lane = first if bad.lanes == 64 else b.convert(opcode, first, "i64")
-        culprit, limit = b.extract(index, lane), b.extract(extent, lane)
+        with b.scope():
+            culprit, limit = b.extract(self.expr(s.index), lane), b.extract(self.expr(s.extent), lane)
         b.line(f"call void @te.fail(ptr %status, ptr %error, i64 {s.check + 1}, {culprit.typed}, {limit.typed})")
         b.line("ret void")
         b.begin(fine)

@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 
+import tensorexpr as te
 from tensorexpr import dtypes
 from tensorexpr.codegen.llvm import emit
 from tensorexpr.codegen.llvm.text.machine import Machine
@@ -131,3 +132,50 @@ def test_long_vectors_are_loaded_in_order(bits: int, dtype: dtypes.DType, lanes:
     given = np.arange(3 * lanes + 1).astype(dtype.numpy) ** 2
     n, at = np.ogrid[:2, :lanes]
     np.testing.assert_array_equal(run(made, {"X": given})["Y"], given[n * lanes + at + 1] - given[n * lanes + lanes - at])
+
+
+def digits(places: list[str]) -> LoopNest:
+    """Y[k, i] = X[places of q = K[i]]"""
+    x, y, held = buffer("X", dtypes.float32, 5, 2, 3, 4), buffer("Y", dtypes.float32, 5, 40), buffer("K", dtypes.int64, 40)
+    q = read(held, i)
+    of = {
+        "k": k, "q//24": apply("floordiv", q, const(24)), "q//12": apply("floordiv", q, const(12)), "q//4": apply("floordiv", q, const(4)),
+        "q%4": apply("mod", q, const(4)),
+    }  # fmt: skip
+    of |= {f"{e} % {n}": apply("mod", of[e], const(n)) for e in ("q//4", "q//12") for n in (2, 3)}
+    at = [of[place] for place in places]
+    return nest([x, held, y], [y], (loop("k", 5, loop("i", 40, write(y, [k, i], read(x, *at)), kind="vectorize")),))
+
+
+@pytest.mark.parametrize(
+    ("places", "divided"),
+    [
+        (["q//24", "q//12 % 2", "q//4 % 3", "q%4"], False),
+        (["k", "q//12", "q//4 % 3", "q%4"], False),
+        (["k", "q//12 % 2", "q//4 % 3", "q%4"], True),  # the greatest digit is no quotient
+        (["k", "q//12", "q//4 % 2", "q%4"], True),  # an axis has more places
+    ],
+)
+def test_digits_of_a_position_are_the_position(places: list[str], divided: bool) -> None:
+    program = digits(places)
+    limit = 120 if places[0] == "q//24" else 24
+    keys = np.random.default_rng(0).integers(0, limit, 40)
+    x = np.arange(120, dtype=np.float32).reshape(5, 2, 3, 4)
+    assert bool(re.search(" [su](div|rem) ", emit(program, MACHINE))) == divided
+    found = run(program, {"X": x, "K": keys})["Y"]
+    here = {"k": np.arange(5)[:, None], "q%4": keys % 4} | {f"q//{n}": keys // n for n in (24, 12, 4)}
+    here |= {f"q//{n} % {m}": keys // n % m for n in (12, 4) for m in (2, 3)}
+    np.testing.assert_array_equal(found, np.broadcast_to(x[tuple(here[place] for place in places)], (5, 40)))
+
+
+@pytest.mark.parametrize("wrong", [-1, 24, -(1 << 63), (1 << 63) - 1])
+def test_positions_beyond_a_tensor_are_told_by_axis(wrong: int) -> None:
+    place = te.placeholder((20,), "int64", name="place")
+    x = te.placeholder((2, 3, 4), name="x")
+    f = te.build(te.compute((20,), lambda n: x[place[n] // 12, place[n] // 4 % 3, place[n] % 4], name="y"), [x, place])
+    values = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    where = np.arange(20)
+    np.testing.assert_array_equal(f(values, where), np.arange(20))
+    where[17] = wrong
+    with pytest.raises(te.errors.OutOfBoundsError, match=rf"index of x from 0 to 1, got {wrong // 12}\b"):
+        f(values, where)
