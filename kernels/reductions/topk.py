@@ -24,14 +24,16 @@ def _ranks(x: te.Tensor, axis: int, descending: bool) -> te.Tensor:
         """Whether a is greater than b, NaN the greatest."""
         return (a > b) | (te.isnan(a) & ~te.isnan(b)) if x.dtype.is_float else a > b
 
+    def at_most(a: Any, b: Any) -> Any:
+        """Whether a is not above b."""
+        return te.isnan(b) | (a <= b) if x.dtype.is_float else a <= b
+
     def rank(*i: Any) -> Any:
         rest, own = drop(i, axis), x[i]
 
         def before(k: Any) -> Any:
-            other = x[along(rest, axis, k)]
-            first = above(other, own) if descending else above(own, other)
-            behind = above(own, other) if descending else above(other, own)
-            return te.cast(first | (~behind & (k < i[axis])), "int64")
+            low, high = (own, x[along(rest, axis, k)])[:: 1 if descending else -1]
+            return te.cast(te.where(k < i[axis], at_most(low, high), above(high, low)), "int64")
 
         return te.sum(before, x.shape[axis])
 
