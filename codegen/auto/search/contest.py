@@ -125,9 +125,12 @@ def faster(program: Program, planned: LoopNest, fixed: Callable[[Program], LoopN
     def time(found: Candidate | None) -> float:
         return now if found is None else float(Model(summary_of(in_memory(found.nest)), facts).times()[0])
 
+    left = [0.0]
+
     def searching() -> Candidate | None:
+        nonlocal left
         try:
-            with effort(most):
+            with effort(most) as left:
                 return winner(in_two_forms(program, facts) if sizes else searched(program, facts))
         except Spent:
             return None
@@ -140,7 +143,8 @@ def faster(program: Program, planned: LoopNest, fixed: Callable[[Program], LoopN
     best, marks = min((None, *again), key=time), (bound, float(Model(summary_of(start.nest), facts).explained().ports.max(axis=1).sum()))
     if not any(choice.is_as_good(time(best), marks) for choice in choices):
         best = min(best, searching(), key=time)
-        choices.append(Choice(None if best is None else best.calls, time(best), marks))
+        if most - left[0] >= before.least:
+            choices.append(Choice(None if best is None else best.calls, time(best), marks))
     return best
 
 

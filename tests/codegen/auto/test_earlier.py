@@ -5,7 +5,7 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr.codegen.auto.candidate import Call
-from tensorexpr.codegen.auto.search import contest
+from tensorexpr.codegen.auto.search import contest, earlier
 from tensorexpr.codegen.auto.search.earlier import Choice, Earlier
 from tensorexpr.codegen.compiled import versions
 from tensorexpr.kernels import softmax as softmax_kernel
@@ -25,7 +25,8 @@ def softmax_of(x):
 
 @pytest.fixture
 def searches(monkeypatch):
-    """Counts the searches that begin."""
+    """Counts the searches that begin, of which also short ones are taken again."""
+    monkeypatch.setattr(earlier, "LONG", 0.0)
     begun, searched = [], contest.searched
 
     def counted(program, facts):
@@ -43,6 +44,15 @@ def test_versions_of_like_sizes_take_what_the_first_one_found(searches):
         np.testing.assert_allclose(f(x), softmax_of(x), rtol=2e-5)
         assert f.at(n=n, m=m) is not f
     assert len(searches) == 1
+
+
+def test_short_searches_are_made_anew(searches, monkeypatch):
+    monkeypatch.setattr(earlier, "LONG", 1e9)
+    f = te.build(*softmax(te.dim("n"), te.dim("m")))
+    for n, m in ((303, 1024), (291, 802)):
+        x = RNG.standard_normal((n, m)).astype(np.float32)
+        np.testing.assert_array_equal(f(x), te.build(*softmax(n, m))(x))
+    assert len(searches) == 3  # code of the first version is that of fixed sizes
 
 
 def test_versions_of_other_sizes_are_those_of_fixed_ones():
@@ -72,6 +82,7 @@ def test_a_function_of_fixed_sizes_is_searched_for_by_itself(searches):
 @pytest.mark.parametrize("sizes", [(1, 4_000), (7, 3_000), (33, 901), (300, 101), (4_000, 7), (5, 0)])
 def test_values_where_sizes_differ_much(sizes, monkeypatch):
     monkeypatch.setattr(versions, "WORTH", 0)
+    monkeypatch.setattr(earlier, "LONG", 0.0)
     f = te.build(*softmax(te.dim("n"), te.dim("m")))
     for n, m in ((64, 100), sizes, tuple(2 * n for n in sizes)):
         x = RNG.standard_normal((n, m)).astype(np.float32)
