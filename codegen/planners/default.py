@@ -13,7 +13,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from math import prod
 
-from tensorexpr import dtypes
 from tensorexpr.algebra import sent_apart, turned_operands
 from tensorexpr.codegen.planners.gpu.grid import plan_gpu
 from tensorexpr.codegen.planners.programs.again import plan_again
@@ -41,7 +40,6 @@ from tensorexpr.codegen.schedule.analysis.work import (
     total_work,
 )
 from tensorexpr.codegen.schedule.decisions import Decisions
-from tensorexpr.codegen.schedule.definitions.widths import NARROW, bounds
 from tensorexpr.codegen.schedule.legal.together import side_by_side
 from tensorexpr.codegen.schedule.schedule import Planned, schedule
 from tensorexpr.codegen.target import Gpu, Target
@@ -116,7 +114,6 @@ def _in_rows(s: Planned) -> set[str]:
         if again:
             s.recompute(*again)
         _inline(s)
-        _narrow(s)
         if not isinstance(s.target, Gpu):
             take_scatters_apart(s)
         planned = crossed_sums(s, shapes_of(s.state.program))
@@ -186,18 +183,6 @@ def _reads_always(reader: Define, source: Define) -> bool:
     """Whether a definition reads another whatever the data are."""
     guards = [guards for access, _, guards in read_occurrences(reader.value, ()) if access.tensor == source.name]
     return any(not any(map(tensors_read, found)) for found in guards)
-
-
-def _narrow(s: Planned) -> None:
-    """Keeps integers that are known to be small, positions of winners, in the least type that holds them."""
-    for name in s.stages:
-        definition = definition_named(s.state.program, name)
-        if not isinstance(definition, Define) or name in s.state.program.outputs or definition.value.dtype is not dtypes.int64:
-            continue
-        found = bounds(definition.value)
-        fitting = [t for t in NARROW if found is not None and int(t.least) <= found[0] and found[1] <= int(t.greatest)]
-        if fitting and s.decisions.wanted(f"{name}: narrow"):
-            s.tried(s[name].store_as, fitting[0].name)
 
 
 def _reads_elementwise(reader: Define, source: Define) -> bool:

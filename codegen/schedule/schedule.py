@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tensorexpr import dtypes
 from tensorexpr.codegen.schedule.analysis import skewing
 from tensorexpr.codegen.schedule.analysis.state import Stage, State, plain_state
 from tensorexpr.codegen.schedule.decisions import Decisions
@@ -18,7 +17,6 @@ from tensorexpr.codegen.schedule.definitions.clone import clone
 from tensorexpr.codegen.schedule.definitions.inline import inline
 from tensorexpr.codegen.schedule.definitions.recompute import recompute, share
 from tensorexpr.codegen.schedule.definitions.rfactor import rfactor
-from tensorexpr.codegen.schedule.definitions.widths import store_as
 from tensorexpr.codegen.schedule.loops.bind import bind
 from tensorexpr.codegen.schedule.loops.cache import cache
 from tensorexpr.codegen.schedule.loops.compute_at import compute_at
@@ -219,10 +217,6 @@ class StageHandle:
         state, made = clone(self._schedule.state, self.name, sources)
         self._apply("clone", state, *sources)
         return made
-
-    def store_as(self, dtype: str) -> None:
-        """Keeps integers that are known to be small in a narrower type: "int8", "int16" or "int32"."""
-        self._apply("store_as", store_as(self._schedule.state, self.name, dtypes.dtype(dtype)), dtype)
 
     def stage(self, tensor: str, layout: staging.Layout) -> str:
         """Reads a copy of a tensor, its axes in the order given; gives the name of the copy, which has loops of its own.

@@ -19,6 +19,7 @@ from tensorexpr.algebra import (
     with_factors_grouped,
     with_narrow_factors,
     with_narrow_sums,
+    with_narrow_winners,
     with_operands_turned,
     with_products_apart,
     with_products_in_order,
@@ -59,13 +60,14 @@ REGROUPED = Options(reassociate=True)
 
 def simplified(program: Program, target: Target) -> Program:
     """The program that a default schedule is made for: in its simplest form, on a CPU with sums of products taken apart, tensors
-    in plain shapes, running tables for what results share, sums in the types that suit it, and terms sent to where they belong.
+    in plain shapes, running tables for what results share, sums and small integers in the types that suit them, and terms sent to where
+    they belong.
 
     A GPU has a thread for each result, and runs the steps of a scan one after the other; its tensor cores take 16-bit products as they are.
     """
     program = without_carries(program)
     if target.is_gpu:
-        return with_copies_read(simplify(program))
+        return with_narrow_winners(with_copies_read(simplify(program)))
     found = simplify(factor_sums(program, REGROUPED))
     apart = with_products_in_order(factor_sums(found, REGROUPED), REGROUPED)  # what was written where it is read may have factors, too
     found = found if apart is found else simplify(apart)
@@ -86,7 +88,7 @@ def simplified(program: Program, target: Target) -> Program:
     found = found if chosen is found else simplify(chosen)
     found = with_states_before(with_recurrences(with_narrow_factors(with_narrow_sums(with_rows(found)))))
     found = with_slices(with_products_joined(with_products_apart(with_sent_values(with_boxes_apart(found)))))
-    return with_operands_turned(with_factors_grouped(with_copies_read(found)))
+    return with_narrow_winners(with_operands_turned(with_factors_grouped(with_copies_read(found))))
 
 
 def calls_digest(schedule: Planned) -> str:

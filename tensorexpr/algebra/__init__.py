@@ -6,12 +6,12 @@ formulas: `sharing` asks the integer sets which terms many results have in commo
 what is carried, `counts` whether it pays, `recurrences` is the pass. Nothing is ever subtracted from what was added. `boxes` goes through
 boxes of neighbours an axis at a time, `sums` carries sums of narrow numbers in the types that a machine adds them in, `keyed` sends points
 to their keys, makes what is read at keys alone there, and has conditions in the place of masks and of what windows repeat at borders,
-`layouts` makes tensors of the parts of one that products read apart and one operand of several, turns those on the way and those that steps
-of scans read across, reads an output in place of a scan, turns scatters, and lays rings that sums go around out in rows, `products` of
-products that are added up, takes products of products in the order of fewest operations, and multiplies factors first that share their
-points, `carries` takes combiners apart whose components are sums and maxima, `logarithms` makes quotients of exponentials of their sums,
-`supports` sums masked weights inside of their masks, `before` makes states of what was before steps, and reads those that are computed
-again.
+`layouts` makes tensors of the parts of one that products read apart and one operand of several, turns those on the way and those that
+steps of scans read across, reads an output in place of a scan, keeps small integers in few bits, turns scatters, and lays rings that sums
+go around out in rows, `products` of products that are added up, takes products of products in the order of fewest operations, and
+multiplies factors first that share their points, `carries` takes combiners apart whose components are sums and maxima, `logarithms` makes
+quotients of exponentials of their sums, `supports` sums masked weights inside of their masks, `before` makes states of what was before
+steps, and reads those that are computed again.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from tensorexpr.algebra.layouts.scattered import with_scatters_turned
 from tensorexpr.algebra.layouts.slices import with_slices
 from tensorexpr.algebra.layouts.steps import turned_operands, with_operands_turned
 from tensorexpr.algebra.layouts.turned import with_axes_turned
+from tensorexpr.algebra.layouts.winners import with_narrow_winners
 from tensorexpr.algebra.logarithms import without_logarithms
 from tensorexpr.algebra.products import with_factors_grouped, with_products_apart, with_products_in_order
 from tensorexpr.algebra.recurrences import share_terms, with_recurrences
@@ -51,6 +52,7 @@ __all__ = [
     "with_boxes_apart",
     "with_narrow_factors",
     "with_narrow_sums",
+    "with_narrow_winners",
     "with_operands_turned",
     "with_products_apart",
     "with_products_in_order",

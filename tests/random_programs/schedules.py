@@ -33,7 +33,6 @@ WORDS = (
     "sweep",
     "stage",
     "cache",
-    "store_as",
     "recompute",
     "share",
     "clone",
@@ -73,8 +72,6 @@ def shuffled(s: Planned, rng: random.Random, steps: int = 10, words: Sequence[st
                     if access is not None:
                         order = tuple(rng.sample(range(len(access.indices)), len(access.indices)))
                         handle.cache(access.tensor, rng.choice(loops), order)
-                case "store_as":
-                    handle.store_as(rng.choice(("int8", "int16", "int32")))
                 case "rfactor":
                     handle.rfactor(rng.choice(loops), rng.choice((1, 1, 2, 3)), rng.random() < 0.3)
                 case "part":

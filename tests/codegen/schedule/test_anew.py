@@ -27,7 +27,6 @@ ANEW = (
     "stage",
     "stage",
     "share",
-    "store_as",
     "rfactor",
     "sort",
     "sweep",
