@@ -4,7 +4,8 @@ A kernel ends when the slowest of these has: a unit of the multiprocessor that h
 blocks after the other, where each basic block takes its longest chain of results that wait for each other; the second cache; memory.
 Blocks are three of the grid, at places that no period of it meets. The first cache keeps what a block touches twice where the
 resident blocks' bytes fit in, and small tensors that all blocks read, where there is room beside those; memory is read once where what
-blocks share fits in the second cache, else as often as square groups of the blocks that run at once need it.
+blocks share fits in the second cache, else as often as square groups of the blocks that run at once need it. What a block has stored itself
+before comes from the second cache.
 """
 
 from __future__ import annotations
@@ -176,6 +177,7 @@ def _bytes(
     asked: dict[tuple[str, bool], float] = {}
     reads: dict[str, float] = {}  # by a block through the first cache, each sector once
     past: set[str] = set()  # copied past that cache
+    back: dict[tuple[str, bool], float] = {}  # the share that a block has stored itself
     room = max(0, facts.l1_bytes - resident * shared) / resident
     for run, w in zip(runs, weights, strict=True):
         touched: dict[tuple[str, bool], list[Access]] = {}
@@ -188,6 +190,7 @@ def _bytes(
             )
             every = SECTOR * sum(a.units for a in accesses)
             asked[key] = asked.get(key, 0.0) + w * (own if own <= room else every)
+            back[key] = back.get(key, 0.0) + w * (0.0 if key[1] or not own else _stored_before(run, key[0]) / own)
             if any(a.space == "copied" for a in accesses):
                 past.add(key[0])
             elif not key[1]:
@@ -200,14 +203,30 @@ def _bytes(
     again = {name for (name, _), n in total.items() if n > sizes.get(name, n)}
     fits = sum(sizes[name] for name in again) <= facts.l2_bytes
     together = sqrt(max(1, min(blocks, resident * facts.cores)))
-    for (name, _), n in total.items():
+    near = resident * facts.cores * sum(n for (_, stores), n in asked.items() if stores) <= facts.l2_bytes
+    for key, n in total.items():
+        name = key[0]
         whole = min(n, sizes.get(name, n))
         if name in kept:
             n = min(n, facts.cores * whole)
         reuse = n / whole if whole else 1.0
         l2, least = l2 + n, least + whole
-        memory += whole if fits or name in kept else whole * max(1.0, reuse / min(reuse, together))
+        fresh = whole * (1 - back[key]) if near else whole
+        memory += fresh if fits or name in kept else fresh * max(1.0, reuse / min(reuse, together))
     return l2, memory, least
+
+
+def _stored_before(run: Run, name: str) -> float:
+    """The bytes of a buffer that a block reads behind its own stores of them, and not before: these come from the second cache."""
+    stored, read, fresh = (np.empty(0, np.int64) for _ in range(3))
+    for access in run.accesses.values():  # in the order in which they are made first
+        if access.place == name and access.space in ("global", "copied") and access.touched:
+            sectors = np.unique(np.concatenate(access.touched))
+            if access.stores:
+                stored = np.union1d(stored, sectors)
+            else:
+                read, fresh = np.union1d(read, sectors), np.union1d(fresh, np.setdiff1d(sectors, stored))
+    return float(SECTOR * (len(read) - len(fresh)))
 
 
 def _kept(

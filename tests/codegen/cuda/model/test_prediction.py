@@ -210,3 +210,11 @@ def test_facts_of_gpus(tmp_path, monkeypatch):
     assert (found.name, found.memory, found.tensor, found.source) == ("NVIDIA Test", 4200.0, (1, 2, 3, 4), "measured")
     assert facts_of("sm_90", "another") == facts_of("sm_90") == H200 and replace(found, name="x") != found
     gpus._measured.cache_clear()
+
+
+@with_nvrtc
+def test_what_a_block_has_stored_before_is_not_read_from_memory():
+    q, k, v = (te.placeholder((8, 1024, 64), "bfloat16", name=n) for n in "qkv")
+    found = predicted([te.kernels.scaled_dot_product_attention(q, k, v, is_causal=True)], [q, k, v])
+    row = next(one for one in found if "total" in one.kernel)  # stores weights, and sums them then
+    assert row.memory_bytes < 0.8 * row.l2_bytes and row.memory_bytes > 1.5 * 4 * 8 * 1024 * 1024
