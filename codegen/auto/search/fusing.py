@@ -13,8 +13,7 @@ from collections.abc import Iterator
 
 from tensorexpr.codegen.auto.candidate import Candidate
 from tensorexpr.codegen.auto.machine import Facts
-from tensorexpr.codegen.auto.search.groups import Group, Member, extent_of
-from tensorexpr.codegen.auto.search.merging import merged, outermost, with_producers
+from tensorexpr.codegen.auto.search.groups import Group, Member, extent_of, merged, outermost, with_producers
 from tensorexpr.codegen.auto.search.passes import block_of, in_passes
 from tensorexpr.codegen.auto.search.repeated import kept
 from tensorexpr.codegen.lowering.context.arithmetic import constant, sub

@@ -1,18 +1,26 @@
 """Groups: kernels of a plain nest that run in loops of one of them, each a nest of its own while it is searched.
 
 A *member* is a kernel with what it reads and stores. Its *places* are the loops that its indices are, give or take a constant; where all of
-a group read at the index of a shared loop, that loop goes *along* with them. `joining` says who joins.
+a group read at the index of a shared loop, that loop goes *along* with them. `joining` says who joins. Kernels become one where they are
+brought next to each other and their loops merged from the outside in:
+
+for i in range(0, n): a[i] = ...                for i in range(0, n):
+for i_1 in range(0, n): b[i_1] = ...    -->         a[i] = ...
+                                                    b[i] = ...
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from tensorexpr.codegen.auto.candidate import Candidate
 from tensorexpr.codegen.lowering.context.arithmetic import constant, sub
 from tensorexpr.codegen.nest import Alloc, Buffer, For, Kernel, LoopNest, Stmt, Store
 from tensorexpr.codegen.nest.walks import elements_read, stores_in
 from tensorexpr.codegen.rewrites.names import taken_names
+from tensorexpr.codegen.rewrites.paths import loop_paths
 from tensorexpr.dtypes import int64
+from tensorexpr.errors import ScheduleError
 from tensorexpr.ir import Access, Expr
 from tensorexpr.records import cached_property, record, replace
 from tensorexpr.regions import affine_of
@@ -157,3 +165,41 @@ def _used(part: LoopNest) -> Iterator[Buffer]:
 
 def _read_by(block: tuple[Stmt, ...]) -> set[str]:
     return {access.tensor for access in elements_read(block)}
+
+
+def outermost(made: Candidate, loops: tuple[str, ...], first: tuple[str, ...]) -> Candidate:
+    """The candidate with some of the loops around a statement outside of the others."""
+    order = (*first, *(name for name in loops if name not in first))
+    return made if order == loops or len(order) < 2 else made.then("reorder", *order)
+
+
+def merged(made: Candidate, loops: Sequence[str], others: Sequence[str]) -> Candidate:
+    """The candidate with the loops of one kernel around those of one behind it, pair by pair. Raises `ScheduleError` where it cannot be."""
+    first, second = (loop_paths(made.nest, names[0])[0][0] for names in (loops, others))
+    if first < second - 1:
+        made = made.then("move_kernel", first, second - 1)
+    if first < second:
+        made = made.then("merge_kernels", second - 1)
+    for one, other in zip(loops, others, strict=True):
+        made = made.then("merge", one, other)
+    return made
+
+
+def with_producers(made: Candidate, group: Group, loops: tuple[str, ...]) -> Candidate:
+    """The candidate with what a group's members read alone computed in the first of some loops where that can be."""
+    for member in reversed(group.members[:-1]):
+        for name in member.stored if member.number not in group.beside else ():
+            for at in loops if kernel_of(made.nest, name) is not None else ():
+                try:
+                    made = made.then("fuse_at", name, at)
+                except ScheduleError:
+                    continue
+                break
+    return made
+
+
+def kernel_of(nest: LoopNest, buffer: str) -> int | None:
+    """The number of the kernel that stores to a buffer of the whole program."""
+    if not any(buffer == b.name for b in (*nest.workspace, *nest.parameters)):
+        return None
+    return next((n for n, kernel in enumerate(nest.kernels) if any(s.buffer == buffer for s in stores_in(kernel.body))), None)

@@ -17,8 +17,7 @@ from math import prod
 
 from tensorexpr.codegen.auto.candidate import Candidate
 from tensorexpr.codegen.auto.machine import Facts
-from tensorexpr.codegen.auto.search.groups import Group, Member, extent_of
-from tensorexpr.codegen.auto.search.merging import kernel_of, merged, outermost, with_producers
+from tensorexpr.codegen.auto.search.groups import Group, Member, extent_of, kernel_of, merged, outermost, with_producers
 from tensorexpr.codegen.auto.search.repeated import kept
 from tensorexpr.codegen.lowering.context.arithmetic import constant
 from tensorexpr.codegen.nest import LoopNest
