@@ -23,7 +23,7 @@ by element, with what is made of its results.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import prod
+from math import inf, prod
 
 from tensorexpr.codegen.auto.search.groups import OPEN, Group, Member, Place, extent_of, place_of
 from tensorexpr.codegen.lowering.context.arithmetic import constant
@@ -59,6 +59,7 @@ class _Joining:
         types |= {c.name: (c.type.shape, c.type.dtype) for c in nest.constants}
         self.written = {b.name for b in (*nest.parameters, *nest.workspace)}
         self.members = [Member(number, kernel) for number, kernel in enumerate(nest.kernels)]
+        self.elements = {name: prod(constant(e) or inf for e in shape) for name, (shape, _) in types.items()}
         self.products = {m.number for m in self.members if products and _is_product(m, types)}
         self.siblings, self.sums = siblings, sums
         self.readers: dict[str, list[int]] = {}
@@ -134,8 +135,10 @@ class _Joining:
         results = prod(extent_of(s) for s in member.loops)
         points = results * prod(extent_of(s) for s in _inside(loop))
         loops = (*member.loops, *_inside(loop))
-        elements = {access: {*free_names(access)} for accesses in member.reads.values() for access in accesses}
-        read = max((prod(extent_of(s) for s in loops if s.index in names) for names in elements.values()), default=0)
+        read: float = 0
+        for name, accesses in member.reads.items():
+            visited = (prod(extent_of(s) for s in loops if s.index in names) for names in ({*free_names(access)} for access in accesses))
+            read = max(read, min(max(visited, default=0), self.elements.get(name, 0)))  # windows visit what they read many times
         long = extent_of(loop) >= LEAST_APART and points >= LEAST_POINTS and read >= FEWER * results
         return loop if long else None
 

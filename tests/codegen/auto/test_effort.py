@@ -50,6 +50,16 @@ def test_the_planners_nest_is_built_where_a_search_would_take_too_long(monkeypat
     assert contest.faster(program, planned, lambda program: planned) is None
 
 
+def test_a_search_over_long_kernels_near_the_least_is_not_begun(monkeypatch):
+    program = parse_program(SUMS)
+    planned = lower(autoschedule(program, host_target()))
+    monkeypatch.setattr(contest, "MARGIN", 0.0)
+    monkeypatch.setattr(contest, "CLOSE", 0.0)
+    monkeypatch.setattr(contest, "IN_A_KERNEL", 1e6)
+    monkeypatch.setattr(contest, "searched", lambda program, facts: pytest.fail("a search was begun"))
+    assert contest.faster(program, planned, lambda program: planned) is None
+
+
 def test_kernels_that_a_rewrite_leaves_alone_take_no_effort():
     def taken(copies: int) -> float:
         more = "".join(f"C{k}[i]: f32[4096] = A[i, {k}] * 2.0\n" for k in range(copies))

@@ -283,3 +283,13 @@ def test_products_have_tiles_of_their_own(monkeypatch):
     made = [buffers_written(kernel.body) & {"h", "g", "y", "z"} for kernel in nest.kernels]
     assert [found for found in made if found] == [{"h", "g"}, {"y"}, {"z"}], made
     kept.check(nest, UNITS)
+
+
+def test_windows_are_no_reason_to_take_a_sum_apart():
+    """A window visits each element many times, but the sum reads no more of them than it has results."""
+    window = parse_program(
+        "x: f32[200, 200] = input()\ny[i, j]: f32[192, 192] = sum(x[i + u, j + v] for u in range(9) for v in range(9))\nreturn y"
+    )
+    columns = parse_program("x: f32[4096, 64] = input()\ny[j]: f32[64] = sum(x[k, j] for k in range(4096))\nreturn y")
+    apart = [joining.groups_of(plain(p).nest, siblings=True, sums=True)[-1].axis for p in (window, columns)]
+    assert apart[0] is None and apart[1] is not None
