@@ -25,8 +25,8 @@ from tensorexpr.codegen.llvm.emitter.rectangles import MOST_COLUMNS
 from tensorexpr.codegen.llvm.emitter.squares import LEAST_ROWS
 from tensorexpr.codegen.llvm.text.machine import Machine, host
 from tensorexpr.codegen.lowering.stage.joining import side_by_side
-from tensorexpr.codegen.nest import LANES, Alloc, Block, Check, For, If, LoopNest, Store
-from tensorexpr.codegen.nest.walks import statements, stores_in
+from tensorexpr.codegen.nest import LANES, Alloc, Block, Check, For, If, LoopNest, Stmt, Store
+from tensorexpr.codegen.nest.walks import blocks_of, statements, stores_in
 from tensorexpr.codegen.rewrites.lanes_last import lanes_last
 from tensorexpr.dtypes import int8
 from tensorexpr.ir import Access, Apply, Cast, Const, Expr, const
@@ -53,6 +53,7 @@ class _Reader(Values):
         self.features = machine.features.split(",")
         self.chains: dict[Chain, None] = {}
         self.born: dict[str, int] = {}
+        self._known: dict[int, tuple[Stmt, frozenset[str]]] = {}
 
     def summary(self) -> Summary:
         for kernel in self.nest.kernels:
@@ -90,7 +91,17 @@ class _Reader(Values):
                 case Check():
                     self._visit(s.index, at)
                     self._add(at, self._changed(s.index, at), SCALAR, 8, 2.0)
-            at.seen.forget({x.buffer for x in stores_in((s,))})
+            at.seen.forget(self._stored(s))
+
+    def _stored(self, s: Stmt) -> frozenset[str]:
+        """The buffers that a statement stores to, found once: each loop around asks as well."""
+        if isinstance(s, Store):
+            return frozenset((s.buffer,))
+        found = self._known.get(id(s))
+        if found is None:  # the statement is kept with them, so that no other one gets its number
+            stored = frozenset[str]().union(*(self._stored(x) for block in blocks_of(s) for x in block))
+            found = self._known[id(s)] = s, stored
+        return found[1]
 
     def _if(self, s: If, at: Place) -> None:
         self._visit(s.condition, at)
@@ -125,7 +136,7 @@ class _Reader(Values):
             return
         kind = self.kinds.of(s, extent, at.lanes is not None)
         number = self._loop(at.path, s.index, kind, extent, at.share)
-        self.stores[number] = frozenset(x.buffer for x in stores_in(s.body))
+        self.stores[number] = self._stored(s)
         path, names = self.parts[number], {**at.names, s.index: number}
         lanes = number if kind in (VECTORIZE, AUTO, PARALLEL_AUTO) else at.lanes
         if at.lanes is not None and at.lanes in self._changed(s.start, at) | self._changed(s.stop, at):
