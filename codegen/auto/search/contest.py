@@ -129,7 +129,7 @@ def faster(program: Program, planned: LoopNest, fixed: Callable[[Program], LoopN
     def time(found: Candidate | None) -> float:
         return now if found is None else float(Model(summary_of(in_memory(found.nest)), facts).times()[0])
 
-    left = [0.0]
+    left = [most]
 
     def searching() -> Candidate | None:
         nonlocal left
