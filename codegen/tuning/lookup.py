@@ -17,6 +17,7 @@ from tensorexpr.algebra import (
     with_chosen_points,
     with_copies_read,
     with_factors_grouped,
+    with_few_keys,
     with_narrow_factors,
     with_narrow_sums,
     with_narrow_winners,
@@ -83,7 +84,7 @@ def simplified(program: Program, target: Target) -> Program:
     if shaped is not found:  # indices that were quotients and remainders are axes now, which factors may or may not have
         apart = with_products_in_order(factor_sums(shaped, REGROUPED), REGROUPED)
         found = simplify(apart)
-    found = with_sums_by_place(with_sums_by_key(with_scatters_turned(found)))
+    found = with_sums_by_place(with_few_keys(with_sums_by_key(with_scatters_turned(found))))
     chosen = with_chosen_points(found)
     found = found if chosen is found else simplify(chosen)
     found = with_states_before(with_recurrences(with_narrow_factors(with_narrow_sums(with_rows(found)))))

@@ -21,6 +21,7 @@ from tensorexpr.algebra.boxes import with_boxes_apart
 from tensorexpr.algebra.carries import without_carries
 from tensorexpr.algebra.keyed.borders import without_clamps
 from tensorexpr.algebra.keyed.chosen import with_chosen_points
+from tensorexpr.algebra.keyed.few import with_few_keys
 from tensorexpr.algebra.keyed.keys import with_sums_by_key
 from tensorexpr.algebra.keyed.masks import without_masks
 from tensorexpr.algebra.keyed.places import with_sums_by_place
@@ -48,6 +49,7 @@ __all__ = [
     "with_chosen_points",
     "with_copies_read",
     "with_factors_grouped",
+    "with_few_keys",
     "with_axes_turned",
     "with_boxes_apart",
     "with_narrow_factors",

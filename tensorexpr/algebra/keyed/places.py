@@ -62,14 +62,14 @@ def _with_sums_sent(program: Program, plans: Mapping[str, Segments]) -> Program:
     definitions: list[Definition] = []
     for d in program.definitions:
         if isinstance(d, Define):
-            sums = {e: plans[name] for e in walk(d.value) if (name := _plan_of(e)) in plans}
+            sums = {e: plans[name] for e in walk(d.value) if (name := plan_of(e)) in plans}
             found: dict[Expr, Expr] = {}
             everywhere = set(sums_evaluated(d.value))
             for e, plan in sums.items():
                 assert isinstance(e, Reduce) and isinstance(e.axes[0].start, Access)
                 *batch, at = e.axes[0].start.indices
-                keys = _keys(at, plan, d.axes)
-                whole = e in everywhere and _is_each((*batch, *keys), plan, d.axes)
+                keys = keys_of_segment(at, plan, d.axes)
+                whole = e in everywhere and is_each((*batch, *keys), plan, d.axes)
                 if (value := _at_points(e, plan, keys, None if whole else program.types)) is not None:
                     key = (plan.name, value)
                     shape = (*(a.stop for a in plan.batch), *plan.extents)
@@ -112,7 +112,7 @@ def _is_sparse(plan: Segments) -> bool:
     return keys >= SPARSE * points
 
 
-def _plan_of(e: Expr) -> str:
+def plan_of(e: Expr) -> str:
     """The offsets of the segment that a sum runs over; nothing where it is something else."""
     if not (isinstance(e, Reduce) and e.combiner.is_builtin and e.combiner.name == "sum" and len(e.axes) == 1 and e.where is None):
         return ""
@@ -132,7 +132,7 @@ def _after(e: Expr) -> Expr:
     return apply("add", e, const(1))
 
 
-def _is_each(places: tuple[Expr, ...], plan: Segments, around: tuple[Axis, ...]) -> bool:
+def is_each(places: tuple[Expr, ...], plan: Segments, around: tuple[Axis, ...]) -> bool:
     """Whether a definition of these axes has each segment of a plan at one of its points."""
     stops: dict[Expr, Expr] = {Index(a.index): a.stop for a in around if is_plain(a)}
     extents = (*(a.stop for a in plan.batch), *plan.extents)
@@ -148,7 +148,7 @@ def _at_points(e: Reduce, plan: Segments, keys: tuple[Expr, ...], types: Mapping
         return None
     row = [Index(a.index) for a in plan.batch]
     element = Access(plan.names[1], (*row, Index(name)), e.axes[0].start.dtype)
-    point = _position(plan.axes)
+    point = flat_position(plan.axes)
     names = {Index(n) for n in free_names(e.values[0])}
     own = keys if all(isinstance(k, Index) for k in keys) else ()
     if not names <= {Index(name), *own, *batch} or names & {Index(a.index) for a in plan.axes}:
@@ -170,7 +170,7 @@ def _at_points(e: Reduce, plan: Segments, keys: tuple[Expr, ...], types: Mapping
     return value
 
 
-def _keys(at: Expr, plan: Segments, around: tuple[Axis, ...]) -> tuple[Expr, ...]:
+def keys_of_segment(at: Expr, plan: Segments, around: tuple[Axis, ...]) -> tuple[Expr, ...]:
     """The keys of the segment at a place of a plan: the place itself, or axes of the definition around; none where it is neither."""
     if len(plan.extents) == 1:
         return (at,)
@@ -189,7 +189,7 @@ def _keys(at: Expr, plan: Segments, around: tuple[Axis, ...]) -> tuple[Expr, ...
     return tuple(found) if len(found) == len(extents) else ()
 
 
-def _position(axes: tuple[Axis, ...]) -> Expr:
+def flat_position(axes: tuple[Axis, ...]) -> Expr:
     """The number of a point, row-major."""
     result: Expr = Index(axes[0].index) if axes else const(0)
     for axis in axes[1:]:
