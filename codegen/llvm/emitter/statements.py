@@ -304,12 +304,30 @@ class Statements(Expressions):
         return any(value.const is not None for value in found)
 
     def serial(self, s: For, start: Value, stop: Value) -> None:
-        """The loop one iteration after the other, from start to stop (scalar values)."""
+        """The loop one iteration after the other, from start to stop (scalar values); two, where it only tells the first ones apart."""
+        if self.lanes == 1 and (apart := _first_apart(s)) is not None:
+            limit, first, others = apart
+            ends, begins = self._between(start, self.expr(limit), stop)
+            self.serial(first, start, ends)
+            self.serial(others, begins, stop)
+            return
+        if not s.body or (start.const is not None and stop.const is not None and start.const >= stop.const):
+            return
         depth, steps = _inside(s.body)
         hidden = depth >= _DEEP or steps >= _LONG
         with self.counted(s.index, start, stop, 1) as index, self.bound(s.index, self._hidden(index) if hidden else index):
             emit_ahead.fetched(self, s, index)
             self.block(s.body)
+
+    def _between(self, start: Value, limit: Value, stop: Value) -> tuple[Value, Value]:
+        """A limit, brought between the ends of a loop, with what is known of it where the iterations before it run, and those behind."""
+        if start.const is not None and limit.const is not None and stop.const is not None:
+            found = literal(max(int(start.const), min(int(limit.const), int(stop.const))), "i64")
+            return found, found
+        found = self.b.intrinsic("smax", start, self.b.intrinsic("smin", limit, stop))
+        highs = [value.high for value in (limit, stop) if value.high is not None]
+        lows = [value.low for value in (limit, start) if value.low is not None]
+        return replace(found, low=start.low, high=min(highs, default=None)), replace(found, low=max(lows, default=None), high=stop.high)
 
     def _hidden(self, index: Value) -> Value:
         """The index of a loop around many others, or around long ones, as LLVM does not see through it.
@@ -500,6 +518,16 @@ def _constant_extent(s: For, start: Value, stop: Value) -> int | None:
                 return int(right.value)
             if right == s.start and isinstance(left, Const):
                 return int(left.value)
+    return None
+
+
+def _first_apart(s: For) -> tuple[Expr, For, For] | None:
+    """Where a loop does nothing but to tell its first iterations from the others: the first one of these, and both loops."""
+    match s.body:
+        case (If(condition=Apply(args=(Index(name=name), limit)) as test) as choice,) if type(choice) is If:  # not `Ahead`
+            if test.op.name != "lt" or name != s.index or name in free_names(limit) or tensors_read(limit):
+                return None
+            return limit, replace(s, body=choice.then), replace(s, body=choice.otherwise)
     return None
 
 

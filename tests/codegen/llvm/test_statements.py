@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import subprocess
 import sys
 import time
@@ -380,3 +381,36 @@ def test_random_nests_agree_with_the_naive_interpreter(seeds: range, machine: li
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stdout[-200:] + done.stderr[-2000:]
     assert done.stdout.endswith("passed\n")
+
+
+HALF = apply("floordiv", n, const(2))
+
+
+@pytest.mark.parametrize("rows", [0, 1, 7, 33, 300])
+@pytest.mark.parametrize("kind", ["serial", "parallel"])
+@pytest.mark.parametrize(
+    "limits",
+    [(6,), (0, 40), (9, 5, 33), (3, HALF), (HALF, apply("add", n, const(2)))],
+    ids=["6", "0, 40", "9, 5, 33", "3, half", "half, all"],
+)
+def test_loops_that_tell_their_first_iterations_apart_are_two(limits: tuple[int | Expr, ...], kind: str, rows: int) -> None:
+    y = buffer("Y", F, n)
+    ends = [const(end) if isinstance(end, int) else end for end in limits]
+    body = write(y, [i], Cast(F, apply("add", i, const(1000 * len(ends)))))
+    for piece, end in reversed(list(enumerate(ends))):
+        body = If(apply("lt", i, end), (write(y, [i], Cast(F, apply("add", i, const(1000 * piece)))),), (body,))
+    made = nest([y], [y], (loop("i", n, body, kind=kind),), sizes=["n"])
+    assert len(re.findall(r"^i\.loop\S*:", emit(made, host()), re.M)) == len(ends) + 1
+    numbers = np.arange(rows)
+    stops = [end if isinstance(end, int) else rows // 2 if end is HALF else rows + 2 for end in limits]
+    pieces = np.select([numbers < stop for stop in stops], range(len(stops)), len(stops))
+    assert np.array_equal(run(made, {}, {"n": rows})["Y"], numbers + 1000 * pieces)
+
+
+def test_a_loop_whose_test_has_its_index_on_both_sides_is_one() -> None:
+    y = buffer("Y", F, n)
+    test = If(apply("lt", i, apply("mod", apply("mul", i, const(3)), const(7))), (write(y, [i], Const(1.0, F)),), (write(y, [i], ZERO),))
+    made = nest([y], [y], (loop("i", n, test),), sizes=["n"])
+    assert len(re.findall(r"^i\.loop\S*:", emit(made, host()), re.M)) == 1
+    numbers = np.arange(50)
+    assert np.array_equal(run(made, {}, {"n": 50})["Y"], numbers < numbers * 3 % 7)
