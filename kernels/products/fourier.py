@@ -6,6 +6,7 @@ a b, and so on for its factors; one that is prime is one sum. The stages leave t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -34,7 +35,7 @@ def _radices(n: int) -> list[int]:
             rest //= p
             primes.append(p)
         p += 1
-    count = 1
+    count = max(1, math.ceil(math.log(n, MOST) - 1e-9))
     while True:
         found = [1] * count
         for p in reversed(primes):
