@@ -48,6 +48,7 @@ STAY_AS_THEY_ARE = {
     "few rows": "h[i, j]: f64[9, 3] = sum(a[i, k] * b[k, j] for k in range(70))\nreturn h",
     "across both": "h[i, j]: f64[70, 3] = sum(a[k, i] * b[k, j] for k in range(40))\nreturn h",
     "rows from memory": "e: f64[40000, 70] = input()\nh[i, j]: f64[40000, 3] = sum(e[i, k] * b[k, j] for k in range(70))\nreturn h",
+    "a picture": "p: f64[70, 5, 3] = input()\nh[i, y, j]: f64[40, 5, 3] = sum(a[i, k] * p[k, y, j] for k in range(70))\nreturn h",
     "a diagonal": "h[i, j]: f64[40, 3] = sum(a[i, k] * b[k, (j + k) % 3] for k in range(70))\nreturn h",
 }
 STAY = {

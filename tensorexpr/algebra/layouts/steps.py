@@ -105,8 +105,8 @@ def _reads(d: Define, types: Mapping[str, TensorType]) -> Iterator[tuple[Access,
 def _columns(d: Define, types: Mapping[str, TensorType]) -> Iterator[tuple[Access, int]]:
     """Factors of which a sum reads a few columns often enough, each with the axis that the sum goes along."""
     for access, other, e in _products(d):
-        at = next((k for k, i in enumerate(access.indices[:-1]) if i == Index(e.index)), None)
-        if at is None or access.indices[-1] != Index(d.axes[-1].index) or access.tensor not in types:
+        at = len(access.indices) - 2  # pictures of few columns have more points side by side: their rows follow each other
+        if at < 0 or access.indices[at:] != (Index(e.index), Index(d.axes[-1].index)) or access.tensor not in types:
             continue
         size = elements(types[access.tensor].shape)
         often = points(d.axes) * (amount(e.stop, {}) or 0.0) >= REUSED * size > 0
