@@ -23,6 +23,7 @@ from tensorexpr.codegen.auto.tiles import SEVERAL, tiled
 from tensorexpr.codegen.auto.tiles.bound import least, least_from_memory
 from tensorexpr.codegen.nest import Block, For, LoopNest, Store
 from tensorexpr.codegen.nest.walks import expressions_of, stores_in
+from tensorexpr.codegen.rewrites.data.narrow import TYPES
 from tensorexpr.codegen.rewrites.kernels import in_memory
 from tensorexpr.codegen.rewrites.names import taken_names
 from tensorexpr.codegen.rewrites.paths import walk_block
@@ -79,20 +80,25 @@ def assembled(start: Candidate, groups: Sequence[Group], way: Callable[[Group, I
 
 def begun(program: Program) -> Candidate:
     """Where a search begins: positions, such as those of winners, that no index is made of, are as long as the values that they are
-    compared beside, or as short as they can be where they are kept."""
+    compared beside, or as short as they can be where they are kept, and compared as short as that."""
     start = plain(program)
     indices = {name for k in start.nest.kernels for e in _indices(k.body) for name in tensors_read(e)}
     wide = {s.buffer: None for k in start.nest.kernels for s in stores_in(k.body) if s.value.dtype is int64}
     for name in wide:
         if name not in indices and name not in start.nest.writes:
             start = _narrowed(start, name)
+    for b in start.nest.workspace:
+        if b.dtype.name in TYPES and b.name not in indices:
+            with suppress(ScheduleError):
+                made = start.then("narrow", b.name, b.dtype.name)
+                start = start if made.nest.kernels == start.nest.kernels else made
     return start
 
 
 def _narrowed(start: Candidate, name: str) -> Candidate:
     """The candidate with a buffer in the fewest bits that hold its values, where these are kept; of one element in 32."""
     kept = any(b.name == name for b in start.nest.workspace)
-    for dtype in ("int8", "int16", "int32") if kept else ("int32",):
+    for dtype in TYPES if kept else ("int32",):
         try:
             return start.then("narrow", name, dtype)
         except ScheduleError:

@@ -33,7 +33,8 @@ COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
 
 def narrow(nest: LoopNest, buffer: str, dtype: str = "int32") -> LoopNest:
-    """The nest with a buffer of int64 values, local or in the workspace, of another integer type.
+    """The nest with a buffer of int64 values, local or in the workspace, of another integer type. Of a buffer that has that type already
+    only comparisons change.
 
     Raises `ScheduleError` where a value that is stored may be too large for it.
 
@@ -68,7 +69,7 @@ def narrow(nest: LoopNest, buffer: str, dtype: str = "int32") -> LoopNest:
     own = [declared(nest, one) for one in touched(nest, buffer)]
     calls = (s.call for _, s in walk_nest(nest) if isinstance(s, For) and s.call is not None)
     taken = any(a.tensor == buffer for call in calls for a in call.operands)
-    if taken or any(b.memory == "parameter" or b.dtype is not dtypes.int64 for b in own):
+    if taken or any(b.memory == "parameter" or b.dtype not in (dtypes.int64, TYPES[dtype]) for b in own):
         raise refuse(f"expected int64 values that only statements of {nest.name} need, got those of {buffer}")
     made = _Narrowed(buffer, TYPES[dtype], _Ranges(nest))
     kernels = tuple(replace(k, body=made.block(k.body, Facts(buffers_written(k.body), least=dict(nest.least)))) for k in nest.kernels)
@@ -113,7 +114,7 @@ class _Narrowed:
             return expr
 
         def visit(node: Expr) -> Expr:
-            if isinstance(node, Access) and node.tensor == self.buffer:
+            if isinstance(node, Access) and node.tensor == self.buffer and node.dtype is dtypes.int64:
                 return Cast(dtypes.int64, replace(node, dtype=self.dtype))
             if isinstance(node, Apply) and node.op.name in COMPARISONS and any(self.is_read(a) for a in node.args):
                 for dtype in TYPES.values():
@@ -134,6 +135,8 @@ class _Narrowed:
         if isinstance(expr, Const):
             return Const(expr.value, dtype)
         if isinstance(expr, Cast) and expr.arg.dtype.is_integer:
+            if expr.dtype is dtype and expr.arg.dtype is dtypes.int64 and self.is_within(expr.arg, facts, dtype):
+                return self.narrow(expr.arg, facts, dtype)
             return expr.arg if expr.arg.dtype is dtype else Cast(dtype, expr.arg)
         read = _type_read(expr)
         if isinstance(expr, Apply) and read is not None:

@@ -165,9 +165,11 @@ def pipelined(nest: LoopNest, rng: random.Random) -> LoopNest | None:
 
 
 def narrowed(nest: LoopNest, rng: random.Random) -> LoopNest | None:
-    wide = dict.fromkeys(s.buffer for _, s in walk_nest(nest) if isinstance(s, Store) and s.value.dtype is int64)
-    name = _any(rng, [name for name in wide if name not in nest.writes])
-    return None if name is None else narrow(nest, name, rng.choice(list(TYPES)))
+    stored = {s.buffer: s.value.dtype for _, s in walk_nest(nest) if isinstance(s, Store)}
+    name = _any(rng, [name for name, t in stored.items() if (t is int64 or t.name in TYPES) and name not in nest.writes])
+    if name is None:
+        return None
+    return narrow(nest, name, rng.choice(list(TYPES)) if stored[name] is int64 else stored[name].name)
 
 
 def packed(nest: LoopNest, rng: random.Random) -> LoopNest | None:

@@ -138,6 +138,24 @@ def test_narrow_of_what_is_large():
         narrow(nest, "y")
 
 
+def test_what_is_narrow_already_is_compared_as_that():
+    nest = parse_nest("""
+main(x, y)
+x: parameter(f32[40])
+y: parameter(f32[40], written)
+a: workspace(i8[40])
+
+def kernel_0() -> y:
+    for i in range(0, 40):
+        a[i] = i8(maximum(i * 3, 2))
+        y[i] = where(i64(a[i]) == i * 3, x[i], 0.0) + where(i64(a[i]) < i * 4, x[i], 0.0)
+""")
+    made = str(narrow(nest, "a", "int8"))
+    assert "where(a[i] == i8(i * 3), x[i], 0.0) + where(i16(a[i]) < i16(i * 4), x[i], 0.0)" in made  # 39 * 4 is no number of 8 bits
+    with pytest.raises(ScheduleError, match="expected int64 values that only statements of main need, got those of a"):
+        narrow(nest, "a", "int16")
+
+
 def test_divide_what_is_no_axis_of_a_nests_own():
     nest = nest_of(MAKES, USES)
     assert "a: workspace(f32[3, 4])" in str(divide(nest, "a", 0, (4,)))
