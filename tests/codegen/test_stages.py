@@ -7,7 +7,7 @@ import pytest
 
 import tensorexpr as te
 from tensorexpr.codegen import stages
-from tensorexpr.codegen.lowering import lower
+from tensorexpr.codegen.auto.search.memory import lowered
 from tensorexpr.codegen.memo import forget
 from tensorexpr.codegen.nest.walks import operations_written
 from tensorexpr.codegen.stages import PLAIN, default_schedule
@@ -43,7 +43,7 @@ def of_classes(*periods):
 
 
 def longest(schedule):
-    nest = schedule.nest if schedule.origin == PLAIN else lower(schedule)
+    nest = schedule.nest if schedule.origin == PLAIN else lowered(schedule)
     return max(operations_written(kernel.body) for kernel in nest.kernels)
 
 
